@@ -32,7 +32,7 @@ from perdure.models.ledger import Usage
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests import needs
-from tests.lab import Lab, finished, git, make_target, until
+from tests.engine import Engine, finished, git, make_target, until
 
 N = int(os.environ.get("N", "20"))
 ONLY = os.environ.get("ONLY", "")
@@ -185,21 +185,21 @@ async def _asking(submitted: Submitted) -> str:
     return asked.of if asked is not None else ""
 
 
-async def ours(lab: Lab, origin: Path, number: int, agent: str, rng: random.Random, counts: Counts) -> None:
+async def ours(engine: Engine, origin: Path, number: int, agent: str, rng: random.Random, counts: Counts) -> None:
     """One delivery whose worker is killed once."""
-    assert lab.rehearsal is not None
-    del lab.rehearsal.calls[:]
+    assert engine.rehearsal is not None
+    del engine.rehearsal.calls[:]
     id = f"calc-{number}"
     config = f"{CONFIG}[steps.implement]\nagent = '{agent}'\n"
-    submitted = await lab.submit(origin, id=id, phases=["build"], config=config)
-    await until(lambda: bool(lab.rehearsal and lab.rehearsal.calls), timeout=WITHIN_S)
+    submitted = await engine.submit(origin, id=id, phases=["build"], config=config)
+    await until(lambda: bool(engine.rehearsal and engine.rehearsal.calls), timeout=WITHIN_S)
     if agent == "codex":  # the price of its model is not known: a person is asked once, killed or not
         await submitted.delivery.approve(await until(lambda: _asking(submitted), timeout=WITHIN_S))
     await asyncio.sleep(rng.uniform(0.1 * TASK_S, 0.7 * TASK_S))
-    record = read_supervisor(lab.home)
+    record = read_supervisor(engine.home)
     assert record is not None
     assert record.worker_pid is not None
-    tree = lab.home.tree(id)
+    tree = engine.home.tree(id)
     before = _living(tree)
     os.kill(record.worker_pid, signal.SIGKILL)
     await asyncio.sleep(0.1)
@@ -207,19 +207,19 @@ async def ours(lab: Lab, origin: Path, number: int, agent: str, rng: random.Rand
     if lived:
         print(f"lived on: {[process.info for process in lived]}", flush=True)
     counts.orphans += bool(lived)
-    result = await finished(submitted, lab)
+    result = await finished(submitted, engine)
     counts.human_actions += result.status != "completed"
-    vault = next(lab.home.vaults.glob("*.git"))
+    vault = next(engine.home.vaults.glob("*.git"))
     commit = next(step.commit for step in result.steps if step.commit)
     log = git(vault, "show", f"{commit}:{LOG}") + "\n"
     counts.torn_trees += torn(log)
     told = (result.usage.cost_usd or 0.0) + result.usage.at_risk_usd  # a reply that broke off: the most it can cost
     if result.usage.cost_usd is None:  # its tokens, at the price of the model that the rehearsal stands for
         usage = Usage.model_validate(result.usage.model_dump(include=set(Usage.model_fields) - {"cost_usd"}))
-        risk = Usage(output_tokens=SpendLog(lab.home.workspace(id)).total().at_risk_tokens)
+        risk = Usage(output_tokens=SpendLog(engine.home.workspace(id)).total().at_risk_tokens)
         told = (price(MODEL, usage) or 0.0) + (price(MODEL, risk) or 0.0)
-    twice = max(result.receipt.replies_paid_twice, again(lab.rehearsal))
-    counts.add(log, len(lab.rehearsal.calls), twice, paid(lab.rehearsal, writes=agent != "codex"), told)
+    twice = max(result.receipt.replies_paid_twice, again(engine.rehearsal))
+    counts.add(log, len(engine.rehearsal.calls), twice, paid(engine.rehearsal, writes=agent != "codex"), told)
 
 
 def _wanted(row: str) -> bool:
@@ -254,13 +254,13 @@ async def main() -> int:
                 continue
             row = rows[f"Perdure {name}"] = Counts()
             root, rng = Path(scratch) / name, random.Random(SEED)
-            async with Lab.open(root, PLAY, ports=22100, own_server=True) as lab:
-                assert lab.rehearsal is not None
-                lab.env |= {"OPENAI_BASE_URL": f"{lab.rehearsal.url}/v1", "OPENAI_API_KEY": "rehearsal"}
+            async with Engine.open(root, PLAY, ports=22100, own_server=True) as engine:
+                assert engine.rehearsal is not None
+                engine.env |= {"OPENAI_BASE_URL": f"{engine.rehearsal.url}/v1", "OPENAI_API_KEY": "rehearsal"}
                 origin = make_target(root / "calc.git")
-                lab.supervised()
+                engine.supervised()
                 for number in range(N):
-                    await ours(lab, origin, number, name, rng, row)
+                    await ours(engine, origin, number, name, rng, row)
                     print(f"Perdure, {name}: {row}", flush=True)
     print(" " * 20 + "".join(f"{name:>20}" for name in rows))
     show(rows)

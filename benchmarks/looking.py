@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "page"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "workflows"))
 
 import psutil
-from page_lab import PLAN, TIMEOUT, Visitor, stands_waiting, visiting
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
+from visitors import PLAN, TIMEOUT, Visitor, stands_waiting, visiting
 from workflow_fixtures import Cast
 
 from perdure.adapters.system.home import Home

@@ -26,7 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from perdure.local.server import find_server
-from tests.lab import Lab, finished, make_target
+from tests.engine import Engine, finished, make_target
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SIZES = [int(size) for size in os.environ.get("ONLY", "1 5 15").split()]
@@ -72,8 +72,8 @@ def used(pid: int) -> tuple[float, float]:
 
 
 class Bench:
-    def __init__(self, lab: Lab, origin: Path, worker: int, server: int, log: Path) -> None:
-        self.lab, self.origin, self.processes, self.log = lab, origin, (worker, server), log
+    def __init__(self, engine: Engine, origin: Path, worker: int, server: int, log: Path) -> None:
+        self.engine, self.origin, self.processes, self.log = engine, origin, (worker, server), log
         self.made = 0
 
     async def perdure(self, many: int, side: Side) -> None:
@@ -83,8 +83,8 @@ class Bench:
         self.made += many
         asked: dict[str, Any] = {"phases": ["build", "test", "ship"], "config": CONFIG}
         began = time.perf_counter()
-        submitted = await asyncio.gather(*(self.lab.submit(self.origin, id=id, **asked) for id in ids))
-        results = await asyncio.gather(*(finished(one, self.lab, timeout=300) for one in submitted))
+        submitted = await asyncio.gather(*(self.engine.submit(self.origin, id=id, **asked) for id in ids))
+        results = await asyncio.gather(*(finished(one, self.engine, timeout=300) for one in submitted))
         side.seconds.append(time.perf_counter() - began)
         assert {result.status for result in results} == {"draft"}, results  # nobody reviewed it
         side.parts.append([(now - was) / many for now, was in zip(self._used(), before, strict=True)])
@@ -102,8 +102,8 @@ class Bench:
 
     async def plain(self, many: int, side: Side) -> None:
         command = [sys.executable, str(Path(__file__).with_name("plain.py")), str(self.origin)]
-        assert self.lab.rehearsal is not None
-        command += [self.lab.rehearsal.url, str(many), str(RUNS)]
+        assert self.engine.rehearsal is not None
+        command += [self.engine.rehearsal.url, str(many), str(RUNS)]
         script = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         out, _ = await script.communicate()
         assert script.returncode == 0
@@ -123,10 +123,10 @@ async def measure(root: Path, seconds: float) -> bool:
         shim.chmod(0o755)
         env["PATH"] = f"{shims}:{os.environ['PATH']}"
     kept = True
-    async with Lab.open(root, screenplay(seconds), env=env, own_server=True) as lab:
-        worker, server = lab.worker(), await find_server(lab.home)
+    async with Engine.open(root, screenplay(seconds), env=env, own_server=True) as engine:
+        worker, server = engine.worker(), await find_server(engine.home)
         assert server is not None
-        bench = Bench(lab, origin, worker.pid, server.pid, log)
+        bench = Bench(engine, origin, worker.pid, server.pid, log)
         await bench.perdure(1, Side())  # what is loaded once, and what the base's tests say
         sides = {size: (Side(), Side()) for size in SIZES}
         for _ in range(ROUNDS):

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from perdure.local.places import read_supervisor
-from tests.lab import Lab, finished, make_target, until
+from tests.engine import Engine, finished, make_target, until
 
 KILLS = int(os.environ.get("KILLS", "100"))
 A_DELIVERY = 20
@@ -54,35 +54,35 @@ async def recoveries(root: Path, rng: random.Random) -> list[float]:
     """Seconds from each SIGKILL to the next request."""
     origin = make_target(root / "calc.git")
     waits = []
-    async with Lab.open(root, TURNS, ports=22000, env={"PYTHONASYNCIODEBUG": ""}, own_server=True) as lab:
-        lab.supervised()
+    async with Engine.open(root, TURNS, ports=22000, env={"PYTHONASYNCIODEBUG": ""}, own_server=True) as engine:
+        engine.supervised()
         for first in range(0, KILLS, A_DELIVERY):
-            for wait in await _killed(lab, origin, f"calc-{first}", min(A_DELIVERY, KILLS - first), rng):
+            for wait in await _killed(engine, origin, f"calc-{first}", min(A_DELIVERY, KILLS - first), rng):
                 waits.append(wait)
                 print(f"kill {len(waits):3}  {wait:5.2f} s  load {os.getloadavg()[0]:.1f}", flush=True)
     return waits
 
 
-async def _killed(lab: Lab, origin: Path, id: str, kills: int, rng: random.Random) -> list[float]:
+async def _killed(engine: Engine, origin: Path, id: str, kills: int, rng: random.Random) -> list[float]:
     """So many kills in one delivery, which is cancelled then."""
     waits = []
-    before = lab.model_calls()
-    submitted = await lab.submit(origin, id=id, phases=["build"], config=CONFIG)
-    await until(lambda: lab.model_calls() >= before + 3)
+    before = engine.model_calls()
+    submitted = await engine.submit(origin, id=id, phases=["build"], config=CONFIG)
+    await until(lambda: engine.model_calls() >= before + 3)
     for _ in range(kills):
         await asyncio.sleep(rng.uniform(0.0, 0.5))
-        record = read_supervisor(lab.home)
+        record = read_supervisor(engine.home)
         assert record is not None
         assert record.worker_pid is not None
-        calls, killed = lab.model_calls(), time.perf_counter()
+        calls, killed = engine.model_calls(), time.perf_counter()
         os.kill(record.worker_pid, signal.SIGKILL)
-        await until(lambda seen=calls: lab.model_calls() > seen, timeout=60, every=0.005)
+        await until(lambda seen=calls: engine.model_calls() > seen, timeout=60, every=0.005)
         waits.append(time.perf_counter() - killed)
         # Two more turns, so that no turn dies three times.
-        calls = lab.model_calls()
-        await until(lambda seen=calls: lab.model_calls() >= seen + 2, timeout=60)
+        calls = engine.model_calls()
+        await until(lambda seen=calls: engine.model_calls() >= seen + 2, timeout=60)
     await submitted.delivery.cancel()
-    result = await finished(submitted, lab)
+    result = await finished(submitted, engine)
     assert result.receipt.replies_paid_twice == 0
     return waits
 
@@ -91,14 +91,14 @@ async def cancels(root: Path) -> list[float]:
     """Seconds from the cancel request to the end of the workflow, with a tool running."""
     origin = make_target(root / "calc.git")
     waits = []
-    async with Lab.open(root, SLEEP, ports=22000, env={"PYTHONASYNCIODEBUG": ""}, own_server=True) as lab:
-        lab.worker()
+    async with Engine.open(root, SLEEP, ports=22000, env={"PYTHONASYNCIODEBUG": ""}, own_server=True) as engine:
+        engine.worker()
         for number in range(CANCELS):
-            submitted = await lab.submit(origin, id=f"sleep-{number}", phases=["build"], config=CONFIG)
-            await until((lab.home.tree(f"sleep-{number}") / "started").exists)
+            submitted = await engine.submit(origin, id=f"sleep-{number}", phases=["build"], config=CONFIG)
+            await until((engine.home.tree(f"sleep-{number}") / "started").exists)
             asked = time.perf_counter()
             await submitted.delivery.cancel()
-            await finished(submitted, lab)
+            await finished(submitted, engine)
             waits.append(time.perf_counter() - asked)
     return waits
 

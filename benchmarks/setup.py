@@ -25,7 +25,7 @@ from perdure.adapters.worker.setting_up import read_set_up
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.adapters.worker.turn.turn_fixtures import in_activity
-from tests.lab import CALC, make_target
+from tests.engine import CALC, make_target
 
 MEGABYTES, FILES = int(os.environ.get("MEGABYTES", "300")), int(os.environ.get("FILES", "12000"))
 MOST_S = 0.5

@@ -47,7 +47,7 @@ from perdure.adapters.system.removal import remove
 from perdure.adapters.system.threads import in_thread
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.report import TestReport
-from tests.lab import make_target
+from tests.engine import make_target
 
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 NICE = os.environ.get("NICE", "0")

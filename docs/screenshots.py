@@ -25,7 +25,7 @@ from perdure.local.server import find_server
 from perdure.page.server import Place, serve
 from tests import needs
 from tests.e2e.test_backlogs import STORY, ended, night
-from tests.lab import HAPPY, Lab, finished, make_target, until
+from tests.engine import HAPPY, Engine, finished, make_target, until
 
 PICTURES = Path(__file__).parent / "images"
 WIDE, HIGH = 1280, 800
@@ -47,38 +47,38 @@ async def deliveries(browser: Browser) -> None:
     """One that was delivered, one that waits with its plan; the page, the Web UI, the terminal."""
     with tempfile.TemporaryDirectory(prefix="perdure-shots-") as root:
         origin = make_target(Path(root) / "calc.git")
-        async with Lab.open(Path(root), HAPPY, ports=PORTS) as lab:
-            lab.worker()
-            await finished(await lab.submit(origin), lab)
-            waits = await lab.submit(origin, request="Add sub, with types", gates=["plan"], id="typed-sub")
-            await until(lambda: _asked(lab, "typed-sub"))
-            async with serve(lab.perdure, token_of(lab.home), Place(port=18950)) as page:
+        async with Engine.open(Path(root), HAPPY, ports=PORTS) as engine:
+            engine.worker()
+            await finished(await engine.submit(origin), engine)
+            waits = await engine.submit(origin, request="Add sub, with types", gates=["plan"], id="typed-sub")
+            await until(lambda: _asked(engine, "typed-sub"))
+            async with serve(engine.perdure, token_of(engine.home), Place(port=18950)) as page:
                 await _shot(
                     browser,
                     page.address,
                     [(page.url, "page-inbox"), (f"{page.url}/deliveries/calc-sub", "page-delivery")],
                 )
-            server = await find_server(lab.home)
+            server = await find_server(engine.home)
             assert server is not None
             ui = f"{server.ui_url}/namespaces/{server.namespace}/workflows"
             await _shot(browser, ui, [(f"{ui}/typed-sub", "web-ui-delivery")], "Waiting for you")
-            await _terminal(browser, table(await Overview(lab.client).rows(), 100))
+            await _terminal(browser, table(await Overview(engine.client).rows(), 100))
             await waits.delivery.cancel()
-            await finished(waits, lab)
+            await finished(waits, engine)
 
 
 async def backlog(browser: Browser) -> None:
     with tempfile.TemporaryDirectory(prefix="perdure-shots-") as root:
         origin = make_target(Path(root) / "calc.git")
-        async with Lab.open(Path(root), STORY, ports=PORTS) as lab:
-            lab.worker()
-            await ended(await night(lab, origin), lab)
-            async with serve(lab.perdure, token_of(lab.home), Place(port=18960)) as page:
+        async with Engine.open(Path(root), STORY, ports=PORTS) as engine:
+            engine.worker()
+            await ended(await night(engine, origin), engine)
+            async with serve(engine.perdure, token_of(engine.home), Place(port=18960)) as page:
                 await _shot(browser, page.address, [(f"{page.url}/backlogs/night", "page-backlog")])
 
 
-async def _asked(lab: Lab, id: str) -> object:
-    return (await lab.perdure.delivery(id).describe()).asked
+async def _asked(engine: Engine, id: str) -> object:
+    return (await engine.perdure.delivery(id).describe()).asked
 
 
 async def _shot(browser: Browser, first: str, pages: list[tuple[str, str]], words: str = "") -> None:

@@ -29,7 +29,7 @@ if (own := f"{sys.base_prefix}/bin") not in os.environ["PATH"].split(os.pathsep)
 hypothesis.settings.register_profile("busy", deadline=None)  # nothing depends on speed
 hypothesis.settings.load_profile("busy")
 
-pytest.register_assert_rewrite("tests.lab", "tests.targets")
+pytest.register_assert_rewrite("tests.engine", "tests.targets")
 
 
 os.environ["PERDURE_LOCAL_REPOSITORIES"] = tempfile.gettempdir()  # most submit as any client does, without a key

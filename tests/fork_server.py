@@ -4,7 +4,7 @@ What is forked then executes worker.py, or `perdure`, from its first line, in a 
 and files of its own: a process like any other, that lives and dies by real signals. Two things differ from a program
 begun anew: modules are loaded already (three seconds of a processor each time for a worker, one for a command, under
 coverage), and /proc/<pid> shows the server's command line and environment. Tests that look there, or that are about
-starting, use `Lab.program`, `Lab.supervised` or `Cli.start`.
+starting, use `Engine.program`, `Engine.supervised` or `Cli.start`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import PerdureError
 from tests.attack.table import Case, Ground, Seen, held, one_line
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 GROUP = "hostile repository"
 

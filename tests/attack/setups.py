@@ -14,7 +14,7 @@ from perdure.models.config import RepositoryConfig, SandboxGrade
 from perdure.models.contract import Contract
 from tests.attack.inside import Try, cases_of, connect, python, reached
 from tests.attack.table import Case, Ground, Seen, held
-from tests.lab import CALC, make_target
+from tests.engine import CALC, make_target
 
 GROUP = "hostile setup"
 

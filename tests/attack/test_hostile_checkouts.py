@@ -21,7 +21,7 @@ from perdure.cli.host.origin import _known_default
 from perdure.cli.look.pulls import _origin
 from perdure.cli.request.repository import file_at, origin_of, place_of
 from perdure.models.errors import BadInput, PerdureError
-from tests.lab import CALC, git, make_target
+from tests.engine import CALC, git, make_target
 
 STATUS, MISSING, DIFF = ("status",), ("cat-file", "-e", "1" * 40), ("diff",)
 

@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.service import RPCError
 
 from tests.chaos.world import World
-from tests.lab import until
+from tests.engine import until
 
 DEADLY = ("kill worker", "kill fork server", "kill supervisor", "power cut", "dirty worktree")
 """Those a worker dies of, or is told to stop by."""
@@ -92,14 +92,14 @@ async def _stopped(world: World, pid: int | None, seconds: float) -> str:
 
 async def reset(world: World) -> str:
     """Back to a random decision of the workflow: Temporal's own reset, whatever is in flight."""
-    service = world.lab.client.workflow_service
+    service = world.engine.client.workflow_service
     try:
-        described = await world.lab.handle(world.id).describe()
+        described = await world.engine.handle(world.id).describe()
         if described.close_time is not None:
             return "missed"
         tasks = [
             event.event_id
-            async for event in world.lab.handle(world.id).fetch_history_events()
+            async for event in world.engine.handle(world.id).fetch_history_events()
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
         ]
         if not tasks:
@@ -107,7 +107,7 @@ async def reset(world: World) -> str:
         event = world.rng.choice(tasks)
         await service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
-                namespace=world.lab.client.namespace,
+                namespace=world.engine.client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=world.id, run_id=described.run_id),
                 reason="chaos",
                 workflow_task_finish_event_id=event,
@@ -122,7 +122,7 @@ async def reset(world: World) -> str:
 async def cancel(world: World) -> str:
     """Cancelled at once; the harness retries it when it has ended."""
     try:
-        await world.lab.perdure.delivery(world.id).cancel()
+        await world.engine.perdure.delivery(world.id).cancel()
     except RPCError as error:
         return f"missed: {error.message[:80]}"
     world.cancelled = True
@@ -153,7 +153,7 @@ async def dirty_worktree(world: World) -> str:
 
 async def worktree_vanishes(world: World) -> str:
     """While a worker is at it."""
-    for tree in world.lab.home.root.glob("trees/*"):
+    for tree in world.engine.home.root.glob("trees/*"):
         os.rename(tree, world.root / f"vanished-{len(world.struck)}")
         return tree.name
     return "missed"
@@ -204,7 +204,7 @@ async def _gone(world: World) -> None:
 
 def _damage(world: World) -> str:
     """To one worktree that there is: a file emptied, added or removed, all of it removed, or git's locks left."""
-    trees = [path for path in world.lab.home.root.glob("trees/*") if path.is_dir()]
+    trees = [path for path in world.engine.home.root.glob("trees/*") if path.is_dir()]
     if not trees:
         return "no worktree"
     tree = world.rng.choice(sorted(trees))
@@ -226,7 +226,7 @@ def _damage(world: World) -> str:
 def _locks(world: World) -> str:
     """Files left by a git that dies while it writes."""
     left: list[Path] = []
-    for directory in sorted(world.lab.home.root.glob("vaults/*.git/worktrees/*")):
+    for directory in sorted(world.engine.home.root.glob("vaults/*.git/worktrees/*")):
         for name in world.rng.sample(("index.lock", "HEAD.lock", "config.worktree.lock", "logs/HEAD.lock"), 2):
             path = directory / name
             path.parent.mkdir(exist_ok=True)
@@ -247,10 +247,10 @@ async def storm(world: World, faults: int, calm_s: float) -> None:
     """So many faults, each some time after the model was asked again, or at any moment."""
     kinds, weights = list(FAULTS), [weight for weight, _ in FAULTS.values()]
     for kind in world.rng.choices(kinds, weights, k=faults):
-        asked = world.lab.model_calls()
+        asked = world.engine.model_calls()
         patience = world.rng.choice((0.0, 3.0, 20.0, 20.0))
         end = time.monotonic() + patience
-        while world.lab.model_calls() == asked and time.monotonic() < end:
+        while world.engine.model_calls() == asked and time.monotonic() < end:
             await asyncio.sleep(0.02)
         await asyncio.sleep(world.rng.uniform(0.0, calm_s))
         await strike(world, kind)

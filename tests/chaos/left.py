@@ -9,12 +9,12 @@ from pathlib import Path
 from perdure.adapters.worker.inflight import BURIAL
 from perdure.local import front
 from tests.chaos.world import World, mentions
-from tests.lab import git
+from tests.engine import git
 
 
 def left_behind(world: World) -> list[str]:
     """Processes, held locks, git's lock files, leased ports, worktrees, notes of what is in flight; in words."""
-    home = world.lab.home.root
+    home = world.engine.home.root
     others = {os.getpid(), world.server()}
     # What stands before the Web UI lives as long as the server does.
     processes = [
@@ -23,7 +23,7 @@ def left_behind(world: World) -> list[str]:
     found = [f"process {one.pid}: {' '.join(one.cmdline())[:200]}" for one in processes]
     found += [f"lock held: {path.relative_to(home)}" for path in _held(home)]
     # Locks of ours are files that stay, and are held or free: nobody may hold them, as above.
-    for repository in (world.origin, *world.lab.home.vaults.glob("*.git")):
+    for repository in (world.origin, *world.engine.home.vaults.glob("*.git")):
         found += [f"git's lock: {path}" for path in repository.rglob("*.lock") if not path.name.startswith("perdure")]
         listed = git(repository, "worktree", "list", "--porcelain").count("worktree ")
         found += [f"{listed - 1} worktrees of {repository.name}"] if listed > 1 else []

@@ -20,7 +20,7 @@ from perdure.rehearsal.record import Call
 from tests.chaos.faults import DEADLY
 from tests.chaos.stories import CUTS
 from tests.chaos.world import PATIENCE_S, World, answered
-from tests.lab import git, heads, pulls
+from tests.engine import git, heads, pulls
 
 REWINDS = ("reset",)
 """A rewind samples anew: what is asked again after one is asked on purpose (holes.md H20)."""
@@ -76,7 +76,7 @@ def _git(world: World, result: DeliveryResult, wrong: Wrong) -> None:
             ["git", "show", f"{branch}:{name}"], cwd=origin, capture_output=True, text=True, timeout=60
         )
         wrong.unless(blob.stdout == text, f"{name} is\n{blob.stdout}")
-    for repository in (origin, *world.lab.home.vaults.glob("*.git")):
+    for repository in (origin, *world.engine.home.vaults.glob("*.git")):
         try:
             git(repository, "fsck", "--strict", "--connectivity-only")
         except AssertionError as error:
@@ -139,8 +139,8 @@ def bought_again(calls: list[Call]) -> list[Bought]:
 
 def money(world: World, wrong: Wrong) -> None:
     """Every request that was paid twice has a fault that explains it, and each fault explains one in each run of it."""
-    calls = world.lab.rehearsal.calls if world.lab.rehearsal else []
-    wrong.unless(world.lab.rehearsal and world.lab.rehearsal.prefix_breaks == 0, "a conversation was rewritten")
+    calls = world.engine.rehearsal.calls if world.engine.rehearsal else []
+    wrong.unless(world.engine.rehearsal and world.engine.rehearsal.prefix_breaks == 0, "a conversation was rewritten")
     for pair in bought_again(calls):
         if pair.first.outcome in CUTS or _rewound(world, pair):
             continue
@@ -191,7 +191,7 @@ def _receipt(world: World, result: DeliveryResult, wrong: Wrong) -> None:
     deaths = sum(struck.kind in DEADLY for struck in world.struck)
     wrong.unless(receipt.worker_deaths <= deaths, f"{receipt.worker_deaths} deaths on the receipt, {deaths} struck")
     wrong.unless(receipt.turns_redone <= len(world.struck), f"{receipt.turns_redone} turns redone")
-    calls = world.lab.rehearsal.calls if world.lab.rehearsal else []
+    calls = world.engine.rehearsal.calls if world.engine.rehearsal else []
     paid = [call for call in calls if call.usage is not None]
     cut = [call for call in paid if call.outcome in CUTS or call.dropped]
     again = len(bought_again(calls))
@@ -210,10 +210,10 @@ async def histories(world: World) -> list[dict[str, Any]]:
     """Every run of the delivery, the oldest first, as the server tells it."""
 
     async def read() -> list[dict[str, Any]]:
-        runs = [run async for run in world.lab.client.list_workflows(f"WorkflowId = '{world.id}'")]
+        runs = [run async for run in world.engine.client.list_workflows(f"WorkflowId = '{world.id}'")]
         found = []
         for run in sorted(runs, key=lambda run: run.start_time):
-            handle = world.lab.client.get_workflow_handle(world.id, run_id=run.run_id)
+            handle = world.engine.client.get_workflow_handle(world.id, run_id=run.run_id)
             found.append((await handle.fetch_history()).to_json_dict())
         return found
 

@@ -6,7 +6,7 @@ import random
 import textwrap
 from dataclasses import dataclass
 
-from tests.lab import CALC, FIXES, HAPPY
+from tests.engine import CALC, FIXES, HAPPY
 
 _ADD = textwrap.dedent(CALC["calc.py"])
 _DOCUMENTED = (

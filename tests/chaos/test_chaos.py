@@ -67,7 +67,7 @@ async def test_a_delivery_under_random_faults_ends_as_if_nothing_had_happened(
         await asyncio.to_thread(world.supervisor.wait, PATIENCE_S)
         wrong += left_behind(world)
         wrong += [] if target(tmp_path / "calc.git-work") == before else ["the person's checkout was touched"]
-        assert not wrong, "\n".join([f"seed {seed}", *wrong, world.lab.worker_log()[-6000:]])
+        assert not wrong, "\n".join([f"seed {seed}", *wrong, world.engine.worker_log()[-6000:]])
 
 
 async def _submit(world: World) -> None:
@@ -75,12 +75,12 @@ async def _submit(world: World) -> None:
         repository: dict[str, object] = {"repository": f"{world.github.url}/me/calc", "issue": 1}
     else:
         repository = {"repository": str(world.origin), "request": "Add sub"}
-    await answered(lambda: world.lab.perdure.submit(repository, id=world.id))
+    await answered(lambda: world.engine.perdure.submit(repository, id=world.id))
 
 
 async def _ended(world: World, raging: asyncio.Task[None]) -> DeliveryResult:
     """The end, after as many retries as the faults explain; whoever is asked to go on says yes."""
-    delivery, retries = world.lab.perdure.delivery(world.id), 0
+    delivery, retries = world.engine.perdure.delivery(world.id), 0
     async with asyncio.timeout(PATIENCE_S * 2):
         while True:
             described = await answered(delivery.describe)

@@ -28,8 +28,8 @@ from perdure.models.errors import PerdureError
 from tests.chaos.faults import strike
 from tests.chaos.left import left_behind
 from tests.chaos.oracle import Wrong, money
-from tests.chaos.world import PATIENCE_S, World, answered, laboratory
-from tests.lab import git
+from tests.chaos.world import PATIENCE_S, World, answered, chaos_engine
+from tests.engine import git
 
 ID = "night"
 KILLS = ("kill worker", "kill worker", "kill server")
@@ -79,9 +79,9 @@ async def test_a_backlog_lands_the_same_though_worker_and_server_are_killed(
     raw |= {"repository": str(place.origin), "items": [item for item in raw["items"] if item["id"] in items]}
     base = git(place.origin, "rev-parse", "main")
     print(f"seed {seed}: {kills} kills, {len(items)} items")
-    async with laboratory(tmp_path, screenplay, ports) as lab:
-        world = World(lab, rng, place.origin, base, ID, lab.supervised())
-        backlog = (await answered(lambda: lab.perdure.submit_backlog(raw, ID))).backlog
+    async with chaos_engine(tmp_path, screenplay, ports) as engine:
+        world = World(engine, rng, place.origin, base, ID, engine.supervised())
+        backlog = (await answered(lambda: engine.perdure.submit_backlog(raw, ID))).backlog
         killing = asyncio.create_task(_kill(world, kills, place.checkout))
         try:
             blocked = await _watched(world, backlog)
@@ -101,7 +101,7 @@ async def test_a_backlog_lands_the_same_though_worker_and_server_are_killed(
         world.supervisor.terminate()
         await asyncio.to_thread(world.supervisor.wait, PATIENCE_S)
         wrong += left_behind(world)
-        assert not wrong, "\n".join([f"seed {seed}", *wrong, lab.worker_log()[-6000:]])
+        assert not wrong, "\n".join([f"seed {seed}", *wrong, engine.worker_log()[-6000:]])
 
 
 async def _kill(world: World, kills: int, checkout: Path) -> None:
@@ -123,7 +123,7 @@ async def _watched(world: World, backlog: Backlog) -> dict[str, str]:
             with suppress(PerdureError, TimeoutError):
                 progress = await answered(backlog.progress)
                 blocked |= {view.id: view.blocked_by for view in progress.items if view.phase == "blocked"}
-                await answered(lambda at=progress: decide(world.lab.perdure, at))  # type: ignore[misc]
+                await answered(lambda at=progress: decide(world.engine.perdure, at))  # type: ignore[misc]
                 for view in progress.items:
                     if view.phase == "failed":
                         print(f"  retried: {view.id}: {view.because}")
@@ -155,7 +155,7 @@ def _landed(world: World, progress: BacklogProgress, items: tuple[str, ...], wro
     wrong.unless(changed == expected, f"changed: {sorted(changed ^ expected)}")
     wrong.unless(git(origin, "rev-parse", "main") == world.base, "main was moved by somebody else")
     wrong.unless(git(origin, "merge-base", "main", branch) == world.base, "the branch did not follow its base")
-    for repository in (origin, *world.lab.home.vaults.glob("*.git")):
+    for repository in (origin, *world.engine.home.vaults.glob("*.git")):
         git(repository, "fsck", "--strict", "--connectivity-only")
     green = world.root / "green"
     git(world.root, "clone", "-q", str(origin), str(green))

@@ -19,8 +19,8 @@ from temporalio.service import RPCError
 
 from perdure.local.ports import any_free
 from tests.chaos.stories import Story
-from tests.github_lab import TOKEN
-from tests.lab import Lab, git, make_target
+from tests.engine import Engine, git, make_target
+from tests.engine_with_github import TOKEN
 from tests.processes import family, send
 from tests.twins.github import GitHubTwin
 from tests.waiting import patient
@@ -44,7 +44,7 @@ class World:
     """`origin`: the bare repository that the pull request is opened in; `base`: its main before; `struck`: the faults,
     in order; `id`: of the delivery or backlog; `story`: of a delivery."""
 
-    lab: Lab
+    engine: Engine
     rng: random.Random
     origin: Path
     base: str
@@ -57,7 +57,7 @@ class World:
 
     @property
     def root(self) -> Path:
-        return self.lab.root
+        return self.engine.root
 
     def worker(self) -> int | None:
         """The process id of the supervised worker that lives, from the process table."""
@@ -72,7 +72,7 @@ class World:
         """The process id of this home's Temporal server, likewise."""
         for process in psutil.process_iter(["cmdline"]):
             command = process.info["cmdline"] or []
-            if "start-dev" in command and str(self.lab.home.root / "temporal.db") in command:
+            if "start-dev" in command and str(self.engine.home.root / "temporal.db") in command:
                 return int(process.pid)
         return None
 
@@ -88,12 +88,12 @@ class World:
     def inside(self) -> list[int]:
         """Processes that work in this home, beside server and supervisor: workers, their gits and sandboxes."""
         others = {os.getpid(), self.server(), self.supervisor.pid}
-        return [process.pid for process in mentions(str(self.lab.home.root)) if process.pid not in others]
+        return [process.pid for process in mentions(str(self.engine.home.root)) if process.pid not in others]
 
     def restart(self) -> None:
         """Another supervisor, after the one before was killed."""
         self.supervisor.wait(10)
-        self.supervisor = self.lab.supervised()
+        self.supervisor = self.engine.supervised()
 
     def signal(self, pid: int | None, number: signal.Signals) -> bool:
         if pid is None:
@@ -169,13 +169,13 @@ async def opened(root: Path, story: Story, screenplay: str, rng: random.Random, 
             env = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN}
             origin = root / "github" / "me" / "calc.git"
         id = "calc-issue-1" if github else "calc-sub"
-        lab = await stack.enter_async_context(laboratory(root, screenplay, ports, env))
-        yield World(lab, rng, origin, git(origin, "rev-parse", "main"), id, lab.supervised(), story, github)
+        engine = await stack.enter_async_context(chaos_engine(root, screenplay, ports, env))
+        yield World(engine, rng, origin, git(origin, "rev-parse", "main"), id, engine.supervised(), story, github)
 
 
-def laboratory(
+def chaos_engine(
     root: Path, screenplay: str, ports: int, env: dict[str, str] | None = None
-) -> AbstractAsyncContextManager[Lab]:
+) -> AbstractAsyncContextManager[Engine]:
     """Its server's port is not the one that everybody tries first: this server is killed, and another home's would take
     it meanwhile."""
-    return Lab.open(root, screenplay, ports=ports, env=env, server_port=any_free().grpc)
+    return Engine.open(root, screenplay, ports=ports, env=env, server_port=any_free().grpc)

@@ -16,8 +16,8 @@ from threading import Thread
 import pytest
 
 from tests.commands import elsewhere
+from tests.engine import Engine, make_target
 from tests.fork_server import fork, ran
-from tests.lab import Lab, make_target
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,10 +40,10 @@ class Cli:
     env: dict[str, str]
 
     @classmethod
-    def among(cls, lab: Lab) -> Cli:
-        """Among the workers of a laboratory, which it takes for somebody's elsewhere. Without them a command that hands
+    def among(cls, engine: Engine) -> Cli:
+        """Among the workers of an engine, which it takes for somebody's elsewhere. Without them a command that hands
         something in would start a supervisor and one more worker, from nothing."""
-        return cls(lab.home.root, lab.root, {**lab.env, **elsewhere(lab)})
+        return cls(engine.home.root, engine.root, {**engine.env, **elsewhere(engine)})
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -117,7 +117,7 @@ def cli(tmp_path: Path, origin: Path, clone: tuple[Path, Path]) -> Cli:
 @pytest.fixture
 def edit_base(origin: Path) -> Callable[[str, str], None]:
     """Put a file on the base branch of `origin`."""
-    from tests.lab import git
+    from tests.engine import git
 
     def edit(name: str, text: str) -> None:
         work = origin.with_name(origin.name + "-work")

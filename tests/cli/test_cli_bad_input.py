@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Cli, Ran
-from tests.lab import git
+from tests.engine import git
 
 
 def refused(cli: Cli, *args: str, says: str, fix: str = "", code: int = 2, stdin: str = "", **env: str) -> Ran:

@@ -21,7 +21,7 @@ from perdure.local.places import temporal_binary
 from perdure.local.server import find_server
 from perdure.models.request import parse_request
 from tests import needs
-from tests.lab import HAPPY, Lab, make_target, pulls, until
+from tests.engine import HAPPY, Engine, make_target, pulls, until
 from tests.npm_packages import example
 
 ROOT = Path(__file__).parents[2]
@@ -39,11 +39,11 @@ shared = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
+async def engine(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Engine]:
     """One for all snippets: each has a repository and a delivery of its own."""
-    async with Lab.open(tmp_path_factory.mktemp("lab"), HAPPY, ports=ports, own_server=True) as lab:
-        lab.worker()
-        yield lab
+    async with Engine.open(tmp_path_factory.mktemp("engine"), HAPPY, ports=ports, own_server=True) as engine:
+        engine.worker()
+        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +57,9 @@ def origin(tmp_path: Path) -> Path:
     return make_target(tmp_path / "calc.git")
 
 
-def stranger(lab: Lab, origin: Path, cwd: Path) -> dict[str, Any]:
+def stranger(engine: Engine, origin: Path, cwd: Path) -> dict[str, Any]:
     """How somebody with nothing of ours runs a program: their Temporal address, our repository's path."""
-    address = lab.client.service_client.config.target_host
+    address = engine.client.service_client.config.target_host
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "PYTHONPATH"))}
     env = kept | {"TEMPORAL_ADDRESS": address, "REPOSITORY": str(origin)}
     return {"cwd": cwd, "env": env, "capture_output": True, "text": True, "timeout": 90}
@@ -90,17 +90,17 @@ def test_every_link_leads_to_a_file(file: str) -> None:
 
 @pytest.mark.timeout(120)
 @shared
-async def test_python_with_nothing_of_ours_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
+async def test_python_with_nothing_of_ours_gets_a_pull_request(engine: Engine, origin: Path, tmp_path: Path) -> None:
     code = snippet("plain-python")
     assert "perdure" not in code.replace('task_queue="perdure"', "")
-    out = await run([sys.executable, "-c", code], stranger(lab, origin, tmp_path))
+    out = await run([sys.executable, "-c", code], stranger(engine, origin, tmp_path))
     assert out == f"delivered {pulls_url(origin)}\n"
 
 
 @pytest.mark.timeout(120)
 @shared
-async def test_the_temporal_command_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
-    options = stranger(lab, origin, tmp_path)
+async def test_the_temporal_command_gets_a_pull_request(engine: Engine, origin: Path, tmp_path: Path) -> None:
+    options = stranger(engine, origin, tmp_path)
     options["env"]["PATH"] = f"{temporal_binary().parent}:{options['env']['PATH']}"
     out = await run(["bash", "-euc", snippet("plain-shell")], options)
     assert "delivered" in out
@@ -110,13 +110,13 @@ async def test_the_temporal_command_gets_a_pull_request(lab: Lab, origin: Path, 
 @pytest.mark.timeout(180)
 @shared
 async def test_typescript_gets_a_pull_request(
-    lab: Lab, origin: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    engine: Engine, origin: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The snippet is JavaScript as well: it has no types of its own."""
     needs.require("node")
     program = tmp_path / "client.mjs"
     program.write_text(snippet("plain-typescript"))
-    options = stranger(lab, origin, tmp_path)
+    options = stranger(engine, origin, tmp_path)
     await run(["node", "--check", str(program)], options)
     program = program.rename(example(tmp_path_factory, tmp_path / "example") / program.name)
     assert await run(["node", str(program)], options) == f"delivered {pulls_url(origin)}\n"
@@ -124,9 +124,9 @@ async def test_typescript_gets_a_pull_request(
 
 @pytest.mark.timeout(120)
 @shared
-async def test_what_the_web_ui_form_sends_gets_a_pull_request(lab: Lab, origin: Path) -> None:
+async def test_what_the_web_ui_form_sends_gets_a_pull_request(engine: Engine, origin: Path) -> None:
     """The form posts this to its own server, with its own token against forged requests."""
-    server = await find_server(lab.home)
+    server = await find_server(engine.home)
     assert server is not None
     sent = json.loads(snippet("web")) | {"repository": str(origin)}
     payload = {

@@ -14,7 +14,7 @@ from perdure.models.crash import CrashPoint
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.e2e.test_verdicts import HERE, PYTEST
-from tests.lab import CALC, Lab, finished, git, heads, make_target, pulls, until
+from tests.engine import CALC, Engine, finished, git, heads, make_target, pulls, until
 
 PLAN = """
 [[line]]
@@ -75,10 +75,10 @@ async def test_the_others_begin_only_when_the_first_is_no_good_and_worker_deaths
     origin = make_target(tmp_path / "calc.git")
     own = attempt('["Add sub"]', SUB, RED)  # the delivery's own: nobody tells it of attempts
     others = story(("false",), (SUB, TESTS)).replace(REVIEW, "") + own + REVIEW
-    async with Lab.open(tmp_path, others, ports=ports) as lab:
-        lab.kept(PERDURE_CRASH_AT=f"{CrashPoint.AFTER_ATTEMPTS},during-tests")
+    async with Engine.open(tmp_path, others, ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT=f"{CrashPoint.AFTER_ATTEMPTS},during-tests")
         asked = {"attempts": 2, "after_red": True, "config": NO_FIXES}
-        result = await finished(await lab.submit(origin, **asked), lab, 200)
+        result = await finished(await engine.submit(origin, **asked), engine, 200)
         check(origin, result, 2)
         own_one, other = result.attempts
         assert (own_one.delivery, own_one.tests) == ("calc-sub", "red")
@@ -100,8 +100,8 @@ answer = { summary = "No.", issues = [{ title = "Clumsy", description = "It is."
 """  # noqa: E501 - one line an answer
 
 
-async def said(lab: Lab, *words: str) -> str:
-    return (await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), *words)).out
+async def said(engine: Engine, *words: str) -> str:
+    return (await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), *words)).out
 
 
 @pytest.mark.long
@@ -112,27 +112,27 @@ async def test_a_flaky_verdict_wins_over_red_and_blocked_ones_and_the_report_has
     config = f"{PYTEST}[limits]\ntest_fixes = 0\nreview_fixes = 0\n"
     origin = make_target(tmp_path / "calc.git", {**CALC, "tests/test_calc.py": ORDER, "perdure.toml": config})
     does = story((SUB, RED), (SUB, UNSURE), (SUB, CLUMSY)).replace(REVIEW, BLOCKS + REVIEW)
-    async with Lab.open(tmp_path, does, ports=ports, env=HERE) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, attempts=3), lab, 200)
+    async with Engine.open(tmp_path, does, ports=ports, env=HERE) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin, attempts=3), engine, 200)
         check(origin, result, 2)
         assert result.tests.flaky == 1
         first, second, third = result.attempts
         assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
         assert (second.review.status, third.review.status, third.review.blockers) == ("clean", "blocked", 1)
-        text = await said(lab, "report", "calc-sub")
+        text = await said(engine, "report", "calc-sub")
         assert f"1 {first.words} · tests red · review: not done" in text
         assert "2 chosen · tests green · review: 0 blockers" in text
         assert f"3 {third.words} · tests green · review: 1 blocker" in text
-        assert third.branch in await said(lab, "report", "calc-sub", "--html", "-")
-        assert "+def sub" in await said(lab, "diff", "calc-sub/attempt-3"), "it stays to be looked at"
-        claims = {one["claim"]: one for one in json.loads(await said(lab, "verify", "calc-sub", "--json"))["claims"]}
+        assert third.branch in await said(engine, "report", "calc-sub", "--html", "-")
+        assert "+def sub" in await said(engine, "diff", "calc-sub/attempt-3"), "it stays to be looked at"
+        claims = {one["claim"]: one for one in json.loads(await said(engine, "verify", "calc-sub", "--json"))["claims"]}
         assert [one for one in claims.values() if one["mark"] == "contradicted"] == []
 
 
-def tools_run(lab: Lab, count: int) -> bool:
+def tools_run(engine: Engine, count: int) -> bool:
     """So many attempts are in the middle of their first tool."""
-    return len(list(lab.home.root.glob("trees/*/in-the-middle"))) >= count
+    return len(list(engine.home.root.glob("trees/*/in-the-middle"))) >= count
 
 
 @pytest.mark.long
@@ -143,27 +143,27 @@ async def test_the_smallest_green_one_of_three_is_taken_though_the_worker_is_kil
     origin = make_target(tmp_path / "calc.git")
     pause = "touch in-the-middle && sleep 5 && rm in-the-middle"
     does = story((pause, SUB, RED), (pause, SUB, TESTS, LARGE), (pause, SUB, TESTS))
-    async with Lab.open(tmp_path, does, ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, attempts=3, config=NO_FIXES)
-        await until(lambda: tools_run(lab, 3), timeout=90)
-        lab.kill_workers()
-        lab.worker()
-        result = await finished(submitted, lab, 200)
+    async with Engine.open(tmp_path, does, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, attempts=3, config=NO_FIXES)
+        await until(lambda: tools_run(engine, 3), timeout=90)
+        engine.kill_workers()
+        engine.worker()
+        result = await finished(submitted, engine, 200)
         check(origin, result, 3)
         assert result.receipt.worker_deaths >= 1
         first, second, third = result.attempts
         assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
         assert second.lines == third.lines + 4
         assert first.words.startswith("tests are red")
-        assert lab.rehearsal is not None
-        calls = [call for call in lab.rehearsal.calls if call.status == 200]
+        assert engine.rehearsal is not None
+        calls = [call for call in engine.rehearsal.calls if call.status == 200]
         assert [call.step for call in calls].count("review") == 2, "of the two green ones, and not once more"
         paid = sum(one.cost_usd or 0 for one in result.attempts)
         assert result.usage.cost_usd is not None
         assert result.usage.cost_usd > paid > 0, "the plan, too"
         for one in result.attempts:
-            assert (await lab.perdure.delivery(one.delivery).describe()).outcome in ("completed", "not_delivered")
+            assert (await engine.perdure.delivery(one.delivery).describe()).outcome in ("completed", "not_delivered")
 
 
 @pytest.mark.long
@@ -173,22 +173,22 @@ async def test_a_cancelled_delivery_cancels_its_attempts_and_a_retry_pays_for_no
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     pause = "touch in-the-middle && sleep 5 && rm in-the-middle"
-    async with Lab.open(tmp_path, story((pause, SUB, RED), (pause, SUB, TESTS)), ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, attempts=2, config=NO_FIXES)
-        await until(lambda: tools_run(lab, 2), timeout=90)
+    async with Engine.open(tmp_path, story((pause, SUB, RED), (pause, SUB, TESTS)), ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, attempts=2, config=NO_FIXES)
+        await until(lambda: tools_run(engine, 2), timeout=90)
         await submitted.delivery.cancel()
-        cancelled = await finished(submitted, lab, 100)
+        cancelled = await finished(submitted, engine, 100)
         assert cancelled.status == "cancelled"
         for number in (1, 2):
-            described = await lab.perdure.delivery(f"calc-sub/attempt-{number}").describe()
+            described = await engine.perdure.delivery(f"calc-sub/attempt-{number}").describe()
             assert described.outcome == "cancelled"
-        before = lab.model_calls()
+        before = engine.model_calls()
         await submitted.delivery.retry()
-        result = await finished(submitted, lab, 200)
+        result = await finished(submitted, engine, 200)
         check(origin, result, 2)
-        assert lab.rehearsal is not None
-        after = [call.step for call in lab.rehearsal.calls[before:]]
+        assert engine.rehearsal is not None
+        after = [call.step for call in engine.rehearsal.calls[before:]]
         assert after.count("implement") == 2, "each attempt's second reply: the first one was paid for"
         assert result.usage.cost_usd is not None
         assert cancelled.usage.cost_usd is not None
@@ -207,11 +207,11 @@ async def test_attempts_that_cannot_be_are_refused_before_anything_is_paid_for(
     tmp_path: Path, ports: int, config: str, words: str
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, PLAN, ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, config=f"version = 1\n[delivery]\n{config}\n")
+    async with Engine.open(tmp_path, PLAN, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, config=f"version = 1\n[delivery]\n{config}\n")
         with pytest.raises(WorkflowFailureError) as refusal:
-            await lab.handle(submitted.delivery.id).result()
+            await engine.handle(submitted.delivery.id).result()
         assert isinstance(refusal.value.cause, ApplicationError)
         assert words in refusal.value.cause.message
-        assert lab.model_calls() == 0
+        assert engine.model_calls() == 0

@@ -13,36 +13,36 @@ from perdure.client.rewinding import rewind
 from perdure.models.comparing import Comparison
 from perdure.models.errors import BadInput
 from tests.commands import perdure
-from tests.lab import Lab, finished, make_target, pulls, until
+from tests.engine import Engine, finished, make_target, pulls, until
 
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_two_attempts_are_compared_and_their_delivery_is_what_goes_back(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, story((SUB, TESTS, LARGE), (SUB, TESTS)), ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, attempts=2, config=NO_FIXES)
-        first = await finished(submitted, lab, 200)
+    async with Engine.open(tmp_path, story((SUB, TESTS, LARGE), (SUB, TESTS)), ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, attempts=2, config=NO_FIXES)
+        first = await finished(submitted, engine, 200)
         assert first.status == "delivered", first.message
         ids = [one.delivery for one in first.attempts]
-        beside = Comparison.model_validate_json(await perdure(lab, "compare", *ids, "--json"))
+        beside = Comparison.model_validate_json(await perdure(engine, "compare", *ids, "--json"))
         assert beside.related == "attempts of calc-sub"
         assert {one.path: one.same for one in beside.files} == {"calc.py": False, "tests/test_sub.py": True}
         assert beside.left.added == beside.right.added + 4
 
-        one = lab.perdure.delivery(ids[0])
+        one = engine.perdure.delivery(ids[0])
         with pytest.raises(BadInput, match="an attempt is begun and chosen by its delivery"):
             await rewind(one, "implement:1")
         alone = await fork(one, "implement:2", id="alone")
         assert (await asyncio.wait_for(alone.delivery.result(), 120)).status == "completed"
 
         back = await rewind(submitted.delivery, "plan:1", say="once more")
-        await until(lambda: _other(lab, back.run_id), 30)
+        await until(lambda: _other(engine, back.run_id), 30)
         again = await asyncio.wait_for(submitted.delivery.result(), 200)
         assert (again.status, again.run_id) == ("delivered", back.run_id), again.message
         assert [pull["head"] for pull in pulls(origin)] == ["perdure/calc-sub"]
 
 
-async def _other(lab: Lab, run: str) -> bool:
-    return (await lab.perdure.delivery("calc-sub").describe()).run_id == run
+async def _other(engine: Engine, run: str) -> bool:
+    return (await engine.perdure.delivery("calc-sub").describe()).run_id == run

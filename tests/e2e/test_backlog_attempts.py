@@ -12,7 +12,7 @@ from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.e2e.test_attempts import LARGE, RED, SUB, TESTS, attempt, tools_run
 from tests.e2e.test_backlogs import CONFIG, ended
-from tests.lab import Lab, git, heads, make_target, until
+from tests.engine import Engine, git, heads, make_target, until
 
 PAUSE = "touch in-the-middle && sleep 5 && rm in-the-middle"
 HELLO = "echo hello > hello.txt"
@@ -38,13 +38,13 @@ async def test_the_best_attempt_at_an_item_lands_and_a_worker_killed_in_the_midd
         {"id": "hello", "request": "Say hello", "after_red": True, "depends_on": ["sub"]},
     ]
     asked = {"repository": str(origin), "items": items, "config": CONFIG, "attempts": 2, "parallel": 1}
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.worker()
-        handle = await lab.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
-        await until(lambda: tools_run(lab, 3), timeout=90)
-        lab.kill_workers()
-        lab.worker()
-        progress = await ended(handle, lab)
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
+        handle = await engine.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
+        await until(lambda: tools_run(engine, 3), timeout=90)
+        engine.kill_workers()
+        engine.worker()
+        progress = await ended(handle, engine)
         assert [item["phase"] for item in progress["items"]] == ["landed", "landed"], progress
         assert heads(origin).keys() == {"main", "perdure/night"}
         told = "--format=%(trailers:key=Perdure-Item,valueonly,separator=%x2C)"
@@ -53,17 +53,19 @@ async def test_the_best_attempt_at_an_item_lands_and_a_worker_killed_in_the_midd
         assert "def sub" in code
         assert "# four" not in code
         assert "a + b" in code
-        sub = await lab.perdure.delivery("night/sub").result()
+        sub = await engine.perdure.delivery("night/sub").result()
         assert [(one.number, one.tests) for one in sub.attempts] == [(1, "red"), (2, "green"), (3, "green")]
         assert [one.delivery for one in sub.attempts if one.chosen] == ["night/sub/attempt-3"]
         assert sub.receipt.worker_deaths >= 1
         assert sub.receipt.replies_paid_twice == 0
-        hello = await lab.perdure.delivery("night/hello").result()
+        hello = await engine.perdure.delivery("night/hello").result()
         assert [(one.delivery, one.tests, one.chosen) for one in hello.attempts] == [
             ("night/hello", "red", False),
             ("night/hello/attempt-2", "green", True),
         ]
-        ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "backlog", "report", "night", "--json")
+        ran = await asyncio.to_thread(
+            Cli(engine.home.root, engine.root, engine.env), "backlog", "report", "night", "--json"
+        )
         receipt = json.loads(ran.out)["receipt"]
         assert (receipt["landed"], receipt["lost"], receipt["twice"], receipt["ownerless"]) == (2, [], [], []), ran.out
 
@@ -90,18 +92,18 @@ use = [{ tool = "bash", input = { command = "echo hello > hello.txt" } }]
 async def test_what_an_attempt_at_an_item_asks_is_shown_at_the_backlog(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     asked = {"repository": str(origin), "items": [{"id": "hello", "request": "Say hello", "attempts": 2}]}
-    async with Lab.open(tmp_path, ASKS, ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, ASKS, ports=ports) as engine:
+        engine.worker()
         request = {**asked, "config": CONFIG}
-        handle = await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+        handle = await engine.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
 
         async def shown() -> bool:
             [item] = (await handle.query("progress"))["items"]
             return "night/hello/attempt-2 waits: question: Which greeting?" in item.get("because", "")
 
         await until(shown, timeout=90)
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        cli = Cli(engine.home.root, engine.root, engine.env)
         ran = await asyncio.to_thread(cli, "answer", "night/hello/attempt-2", "hello")
         assert ran.code == 0, ran
-        progress = await ended(handle, lab)
+        progress = await ended(handle, engine)
         assert [item["phase"] for item in progress["items"]] == ["landed"], progress

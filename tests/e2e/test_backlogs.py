@@ -11,7 +11,7 @@ import pytest
 
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
-from tests.lab import Lab, git, heads, make_target
+from tests.engine import Engine, git, heads, make_target
 from tests.waiting import patient
 
 CONFIG = """
@@ -109,17 +109,17 @@ ITEMS = [
 ]
 
 
-async def night(lab: Lab, origin: Path, **more: Any) -> Any:
+async def night(engine: Engine, origin: Path, **more: Any) -> Any:
     request = {"repository": str(origin), "items": ITEMS, "config": CONFIG, **more}
-    return await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+    return await engine.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
 
 
-async def ended(handle: Any, lab: Lab) -> dict[str, Any]:
+async def ended(handle: Any, engine: Engine) -> dict[str, Any]:
     try:
         async with asyncio.timeout(patient(200)):
             return dict(await handle.result())
     except TimeoutError:
-        raise AssertionError(f"{await handle.query('progress')}\n{lab.worker_log()[-4000:]}") from None
+        raise AssertionError(f"{await handle.query('progress')}\n{engine.worker_log()[-4000:]}") from None
 
 
 def check_night(origin: Path, progress: dict[str, Any]) -> None:
@@ -155,19 +155,19 @@ async def test_who_can_lands_once_and_in_order_whatever_dies_a_conflict_is_mende
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.kept(PERDURE_CRASH_AT=",".join(DEATHS))
-        progress = await ended(await night(lab, origin), lab)
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT=",".join(DEATHS))
+        progress = await ended(await night(engine, origin), engine)
         check_night(origin, progress)
-        assert {path.name.partition(".")[0] for path in lab.home.crashes.iterdir()} == set(DEATHS)
+        assert {path.name.partition(".")[0] for path in engine.home.crashes.iterdir()} == set(DEATHS)
         for item in ("sub", "mul"):  # one of them was brought onto the other
-            cli = Cli(lab.home.root, lab.root, lab.env)
+            cli = Cli(engine.home.root, engine.root, engine.env)
             ran = await asyncio.to_thread(cli, "verify", f"night/{item}", "--json", "--no-tests")
             claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
             assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
             assert claims["commits"]["mark"] == claims["begins at the base"]["mark"] == "verified", claims
-        assert lab.rehearsal is not None
-        assert any(call.step == "fix_landing" for call in lab.rehearsal.calls)
+        assert engine.rehearsal is not None
+        assert any(call.step == "fix_landing" for call in engine.rehearsal.calls)
 
 
 @pytest.mark.always
@@ -177,18 +177,18 @@ async def test_two_backlogs_and_a_person_on_one_branch_lose_nothing(tmp_path: Pa
     origin = make_target(tmp_path / "calc.git")
     git(origin, "branch", "shared", "main")
     git(tmp_path, "clone", "-q", "-b", "shared", str(origin), "hers")
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
         asked = {"repository": str(origin), "config": CONFIG, "branch": "shared"}
         items = {"night": [ITEMS[0]], "day": [{"id": "hello", "request": "Say hello"}]}
         begun = [
-            await lab.client.start_workflow("Backlog", {**asked, "items": some}, id=id, task_queue=TASK_QUEUE)
+            await engine.client.start_workflow("Backlog", {**asked, "items": some}, id=id, task_queue=TASK_QUEUE)
             for id, some in items.items()
         ]
         for name in ("one", "two"):
             await asyncio.sleep(1)  # somewhere in the work of both: whatever she meets, hers stays
             await asyncio.to_thread(push_hers, tmp_path / "hers", name)
-        ended_as = [await ended(handle, lab) for handle in begun]
+        ended_as = [await ended(handle, engine) for handle in begun]
     assert [item["phase"] for progress in ended_as for item in progress["items"]] == ["landed", "landed"]
     subjects = git(origin, "log", "--format=%s", "main..shared").splitlines()
     assert len(subjects) == 4

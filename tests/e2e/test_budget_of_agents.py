@@ -13,7 +13,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.decisions import Asked
 from tests import needs
-from tests.lab import Lab, finished, make_target, sandboxes, until
+from tests.engine import Engine, finished, make_target, sandboxes, until
 from tests.stand_in_agent import PYTHON, StandIn
 
 ASKS = r"""
@@ -62,9 +62,9 @@ agent = "{agent}"
 """
 
 
-async def _asked(lab: Lab) -> Asked | None:
+async def _asked(engine: Engine) -> Asked | None:
     try:
-        asked = (await lab.handle().query("progress"))["asked"]
+        asked = (await engine.handle().query("progress"))["asked"]
     except RPCError:  # a busy machine: it is asked again
         return None
     return Asked.model_validate(asked) if asked else None
@@ -78,33 +78,33 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     play = PLAY.format(python=PYTHON, asks=ASKS)
-    async with Lab.open(
-        tmp_path / "lab",
+    async with Engine.open(
+        tmp_path / "engine",
         play,
         ports=ports,
         env={**StandIn(tmp_path).env, "PATH": f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}"},
         measured=True,
-    ) as lab:
-        lab.worker()
-        submitted = await lab.submit(
+    ) as engine:
+        engine.worker()
+        submitted = await engine.submit(
             origin, phases=["build", "ship"], config=CONFIG.format(agent=agent), budget_usd=0.1
         )
-        asked = await until(lambda: _asked(lab))
+        asked = await until(lambda: _asked(engine))
         assert (asked.gate, asked.limit) == ("budget", "usd")
         assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.words
-        assert sandboxes(lab) == []
-        assert lab.model_calls() == 1, "neither the title nor the other model was asked"
-        spent = SpendLog(lab.home.workspace("calc-sub")).total()
-        workspace = Workspace.open(lab.home, "calc-sub")
+        assert sandboxes(engine) == []
+        assert engine.model_calls() == 1, "neither the title nor the other model was asked"
+        spent = SpendLog(engine.home.workspace("calc-sub")).total()
+        workspace = Workspace.open(engine.home, "calc-sub")
         assert spent.at_risk_usd == 0.0
         assert spent.usd
         assert not (workspace.path / "before.txt").exists()
         await asyncio.sleep(1)
-        assert lab.model_calls() == 1, "it goes on while it waits"
+        assert engine.model_calls() == 1, "it goes on while it waits"
 
-        await lab.handle().execute_update("add_budget", {"of": asked.of, "usd": 1})
-        result = await finished(submitted, lab)
+        await engine.handle().execute_update("add_budget", {"of": asked.of, "usd": 1})
+        result = await finished(submitted, engine)
         assert result.status == "delivered", result
-        assert lab.model_calls() == 4, "the reply that began the turn was not bought again"
+        assert engine.model_calls() == 4, "the reply that began the turn was not bought again"
         assert result.receipt.replies_paid_twice == 0
-        assert result.usage.cost_usd == SpendLog(lab.home.workspace("calc-sub")).total().usd
+        assert result.usage.cost_usd == SpendLog(engine.home.workspace("calc-sub")).total().usd

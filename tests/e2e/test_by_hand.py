@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from perdure.local.places import temporal_binary
 from perdure.models.decisions import Asked
 from schemas import SHAPES, schema
+from tests.engine import HAPPY, Engine, make_target, until
 from tests.guide import Stranger, snippet
-from tests.lab import HAPPY, Lab, make_target, until
 
 
 @pytest.mark.timeout(180)
@@ -22,12 +22,12 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        hand = Stranger(lab.client.service_client.config.target_host, tmp_path, str(origin))
-        hand.env["TEMPORAL_NAMESPACE"] = lab.client.namespace
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        hand = Stranger(engine.client.service_client.config.target_host, tmp_path, str(origin))
+        hand.env["TEMPORAL_NAMESPACE"] = engine.client.namespace
         hand.env["PATH"] = f"{temporal_binary().parent}:{os.environ['PATH']}"
-        delivery = lab.perdure.delivery("from-shell")
+        delivery = engine.perdure.delivery("from-shell")
 
         async def asked(behind: str = "") -> Asked:
             async def found() -> Asked | None:
@@ -46,21 +46,21 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
         assert "approved: plan" in await hand.runs("bash", "-euc", approve)
         end = await hand.runs("bash", "-euc", snippet("result"))
         assert "completed" in end
-        valid("progress", await lab.handle("from-shell").query("progress"))
-        result = await lab.handle("from-shell").result()
+        valid("progress", await engine.handle("from-shell").query("progress"))
+        result = await engine.handle("from-shell").result()
         valid("result", result)
         valid("plan", json.loads(await delivery.artifact(result["plan"])))
-        assert lab.rehearsal is not None
-        assert "with types, please" in json.dumps([call.body["messages"][-1] for call in lab.rehearsal.calls])
+        assert engine.rehearsal is not None
+        assert "with types, please" in json.dumps([call.body["messages"][-1] for call in engine.rehearsal.calls])
 
         # Again under another id, decided by a signal while no worker runs.
         again = {name: snippet(name).replace("from-shell", "by-signal") for name in ("submit", "signalled", "result")}
         await hand.runs("bash", "-euc", again["submit"])
-        delivery = lab.perdure.delivery("by-signal")
+        delivery = engine.perdure.delivery("by-signal")
         hand.env["OF"] = (await asked()).of
-        lab.end_workers()
+        engine.end_workers()
         await hand.runs("bash", "-euc", again["signalled"])
-        lab.worker()
+        engine.worker()
         assert "completed" in await hand.runs("bash", "-euc", again["result"])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.client import Submitted
 from tests.cli.conftest import Cli
-from tests.lab import BUILT, FIXES, HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls, until
+from tests.engine import BUILT, FIXES, HAPPY, Engine, check_shipped, finished, git, heads, make_target, pulls, until
 
 TURNS = "title = 'turns'\n" + "".join(
     f"""
@@ -40,25 +40,25 @@ async def pending(submitted: Submitted, name: str) -> bool:
     return any(activity.activity == name for activity in (await submitted.delivery.describe()).pending)
 
 
-def ports_leased(lab: Lab) -> list[Path]:
-    return list(lab.home.ports.glob("*-*"))
+def ports_leased(engine: Engine) -> list[Path]:
+    return list(engine.home.ports.glob("*-*"))
 
 
 @pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, TURNS, ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, phases=["build"], config=CONFIG)
+    async with Engine.open(tmp_path, TURNS, ports=ports, measured=True) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, phases=["build"], config=CONFIG)
         for calls in (3, 6):
-            await until(lambda: lab.model_calls() >= calls, every=0.005)  # noqa: B023
-            asked = lab.model_calls()
+            await until(lambda: engine.model_calls() >= calls, every=0.005)  # noqa: B023
+            asked = engine.model_calls()
             await submitted.delivery.cancel()
-            result = await finished(submitted, lab, timeout=30)
+            result = await finished(submitted, engine, timeout=30)
             assert result.status == "cancelled"
-            assert lab.model_calls() <= asked + 3
-            assert not ports_leased(lab)
+            assert engine.model_calls() <= asked + 3
+            assert not ports_leased(engine)
             if calls == 3:
                 await submitted.delivery.retry()
 
@@ -66,16 +66,16 @@ async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp
 @pytest.mark.timeout(120)
 async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_one(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(
+    async with Engine.open(
         tmp_path, HAPPY.replace("sleep 0.5", "touch started && sleep 100"), ports=ports, measured=True
-    ) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until((lab.home.tree("calc-sub") / "started").exists)
-        lab.kill_workers()
+    ) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
+        engine.kill_workers()
         await submitted.delivery.cancel()
-        lab.worker()  # reports the dead turn after the cancel request: an ordinary failure to the server (H25)
-        result = await finished(submitted, lab, timeout=30)
+        engine.worker()  # reports the dead turn after the cancel request: an ordinary failure to the server (H25)
+        result = await finished(submitted, engine, timeout=30)
         assert result.status == "cancelled", result.message
         assert result.receipt.worker_deaths == 1
         assert result.checkpoint
@@ -86,37 +86,37 @@ async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_on
 @pytest.mark.timeout(120)
 async def test_a_cancel_during_setup_gives_ports_and_worktree_back(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, HAPPY, ports=ports, measured=True) as engine:
+        engine.worker()
         config = 'version = 1\n[setup]\ncommands = ["touch preparing && sleep 100"]\n'
-        submitted = await lab.submit(origin, config=config)
-        await until((lab.home.tree("calc-sub") / "preparing").exists)
+        submitted = await engine.submit(origin, config=config)
+        await until((engine.home.tree("calc-sub") / "preparing").exists)
         await submitted.delivery.cancel()
-        result = await finished(submitted, lab, timeout=30)
+        result = await finished(submitted, engine, timeout=30)
         assert result.status == "cancelled"
-        assert lab.model_calls() == 0
-        assert not ports_leased(lab)
+        assert engine.model_calls() == 0
+        assert not ports_leased(engine)
 
 
 @pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_pull_request_that_was_opened_while_a_cancel_came_is_reported(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, HAPPY, ports=ports, measured=True) as engine:
+        engine.worker()
         with holding(origin / "perdure-pulls.lock"):
-            submitted = await lab.submit(origin, **BUILT)
+            submitted = await engine.submit(origin, **BUILT)
             await until(lambda: "perdure/calc-sub" in heads(origin))
             await until(lambda: pending(submitted, "open_pull_request"))
             await submitted.delivery.cancel()
-            await until(lambda: _cancel_arrived(lab))
-        result = await finished(submitted, lab, timeout=30)
+            await until(lambda: _cancel_arrived(engine))
+        result = await finished(submitted, engine, timeout=30)
         assert len(pulls(origin)) == 1
-        check_shipped(origin, lab, result, {})
+        check_shipped(origin, engine, result, {})
 
 
-async def _cancel_arrived(lab: Lab) -> bool:
-    history = await lab.handle().fetch_history()
+async def _cancel_arrived(engine: Engine) -> bool:
+    history = await engine.handle().fetch_history()
     return any(event.HasField("activity_task_cancel_requested_event_attributes") for event in history.events)
 
 
@@ -125,22 +125,22 @@ async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until(lambda: lab.model_calls() >= 1)
-        (vault,) = lab.home.vaults.glob("*.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports, measured=True) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until(lambda: engine.model_calls() >= 1)
+        (vault,) = engine.home.vaults.glob("*.git")
         with holding(vault / "perdure.lock"):  # removing a worktree needs it
-            journal = lab.home.workspace("calc-sub") / "journal.jsonl"
+            journal = engine.home.workspace("calc-sub") / "journal.jsonl"
             await until(lambda: '"close"' in journal.read_text())  # begun, not only scheduled
             await submitted.delivery.cancel()
-            lab.kill_workers()
-        lab.worker()
-        result = await finished(submitted, lab, timeout=40)
-        check_shipped(origin, lab, result, {})
+            engine.kill_workers()
+        engine.worker()
+        result = await finished(submitted, engine, timeout=40)
+        check_shipped(origin, engine, result, {})
         assert result.receipt.worker_deaths == 1
-        assert not ports_leased(lab)
-        assert not lab.home.tree("calc-sub").exists()
+        assert not ports_leased(engine)
+        assert not engine.home.tree("calc-sub").exists()
 
 
 @pytest.mark.timeout(120)
@@ -151,26 +151,26 @@ async def test_a_step_that_ended_but_was_not_committed_is_committed_by_the_retry
     """The command of the fix adds a line wherever it runs: run again, the line would be there twice."""
     origin = make_target(tmp_path / "calc.git")
     slow = FIXES.replace(f'step = "{step}"\nsay', f'step = "{step}"\nseconds = 2\nsay')
-    async with Lab.open(tmp_path, slow, ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin)
-        await until(lambda: _asked(lab, step) == turns)
+    async with Engine.open(tmp_path, slow, ports=ports, measured=True) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin)
+        await until(lambda: _asked(engine, step) == turns)
         await submitted.delivery.hold("before the commit")
         await until(lambda: _stands_behind(submitted, step))
         await submitted.delivery.cancel()
-        assert (await finished(submitted, lab, timeout=30)).status == "cancelled"
+        assert (await finished(submitted, engine, timeout=30)).status == "cancelled"
         await submitted.delivery.retry()
-        result = await finished(submitted, lab, timeout=60)
+        result = await finished(submitted, engine, timeout=60)
         assert git(origin, "show", "perdure/calc-sub:calc.py").count("The difference of two numbers.") == 1
-        assert _asked(lab, step) == turns
-        check_shipped(origin, lab, result, {})
-        ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", "--json")
+        assert _asked(engine, step) == turns
+        check_shipped(origin, engine, result, {})
+        ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), "verify", "calc-sub", "--json")
         assert [one for one in json.loads(ran.out)["claims"] if one["mark"] == "contradicted"] == []
 
 
-def _asked(lab: Lab, step: str) -> int:
-    assert lab.rehearsal is not None
-    return sum(call.step == step for call in lab.rehearsal.calls)
+def _asked(engine: Engine, step: str) -> int:
+    assert engine.rehearsal is not None
+    return sum(call.step == step for call in engine.rehearsal.calls)
 
 
 async def _stands_behind(submitted: Submitted, step: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from perdure.adapters.agents.prices import price
 from perdure.models.ledger import Usage
 from tests.cli.conftest import Cli
-from tests.lab import Lab, finished, make_target, until
+from tests.engine import Engine, finished, make_target, until
 
 MODEL, WORDS = "claude-opus-5-5", "word " * 6000
 """A reply about as long as it may be, so that few fit below a budget."""
@@ -33,16 +33,16 @@ def budgets(path: Path, usd: float) -> dict[str, str]:
     return {"PERDURE_TREASURY": str(path)}
 
 
-def uppers(lab: Lab) -> list[float]:
+def uppers(engine: Engine) -> list[float]:
     """The most that each request could cost, as the hosts' spend logs have it."""
-    lines = [json.loads(line) for path in lab.root.rglob("spend.jsonl") for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for path in engine.root.rglob("spend.jsonl") for line in path.read_text().splitlines()]
     return [line["upper_usd"] for line in lines if "intent" in line]
 
 
-def billed(lab: Lab) -> float:
+def billed(engine: Engine) -> float:
     """By the vendor's count, with our prices."""
-    assert lab.rehearsal is not None
-    used = [call.usage for call in lab.rehearsal.calls if call.usage is not None]
+    assert engine.rehearsal is not None
+    used = [call.usage for call in engine.rehearsal.calls if call.usage is not None]
     costs = [
         price(
             MODEL,
@@ -58,23 +58,23 @@ def billed(lab: Lab) -> float:
     return sum(cost or 0.0 for cost in costs)
 
 
-async def table(lab: Lab) -> Any:
+async def table(engine: Engine) -> Any:
     return json.loads(
-        (await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "budget", "--shared", "--json")).out
+        (await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), "budget", "--shared", "--json")).out
     )
 
 
-async def waits(lab: Lab, id: str) -> str:
-    waiting = str((await lab.handle(id).query("progress"))["waiting"])
+async def waits(engine: Engine, id: str) -> str:
+    waiting = str((await engine.handle(id).query("progress"))["waiting"])
     return waiting if "the day's budget" in waiting else ""
 
 
 async def measured(root: Path, origin: Path) -> float:
     """The most that one request can cost."""
-    async with Lab.open(root, STORY) as lab:
-        lab.worker()
-        await finished(await lab.submit(origin, **ASKED), lab)
-        return max(uppers(lab))
+    async with Engine.open(root, STORY) as engine:
+        engine.worker()
+        await finished(await engine.submit(origin, **ASKED), engine)
+        return max(uppers(engine))
 
 
 @pytest.mark.long
@@ -84,24 +84,24 @@ async def test_many_deliveries_at_once_on_two_workers_never_spend_more_than_the_
     upper = await measured(tmp_path / "first", origin)
     budget, names = round(3.2 * upper, 6), [f"night-{n}" for n in range(6)]
     env = budgets(tmp_path / "budgets.toml", budget)
-    async with Lab.open(tmp_path / "lab", STORY, env=env) as lab:
-        lab.worker()
-        lab.worker()
+    async with Engine.open(tmp_path / "engine", STORY, env=env) as engine:
+        engine.worker()
+        engine.worker()
         for name in names:
-            await lab.submit(origin, id=name, **ASKED)
+            await engine.submit(origin, id=name, **ASKED)
 
         async def over() -> bool:
-            ends = [(await lab.perdure.delivery(name).describe()).outcome == "no_changes" for name in names]
-            return all([end or await waits(lab, name) for end, name in zip(ends, names, strict=True)])
+            ends = [(await engine.perdure.delivery(name).describe()).outcome == "no_changes" for name in names]
+            return all([end or await waits(engine, name) for end, name in zip(ends, names, strict=True)])
 
         await until(over, timeout=100)
-        assert lab.rehearsal is not None
-        calls = len(lab.rehearsal.calls)
+        assert engine.rehearsal is not None
+        calls = len(engine.rehearsal.calls)
         assert 3 <= calls < len(names), "those whose next request is covered, and no others"
-        assert billed(lab) <= budget
-        assert len(uppers(lab)) == calls, "nothing was reserved that was not sent"
-        told = await table(lab)
-        assert told["budgets"][0]["spent"] == pytest.approx(billed(lab), abs=1e-4)
+        assert billed(engine) <= budget
+        assert len(uppers(engine)) == calls, "nothing was reserved that was not sent"
+        told = await table(engine)
+        assert told["budgets"][0]["spent"] == pytest.approx(billed(engine), abs=1e-4)
         assert budget - told["budgets"][0]["spent"] < upper
 
 
@@ -113,15 +113,15 @@ async def test_a_reply_that_a_killed_worker_was_waiting_for_counts_in_full_befor
     origin = make_target(tmp_path / "calc.git")
     upper = await measured(tmp_path / "first", origin)
     env = budgets(tmp_path / "budgets.toml", round(1.5 * upper, 6))
-    async with Lab.open(tmp_path / "lab", STORY, env=env) as lab:
-        lab.kept(PERDURE_CRASH_AT="waiting-for-model")
-        submitted = await lab.submit(origin, id="night", **ASKED)
-        words = await until(lambda: waits(lab, "night"), timeout=100)
+    async with Engine.open(tmp_path / "engine", STORY, env=env) as engine:
+        engine.kept(PERDURE_CRASH_AT="waiting-for-model")
+        submitted = await engine.submit(origin, id="night", **ASKED)
+        words = await until(lambda: waits(engine, "night"), timeout=100)
         assert words.startswith("the day's budget of label team-a does not cover the next request"), words
-        assert lab.model_calls() == 1, "the one that it died in"
-        assert (await table(lab))["budgets"][0]["spent"] == pytest.approx(upper, abs=1e-5)
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        assert engine.model_calls() == 1, "the one that it died in"
+        assert (await table(engine))["budgets"][0]["spent"] == pytest.approx(upper, abs=1e-5)
+        cli = Cli(engine.home.root, engine.root, engine.env)
         added = await asyncio.to_thread(cli, "budget", "--shared", "label:team-a", "--add", "1")
         assert added.code == 0, added
-        await finished(submitted, lab)
-        assert lab.model_calls() == 2
+        await finished(submitted, engine)
+        assert engine.model_calls() == 2

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from test_backlogs import CONFIG, adds
 
 from tests.cli.conftest import Cli
-from tests.lab import Lab, git, make_target, pulls, until
+from tests.engine import Engine, git, make_target, pulls, until
 
 STORY = (
     """
@@ -42,12 +42,12 @@ answer = { items = [
 )
 
 
-async def first_of(lab: Lab, seen: Callable[[list[dict[str, str]]], Any]) -> Any:
+async def first_of(engine: Engine, seen: Callable[[list[dict[str, str]]], Any]) -> Any:
     """What is seen in the night's items, once it is."""
 
     async def look() -> Any:
         with suppress(RPCError):  # it has only just been asked for, or a busy machine does not answer
-            return seen((await lab.handle("night").query("progress"))["items"])
+            return seen((await engine.handle("night").query("progress"))["items"])
 
     return await until(look, 90)
 
@@ -57,24 +57,24 @@ async def first_of(lab: Lab, seen: Callable[[list[dict[str, str]]], Any]) -> Any
 async def test_a_large_request_is_decomposed_sent_back_edited_approved_and_lands(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     (tmp_path / "config.toml").write_text(CONFIG)
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        cli = Cli.among(lab)
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        cli = Cli.among(engine)
 
         async def perdure(*args: str, code: int = 0, stdin: str = "") -> str:
             ran = await asyncio.to_thread(cli, *args, stdin=stdin)
-            assert ran.code == code, f"{args}: {ran.out}{ran.err}\n{lab.worker_log()[-2000:]}"
+            assert ran.code == code, f"{args}: {ran.out}{ran.err}\n{engine.worker_log()[-2000:]}"
             return ran.out + ran.err
 
         async def waits(behind: str = "") -> dict[str, str]:
-            return await first_of(lab, lambda items: items[0].get("of", "") not in ("", behind) and items[0])
+            return await first_of(engine, lambda items: items[0].get("of", "") not in ("", behind) and items[0])
 
-        lab.worker()
+        engine.worker()
         start = ["backlog", "start", "--request", "Make a calculator", "--id", "night", "--repo", str(origin)]
         await perdure(*start, "--config", str(tmp_path / "config.toml"), "--detach")
         first = await waits()
         assert first["gate"] == "items"
         assert first["because"] == "approve the items: 2 items: sub, art"
-        told = [call for call in lab.rehearsal.calls if call.step == "decompose"]
+        told = [call for call in engine.rehearsal.calls if call.step == "decompose"]
         assert len(told) == 2, "the answer that no backlog could begin with was asked for again"
         assert "perdure approve night/items" in await perdure("backlog", "status", "night")
         await perdure("reject", "night", "--note", "only what is asked")
@@ -109,18 +109,18 @@ async def test_a_large_request_becomes_a_stack_of_pull_requests(tmp_path: Path, 
     origin = make_target(tmp_path / "calc.git")
     (tmp_path / "config.toml").write_text(CONFIG)
     parts = STORY.replace('contains = ["only what is asked"]', "").replace("Add everything", "Add multiply")
-    async with Lab.open(tmp_path, parts.replace("check = []", 'check = ["false"]', 1), ports=ports) as lab:
-        lab.worker()
-        cli = Cli.among(lab)
+    async with Engine.open(tmp_path, parts.replace("check = []", 'check = ["false"]', 1), ports=ports) as engine:
+        engine.worker()
+        cli = Cli.among(engine)
         start = ["backlog", "start", "--request", "Make a calculator", "--id", "night", "--repo", str(origin)]
         begun = await asyncio.to_thread(
             cli, *start, "--land", "stack", "--yes", "--config", str(tmp_path / "config.toml"), "--detach"
         )
         assert begun.code == 0, begun
-        await first_of(lab, lambda items: [item["phase"] for item in items] == ["decomposed", "landed", "landed"])
+        await first_of(engine, lambda items: [item["phase"] for item in items] == ["decomposed", "landed", "landed"])
         ran = await asyncio.to_thread(cli, "backlog", "status", "night", "--watch")
         assert ran.code == 0, ran
-        sub, mul = ((await lab.handle("night").query("progress"))["items"])[1:]
+        sub, mul = ((await engine.handle("night").query("progress"))["items"])[1:]
     into = {pull["head"]: pull["base"] for pull in pulls(origin)}
     assert into == {sub["branch"]: "main", mul["branch"]: sub["branch"]}
     assert "def subtract" in git(origin, "show", f"{mul['branch']}:calc.py")
@@ -162,24 +162,24 @@ say = "It is tidy as it is"
 async def test_what_cannot_land_is_decided_by_a_person_once_more_or_not_at_all(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     (tmp_path / "night.yaml").write_text(NIGHT.format(config=CONFIG.replace("\n", "\n  ")))
-    async with Lab.open(tmp_path, STUBBORN, ports=ports) as lab:
-        cli = Cli.among(lab)
+    async with Engine.open(tmp_path, STUBBORN, ports=ports) as engine:
+        cli = Cli.among(engine)
 
         async def perdure(*args: str, code: int = 0) -> str:
             ran = await asyncio.to_thread(cli, *args)
-            assert ran.code == code, f"{args}: {ran.out}{ran.err}\n{lab.worker_log()[-2000:]}"
+            assert ran.code == code, f"{args}: {ran.out}{ran.err}\n{engine.worker_log()[-2000:]}"
             return ran.out + ran.err
 
         async def tidy(behind: str = "") -> dict[str, str]:
             def stands(items: list[dict[str, str]]) -> Any:
                 return (items[1].get("of", "") not in ("", behind) or items[1]["phase"] == "failed") and items[1]
 
-            return await first_of(lab, stands)
+            return await first_of(engine, stands)
 
-        lab.worker()
+        engine.worker()
         await perdure("backlog", "start", str(tmp_path / "night.yaml"), "--repo", str(origin), "--detach")
         first = await tidy()
-        mended = len([call for call in lab.rehearsal.calls if call.step == "fix_landing"])
+        mended = len([call for call in engine.rehearsal.calls if call.step == "fix_landing"])
         assert first["gate"] == "landing", first
         assert first["because"].startswith("it could not land: "), first
         assert first["because"].endswith("approve to mend it again, reject to end it")
@@ -187,7 +187,7 @@ async def test_what_cannot_land_is_decided_by_a_person_once_more_or_not_at_all(t
         assert "approved: landing" in await perdure("approve", "night")
         second = await tidy(first["of"])
         assert second["gate"] == "landing"
-        assert len([call for call in lab.rehearsal.calls if call.step == "fix_landing"]) > mended, "mended once more"
+        assert len([call for call in engine.rehearsal.calls if call.step == "fix_landing"]) > mended, "mended once more"
         assert "rejected: landing" in await perdure("reject", "night", "--note", "leave it")
         out = await perdure("backlog", "status", "night", "--watch", code=1)
         assert "rejected: leave it" in out, out

@@ -9,7 +9,7 @@ import pytest
 from temporalio.worker import Replayer
 
 from perdure.plugin import perdure_plugin
-from tests.lab import FIXES, Lab, check_shipped, finished, git, make_target
+from tests.engine import FIXES, Engine, check_shipped, finished, git, make_target
 from workflows import WORKFLOWS
 
 pytestmark = pytest.mark.always
@@ -58,18 +58,18 @@ async def test_a_request_becomes_a_tested_reviewed_pull_request_whose_history_re
         root = tmp_path / str(run)
         root.mkdir()
         origin = make_target(root / "calc.git")
-        async with Lab.open(root, FIXES, ports=ports) as lab:
+        async with Engine.open(root, FIXES, ports=ports) as engine:
             # Measuring coverage slows every line down: not in this worker, whose event loop is watched.
-            lab.program(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
-            submitted = await lab.submit(origin)
-            result = await finished(submitted, lab)
-            check_shipped(origin, lab, result, {})
+            engine.program(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
+            submitted = await engine.submit(origin)
+            result = await finished(submitted, engine)
+            check_shipped(origin, engine, result, {})
             if not run:
                 assert "def sub" in git(origin, "show", f"{result.head_sha}:calc.py")
-                await replays_and_holds_no_key(lab)
+                await replays_and_holds_no_key(engine)
                 with pytest.raises(Exception, match="nothing to retry"):
                     await submitted.delivery.retry()
-            log = lab.worker_log().splitlines()
+            log = engine.worker_log().splitlines()
             begun = next(number for number, line in enumerate(log) if "working on" in line)
             starting, running = log[: begun + 2], log[begun + 2 :]  # the callback that starts it loads its workflows
             assert any(line.startswith("HELD") for line in starting), "nothing is seen"
@@ -79,8 +79,8 @@ async def test_a_request_becomes_a_tested_reviewed_pull_request_whose_history_re
     pytest.fail("the event loop was held in every run:\n" + "\n".join(line for lines in held for line in lines))
 
 
-async def replays_and_holds_no_key(lab: Lab) -> None:
-    history = await lab.handle().fetch_history()
+async def replays_and_holds_no_key(engine: Engine) -> None:
+    history = await engine.handle().fetch_history()
     await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
     text = history.to_json()
     assert "rehearsal" not in text, "a key went into history"

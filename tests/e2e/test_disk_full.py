@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import BUILT, BUILT_CALLS, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.engine import BUILT, BUILT_CALLS, HAPPY, Engine, check_shipped, finished, make_target, until
 
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 3 && rm started")
 
@@ -45,21 +45,21 @@ def _fill(disk: Path) -> Path:
 @pytest.mark.timeout(120)
 async def test_a_full_disk_is_waited_for_without_paying_and_named(small_disk: Path, tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until((lab.home.tree("calc-sub") / "started").exists)
+    async with Engine.open(tmp_path, SLOW, ports=ports, measured=True) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
         filler = _fill(small_disk)
-        calls = lab.model_calls()
+        calls = engine.model_calls()
 
         async def named() -> bool:
             pending = (await submitted.delivery.describe()).pending
             return any("no room" in activity.failure for activity in pending)
 
         await until(named)
-        assert lab.model_calls() == calls
+        assert engine.model_calls() == calls
         filler.unlink()
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, {})
-        assert lab.model_calls() == BUILT_CALLS
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, {})
+        assert engine.model_calls() == BUILT_CALLS
         assert result.receipt.replies_cut == 0

@@ -12,8 +12,8 @@ from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.crash import CrashPoint
 from perdure.models.result import Status
 from tests.cli.conftest import Cli
-from tests.github_lab import TOKEN
-from tests.lab import SCREENPLAYS, Lab, finished, git, heads, pulls
+from tests.engine import SCREENPLAYS, Engine, finished, git, heads, pulls
+from tests.engine_with_github import TOKEN
 from tests.twins.github import GitHubTwin
 
 BEGIN = (SCREENPLAYS / "begin_calc.toml").read_text()
@@ -50,10 +50,10 @@ async def test_it_ends_in_a_tested_pull_request_although_a_worker_dies_behind_th
         (bare / "hooks" / "update").write_text(f'#!/bin/sh\necho "$1" >> {order}\n')
         (bare / "hooks" / "update").chmod(0o755)
         given = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN}
-        async with Lab.open(tmp_path, BEGIN, ports=ports, env=given) as lab:
-            lab.kept(PERDURE_CRASH_AT=CrashPoint.AFTER_FIRST_COMMIT)
-            result = await finished(await lab.submit(f"{github.url}/me/calc", config=CONFIG), lab)
-            assert result.status is Status.DELIVERED, (result.message, lab.worker_log()[-3000:])
+        async with Engine.open(tmp_path, BEGIN, ports=ports, env=given) as engine:
+            engine.kept(PERDURE_CRASH_AT=CrashPoint.AFTER_FIRST_COMMIT)
+            result = await finished(await engine.submit(f"{github.url}/me/calc", config=CONFIG), engine)
+            assert result.status is Status.DELIVERED, (result.message, engine.worker_log()[-3000:])
         assert result.receipt.worker_deaths == 1
         assert (result.base, result.base_sha) == ("trunk", FIRST_COMMIT)
         tested = [step for step in result.steps if step.step == "run_tests"]
@@ -72,15 +72,15 @@ async def test_it_ends_in_a_tested_pull_request_although_a_worker_dies_behind_th
 @pytest.mark.timeout(120)
 async def test_without_a_test_command_it_is_a_draft_and_every_claim_about_it_holds(tmp_path: Path, ports: int) -> None:
     origin = nothing(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, BEGIN, ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab)
-        assert result.status is Status.DRAFT, (result.message, lab.worker_log()[-3000:])
+    async with Engine.open(tmp_path, BEGIN, ports=ports) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin), engine)
+        assert result.status is Status.DRAFT, (result.message, engine.worker_log()[-3000:])
         assert heads(origin) == {"trunk": FIRST_COMMIT, BRANCH: result.head_sha}
         assert git(origin, "ls-tree", "-r", "trunk") == ""
         (pull,) = pulls(origin)
         assert (pull["base"], pull["head"], pull["draft"]) == ("trunk", BRANCH, True)
         assert "not tested: the repository has no test command" in git(origin, "show", "refs/pull/1/record:body.md")
-        ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", "--json")
+        ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), "verify", "calc-sub", "--json")
         claims = json.loads(ran.out)["claims"]
         assert [claim for claim in claims if claim["mark"] == "contradicted"] == [], ran.err

@@ -14,19 +14,19 @@ from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
 from tests.e2e.test_takeover import SHIPPED, SLOW
-from tests.lab import BUILT, Lab, check_shipped, finished, make_target, until
+from tests.engine import BUILT, Engine, check_shipped, finished, make_target, until
 from tests.waiting import patient
 
 
-async def read(lab: Lab, id: str = "calc-sub", *, follow: bool = False, since: int = 0) -> list[Event]:
-    return [event async for event in lab.perdure.events(id, follow=follow, since=since)]
+async def read(engine: Engine, id: str = "calc-sub", *, follow: bool = False, since: int = 0) -> list[Event]:
+    return [event async for event in engine.perdure.events(id, follow=follow, since=since)]
 
 
-async def printed(lab: Lab, *words: str) -> str:
+async def printed(engine: Engine, *words: str) -> str:
     """The output of `perdure events` as another process prints it."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "perdure.cli", "events", *words),
-        env=lab.environment(),
+        env=engine.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -44,34 +44,34 @@ async def test_each_event_is_told_once_and_in_order_across_a_killed_worker_and_a
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports, env={"PERDURE_CRASH_AT": CrashPoint.AFTER_REPLY}) as lab:
-        lab.kept()
-        await lab.submit(origin, **BUILT)
-        following = asyncio.create_task(read(lab, follow=True))
-        started = lab.home.tree("calc-sub") / "started"
+    async with Engine.open(tmp_path, SLOW, ports=ports, env={"PERDURE_CRASH_AT": CrashPoint.AFTER_REPLY}) as engine:
+        engine.kept()
+        await engine.submit(origin, **BUILT)
+        following = asyncio.create_task(read(engine, follow=True))
+        started = engine.home.tree("calc-sub") / "started"
         await until(started.exists)
-        before = await lab.handle().fetch_history()
+        before = await engine.handle().fetch_history()
         turn = [
             event.activity_task_scheduled_event_attributes
             for event in before.events
             if event.activity_task_scheduled_event_attributes.activity_type.name == "implement"
         ][1]
-        await lab.client.workflow_service.reset_workflow_execution(
+        await engine.client.workflow_service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
-                namespace=lab.client.namespace,
+                namespace=engine.client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id="calc-sub", run_id=before.run_id),
                 reason="test",
                 workflow_task_finish_event_id=turn.workflow_task_completed_event_id,
                 request_id="test-reset",
             )
         )
-        check_shipped(origin, lab, await finished(await lab.submit(origin, **BUILT), lab), SHIPPED)
+        check_shipped(origin, engine, await finished(await engine.submit(origin, **BUILT), engine), SHIPPED)
         async with asyncio.timeout(patient(60)):
             followed = await following
-        told = await read(lab)
+        told = await read(engine)
         assert [event.offset for event in told] == list(range(len(told)))
         assert followed == told
-        assert await read(lab, since=7) == told[7:]
+        assert await read(engine, since=7) == told[7:]
         assert kinds(told)[0] == "started"
         assert kinds(told)[-1] == "ended"
         assert told[-1].data == {"outcome": "delivered", "reason": ""}
@@ -80,12 +80,12 @@ async def test_each_event_is_told_once_and_in_order_across_a_killed_worker_and_a
         turns = [(event.step, event.turn) for event in told if event.type == "activity"]
         assert len(turns) == len(set(turns)), "a turn that ended before the reset was not told again"
         assert {"phase", "step_started", "activity", "commit", "worker_death", "receipt"} <= set(kinds(told))
-        shown = await printed(lab, "calc-sub", "--json", "--from", "3")
+        shown = await printed(engine, "calc-sub", "--json", "--from", "3")
         assert [Event.model_validate_json(line) for line in shown.splitlines()] == told[3:]
-        everything = (await printed(lab, "--json")).splitlines()
+        everything = (await printed(engine, "--json")).splitlines()
         assert everything == [event.model_dump_json() for event in told]
-        words = (await printed(lab, "calc-sub")).splitlines()
+        words = (await printed(engine, "calc-sub")).splitlines()
         assert len(words) == len(told)
         assert "started" in words[0]
         with pytest.raises(BadInput, match="no delivery or backlog nobody"):
-            await read(lab, "nobody")
+            await read(engine, "nobody")

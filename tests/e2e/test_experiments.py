@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_verdicts import HERE, PYTEST, report_of
-from tests.lab import CALC, HAPPY, TESTED, Lab, finished, make_target, pulls
+from tests.engine import CALC, HAPPY, TESTED, Engine, finished, make_target, pulls
 
 # Adds sub, breaks add, and makes the assertion that would say so say nothing: no test is touched but by its data, which
 # nobody takes for the test side who is not told.
@@ -33,15 +33,15 @@ async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git", {**CALC, "sums.txt": "1 1 2\n"})
-    async with Lab.open(tmp_path, BENDS + IN_VAIN, ports=ports, measured=True) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, BENDS + IN_VAIN, ports=ports, measured=True) as engine:
+        engine.worker()
         limits = "version = 1\n[limits]\ntest_fixes = 1\n[tests]\nside = ['sums.txt']\n"
-        result = await finished(await lab.submit(origin, config=limits, **TESTED), lab, timeout=100)
+        result = await finished(await engine.submit(origin, config=limits, **TESTED), engine, timeout=100)
         assert (result.status, result.reason) == ("not_delivered", "tampered")
         assert pulls(origin) == []
         told = [record.summary for record in result.steps if record.step == "run_tests"]
         assert told == ["tampered: unittest: 3 canaries were not reported; 1 green"] * 2
-        report = report_of(lab, result)
+        report = report_of(engine, result)
         assert report.tampering == (), "nothing was read in the files"
         assert report.experiment is not None
         assert report.experiment.touched == ("sums.txt",)
@@ -66,9 +66,9 @@ async def test_a_suite_that_writes_beside_its_tests_is_told_before_anything_is_p
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git", {"calc.py": CALC["calc.py"], "tests/test_calc.py": WRITING})
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, "Add sub: w", id="writes", config=PYTEST, **TESTED), lab)
+    async with Engine.open(tmp_path, HAPPY, ports=ports, env=HERE) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin, "Add sub: w", id="writes", config=PYTEST, **TESTED), engine)
         if "test side" not in (result.message or "") and result.status == "delivered":
             pytest.skip("only bubblewrap can hold paths")
         assert (result.status, result.reason, result.usage.cost_usd) == ("not_delivered", "setup_failed", 0)
@@ -76,6 +76,8 @@ async def test_a_suite_that_writes_beside_its_tests_is_told_before_anything_is_p
         assert 'fix: [[test]] writes = ["tests/output"]' in result.message
 
         allowed = f'{PYTEST}writes = ["tests/output"]\n'
-        result = await finished(await lab.submit(origin, "Add sub: v", id="allowed", config=allowed, **TESTED), lab)
+        result = await finished(
+            await engine.submit(origin, "Add sub: v", id="allowed", config=allowed, **TESTED), engine
+        )
         assert result.status == "delivered", result.message
         assert result.steps[0].summary == "1 green"

@@ -6,7 +6,7 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from tests.lab import HAPPY, Lab, finished, git, heads, make_target, pulls
+from tests.engine import HAPPY, Engine, finished, git, heads, make_target, pulls
 
 TOKEN = "ghp_" + secrets.token_hex(18)
 
@@ -32,9 +32,9 @@ async def test_a_secret_is_taken_out_before_anything_is_pushed_and_the_history_t
     origin = make_target(tmp_path / "calc.git")
     leaks = HAPPY.replace(r"return a - b\\n'", r"return a - b\\nTOKEN = \"" + TOKEN + r"\"\\n'")
     assert leaks != HAPPY
-    async with Lab.open(tmp_path, leaks + FIX, ports=27400, measured=True) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=110)
+    async with Engine.open(tmp_path, leaks + FIX, ports=27400, measured=True) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin), engine, timeout=110)
         assert result.status == "delivered", result.message
         assert [step.step for step in result.steps].count("fix_review") == 1
         assert result.review.blockers == 0
@@ -44,6 +44,6 @@ async def test_a_secret_is_taken_out_before_anything_is_pushed_and_the_history_t
         assert TOKEN.encode() not in everything(origin)
         assert heads(origin)[f"perdure/{result.delivery_id}"] == result.head_sha
         assert TOKEN not in result.model_dump_json()
-        assert lab.rehearsal is not None
-        told = [str(call.body) for call in lab.rehearsal.calls if call.step == "fix_review"]
+        assert engine.rehearsal is not None
+        told = [str(call.body) for call in engine.rehearsal.calls if call.step == "fix_review"]
         assert all("a GitHub token" in body for body in told)

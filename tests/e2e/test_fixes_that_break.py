@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.models.result import DeliveryResult
-from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, heads, make_target, pulls
+from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, heads, make_target, pulls
 
 FILES = {
     **CALC,
@@ -88,14 +88,14 @@ def loop(result: DeliveryResult) -> list[str]:
 async def test_fixes_that_break_something_else_go_round_within_their_limits_and_only_green_trees_are_proposed(
     tmp_path: Path, ports: int
 ) -> None:
-    async with Lab.open(tmp_path, SCREENPLAY, ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, SCREENPLAY, ports=ports) as engine:
+        engine.worker()
 
         async def deliver(name: str, request: str, fixes: int = 1) -> tuple[DeliveryResult, Path]:
             origin = make_target(tmp_path / f"{name}.git", FILES)
             config = (origin.with_name(f"{name}.git-work") / "perdure.toml").read_text() + LIMITS.format(fixes)
             return await finished(
-                await lab.submit(origin, request, id=name, config=config, **TESTED), lab, timeout=200
+                await engine.submit(origin, request, id=name, config=config, **TESTED), engine, timeout=200
             ), origin
 
         told = await asyncio.gather(
@@ -118,7 +118,7 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
             assert result.status == "not_delivered"
             assert (heads(origin).keys(), pulls(origin)) == ({"main"}, [])
             continue
-        check_shipped(origin, lab, result, {})
+        check_shipped(origin, engine, result, {})
         assert (result.review.status, result.review.blockers, result.review.skippable) == ("clean", 0, 1)
         assert result.tests.status == "green"
         assert result.tests.tree_sha == git(origin, "rev-parse", f"{pulls(origin)[0]['head']}^{{tree}}")

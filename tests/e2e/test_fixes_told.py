@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.lab import FIXES, TESTED, Lab, finished, make_target
+from tests.engine import FIXES, TESTED, Engine, finished, make_target
 
 HOPELESS = """
 [[line]]
@@ -27,15 +27,15 @@ async def test_the_second_and_last_fix_reads_what_the_first_one_changed_and_left
     tmp_path: Path, ports: int
 ) -> None:
     screenplay = FIXES.replace('\n[[line]]\nstep = "fix_tests"\n', HOPELESS, 1)
-    async with Lab.open(tmp_path, screenplay, ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, screenplay, ports=ports) as engine:
+        engine.worker()
         origin = make_target(tmp_path / "calc.git")
         config = (origin.with_name("calc.git-work") / "perdure.toml").read_text()
         config += '[limits]\ntest_fixes = 2\n[steps.fix_tests]\neffort = "medium"\n'
-        result = await finished(await lab.submit(origin, config=config, **TESTED), lab)
+        result = await finished(await engine.submit(origin, config=config, **TESTED), engine)
         assert result.status == "delivered", result.message
-        assert lab.rehearsal is not None
-        fixes = [call.body for call in lab.rehearsal.calls if call.step == "fix_tests"]
+        assert engine.rehearsal is not None
+        fixes = [call.body for call in engine.rehearsal.calls if call.step == "fix_tests"]
     efforts = [body["output_config"]["effort"] for body in fixes]
     assert efforts == sorted(efforts, reverse=True), "medium, then high"
     last = efforts.index("high")

@@ -12,7 +12,7 @@ from perdure.client.forking import fork
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
-from tests.lab import Lab, finished, git, make_target
+from tests.engine import Engine, finished, git, make_target
 from tests.stand_in_agent import TWO_FILES, StandIn
 
 
@@ -22,19 +22,19 @@ async def test_a_fork_goes_on_with_an_agents_memory_and_another_agent_begins_onl
     tmp_path: Path, ports: int
 ) -> None:
     origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path).env
-    async with Lab.open(tmp_path / "lab", TWO_FILES, ports=ports, env=env) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG.format(agent="stand-in"))
-        assert (await finished(submitted, lab)).status == "delivered"
+    async with Engine.open(tmp_path / "engine", TWO_FILES, ports=ports, env=env) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, phases=["build", "ship"], config=CONFIG.format(agent="stand-in"))
+        assert (await finished(submitted, engine)).status == "delivered"
         assert [one.place for one in await turns(submitted.delivery)] == ["implement:1", "implement:2", "implement:3"]
 
-        calls = lab.model_calls()
+        calls = engine.model_calls()
         sibling = await fork(submitted.delivery, "implement:2", id="with-memory")
         ended = await asyncio.wait_for(sibling.delivery.result(), 120)
         assert ended.status == "delivered", ended.message
-        assert lab.model_calls() == calls + 2, "it began anew, without the agent's memory"
-        assert lab.rehearsal is not None
-        assert "echo one" in str(lab.rehearsal.calls[calls].body), "the conversation until then"
+        assert engine.model_calls() == calls + 2, "it began anew, without the agent's memory"
+        assert engine.rehearsal is not None
+        assert "echo one" in str(engine.rehearsal.calls[calls].body), "the conversation until then"
 
         for attempt in (
             fork(submitted.delivery, "implement:2", agent="built-in"),
@@ -42,11 +42,11 @@ async def test_a_fork_goes_on_with_an_agents_memory_and_another_agent_begins_onl
         ):
             with pytest.raises(BadInput, match="in the middle of a conversation of stand-in"):
                 await attempt
-        calls = lab.model_calls()
+        calls = engine.model_calls()
         other = await fork(submitted.delivery, "implement:1", agent="built-in", id="built-in")
         whole = await asyncio.wait_for(other.delivery.result(), 120)
         assert whole.status == "delivered", whole.message
-        asked = lab.rehearsal.calls[calls].body
+        asked = engine.rehearsal.calls[calls].body
         assert "edit" in str(asked["tools"]), "the tools of the built-in agent"
         for id, head in (("with-memory", ended.head_sha), ("built-in", whole.head_sha)):
             files = git(origin, "show", f"{head}:one.txt"), git(origin, "show", f"{head}:two.txt")

@@ -13,7 +13,7 @@ import pytest
 from perdure.models.decisions import Asked
 from perdure.page.guard import login_name
 from tests.cli.conftest import Cli
-from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, git, make_target, pulls, until
+from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, git, make_target, pulls, until
 from tests.processes import alive, children_of, name_of
 
 TYPED = """
@@ -34,14 +34,14 @@ GATES = HAPPY.replace("[[line]]", TYPED.strip() + "\n[[line]]", 1)
 
 
 class Person:
-    """The command line, with the laboratory's home."""
+    """The command line, with the engine's home."""
 
-    def __init__(self, lab: Lab, cwd: Path) -> None:
-        self.lab, self.cli = lab, Cli(lab.home.root, cwd, {})
+    def __init__(self, engine: Engine, cwd: Path) -> None:
+        self.engine, self.cli = engine, Cli(engine.home.root, cwd, {})
 
     async def __call__(self, *args: str, stdin: str = "") -> str:
         ran = await asyncio.to_thread(self.cli, *args, stdin=stdin)
-        assert ran.code == 0, (args, ran, self.lab.worker_log()[-2000:])
+        assert ran.code == 0, (args, ran, self.engine.worker_log()[-2000:])
         return ran.out
 
     async def asked(self, not_of: str = "", within_s: float = 90) -> Asked:
@@ -49,15 +49,15 @@ class Person:
         return found
 
     async def _asked(self, not_of: str) -> Asked | None:
-        asked = (await self.lab.perdure.delivery("calc-sub").describe()).asked
+        asked = (await self.engine.perdure.delivery("calc-sub").describe()).asked
         return asked if asked is not None and asked.of != not_of else None
 
 
-def told(lab: Lab, words: str) -> list[tuple[str | None, int]]:
+def told(engine: Engine, words: str) -> list[tuple[str | None, int]]:
     """Which requests to the model had these words in their newest message: step and turn."""
-    assert lab.rehearsal is not None
+    assert engine.rehearsal is not None
     found = []
-    for call in lab.rehearsal.calls:
+    for call in engine.rehearsal.calls:
         newest = next(m for m in reversed(call.body["messages"]) if m["role"] == "user")
         if words in json.dumps(newest):
             found.append((call.step, call.turn))
@@ -74,10 +74,10 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, GATES, ports=ports, measured=True) as lab:
-        lab.worker()
-        person = Person(lab, tmp_path)
-        submitted = await lab.submit(origin, gates=["plan", "pull_request"])
+    async with Engine.open(tmp_path, GATES, ports=ports, measured=True) as engine:
+        engine.worker()
+        person = Person(engine, tmp_path)
+        submitted = await engine.submit(origin, gates=["plan", "pull_request"])
 
         first = await person.asked()
         assert "waits for" in await person("list")
@@ -94,17 +94,19 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
             third = await person.asked(third.of)
         assert third.gate == "pull_request"
         assert not pulls(origin)
-        assert told(lab, "mind the sign") == [("implement", 1), ("review", 1)], "read once, and known to the reviewer"
-        assert told(lab, "Add sub as edited")[0] == ("implement", 1)
+        assert told(engine, "mind the sign") == [("implement", 1), ("review", 1)], (
+            "read once, and known to the reviewer"
+        )
+        assert told(engine, "Add sub as edited")[0] == ("implement", 1)
         await person("reject", "calc-sub", "--note", "say what it is for")
         fourth = await person.asked(third.of)
-        lab.kill_workers()
+        engine.kill_workers()
         assert "recorded, not yet read" in await person("approve", "calc-sub", "--of", fourth.of)
         assert not pulls(origin)
 
-        lab.worker()
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, {})
+        engine.worker()
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, {})
         assert len(commits(origin)) == 2
         assert "# subtracts" in git(origin, "show", "perdure/calc-sub:calc.py")
         assert result.pull_request is not None
@@ -120,22 +122,22 @@ async def test_a_hold_stops_between_two_turns_and_cancel_now_ends_a_running_tool
     screenplay = HAPPY.replace("sleep 0.5", "touch started && sleep 2").replace(
         "python3 -m unittest -q", "touch again && sleep 100"
     )
-    async with Lab.open(tmp_path, screenplay, ports=ports, measured=True) as lab:
-        worker = lab.worker()
-        person = Person(lab, tmp_path)
-        submitted = await lab.submit(origin, **BUILT)
-        tree = lab.home.tree("calc-sub")
+    async with Engine.open(tmp_path, screenplay, ports=ports, measured=True) as engine:
+        worker = engine.worker()
+        person = Person(engine, tmp_path)
+        submitted = await engine.submit(origin, **BUILT)
+        tree = engine.home.tree("calc-sub")
         await until((tree / "started").exists)
         await person("hold", "calc-sub", "--note", "let me look")
         await until(lambda: _waits(submitted.delivery, f"held by {login_name()}: let me look"))
-        asked = lab.model_calls()
+        asked = engine.model_calls()
         await asyncio.sleep(1)
-        assert lab.model_calls() == asked
+        assert engine.model_calls() == asked
         assert "perdure resume calc-sub" in await person("show", "calc-sub")
 
         await person("resume", "calc-sub")
         await until((tree / "again").exists)
-        assert lab.model_calls() == asked + 1
+        assert engine.model_calls() == asked + 1
         tools = [process for process in children_of(worker.pid) if name_of(process) == "bwrap"]
         assert tools
         began = time.monotonic()
@@ -144,7 +146,7 @@ async def test_a_hold_stops_between_two_turns_and_cancel_now_ends_a_running_tool
         took = time.monotonic() - began
         out = await ending
         assert took < 10, f"the tool ran for {took:.1f} s after cancel --now"  # two seconds on a machine at rest
-        result = await finished(submitted, lab)
+        result = await finished(submitted, engine)
         assert result.status == "cancelled"
         assert result.checkpoint
         assert f"checkpoint {result.checkpoint[:7]} kept" in out

@@ -8,8 +8,8 @@ import pytest
 
 from perdure.models.result import Reason, Status
 from tests.crash_points import AT_A_HOSTED_FORGE
-from tests.github_lab import BUILD, ID, TOKEN, GitHubLab, github_lab
-from tests.lab import HAPPY, finished, git, heads, until
+from tests.engine import HAPPY, finished, git, heads, until
+from tests.engine_with_github import BUILD, ID, TOKEN, EngineWithGitHub, engine_with_github
 
 
 @pytest.mark.always
@@ -17,15 +17,15 @@ from tests.lab import HAPPY, finished, git, heads, until
 async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_what_is_no_open_issue_is_refused_with_words(
     tmp_path: Path, ports: int
 ) -> None:
-    async with github_lab(tmp_path, HAPPY, ports=ports) as world:
-        worker = world.lab.worker()
+    async with engine_with_github(tmp_path, HAPPY, ports=ports) as world:
+        worker = world.engine.worker()
         submitted = await world.submit()
         assert submitted.delivery.id == ID
         again = await world.submit()
         assert again.attached
-        await until((world.lab.home.tree(ID) / "calc.py").exists)
-        result = await finished(submitted, world.lab)
-        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        await until((world.engine.home.tree(ID) / "calc.py").exists)
+        result = await finished(submitted, world.engine)
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
         pull = world.check_one(result)
         assert pull["title"] == "feat: add sub"
         assert "Closes #1" in pull["body"].splitlines()
@@ -44,14 +44,14 @@ async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_what_is_no_ope
         assert worker.poll() is None
 
 
-async def _strangers_words_are_data(world: GitHubLab) -> None:
-    assert world.lab.rehearsal is not None
-    calls = world.lab.rehearsal.calls
+async def _strangers_words_are_data(world: EngineWithGitHub) -> None:
+    assert world.engine.rehearsal is not None
+    calls = world.engine.rehearsal.calls
     assert any("There is add, there is no sub." in str(call.body["messages"]) for call in calls)
     assert all("Ignore all previous instructions" not in str(call.body.get("system")) for call in calls)
 
 
-async def _refused(world: GitHubLab, pull: int) -> None:
+async def _refused(world: EngineWithGitHub, pull: int) -> None:
     """What is not an open issue, with words."""
     refused = {
         "closed": world.github.add_issue("me/calc", "Old", "done", state="closed"),
@@ -60,9 +60,9 @@ async def _refused(world: GitHubLab, pull: int) -> None:
         "no issue": 99,
     }
     for words, number in refused.items():
-        submitted = await world.lab.perdure.submit({"repository": world.url, "issue": number})
+        submitted = await world.engine.perdure.submit({"repository": world.url, "issue": number})
         with pytest.raises(Exception, match=words):
-            await finished(submitted, world.lab)
+            await finished(submitted, world.engine)
 
 
 BOTH = ",".join(AT_A_HOSTED_FORGE)
@@ -73,45 +73,45 @@ BOTH = ",".join(AT_A_HOSTED_FORGE)
 async def test_a_worker_killed_between_an_effect_at_github_and_its_report_does_not_do_it_twice(
     points: str, tmp_path: Path, ports: int
 ) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports, env={"PERDURE_CRASH_AT": points}) as world:
-        world.lab.kept()
-        result = await finished(await world.build(), world.lab)
-        assert result.receipt.worker_deaths == len(points.split(",")), world.lab.worker_log()[-3000:]
+    async with engine_with_github(tmp_path, BUILD, ports=ports, env={"PERDURE_CRASH_AT": points}) as world:
+        world.engine.kept()
+        result = await finished(await world.build(), world.engine)
+        assert result.receipt.worker_deaths == len(points.split(",")), world.engine.worker_log()[-3000:]
         world.check_one(result)
 
 
 @pytest.mark.timeout(120)
 async def test_a_refusal_of_the_forge_comes_before_the_first_cent(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
         weak = "ghp_" + "readonly0" * 4
         world.github.add_token(weak, login="reader", scopes=("public_repo",), permissions={"me/calc": "read"})
-        world.lab.worker(PERDURE_GITHUB_TOKEN=weak)
-        result = await finished(await world.build(), world.lab)
+        world.engine.worker(PERDURE_GITHUB_TOKEN=weak)
+        result = await finished(await world.build(), world.engine)
         assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
         assert "push" in result.message or "write" in result.message
-        assert world.lab.model_calls() == 0
+        assert world.engine.model_calls() == 0
         assert TOKEN not in str(result)
 
-        world.lab.kill_workers()
+        world.engine.kill_workers()
         world.github.add_ruleset("me/calc", "perdure/*", rules=[{"type": "creation"}])
-        world.lab.worker()
-        result = await finished(await world.build(id="calc-ruled"), world.lab)
+        world.engine.worker()
+        result = await finished(await world.build(id="calc-ruled"), world.engine)
         assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
         assert (
             "(creation) would refuse the push of perdure/calc-ruled: nobody but those who may bypass" in result.message
         )
-        assert world.lab.model_calls() == 0
+        assert world.engine.model_calls() == 0
         assert heads(world.bare).keys() == {"main"}
         assert world.github.pulls("me/calc") == []
 
 
 @pytest.mark.timeout(120)
 async def test_a_repository_that_was_renamed_is_followed_and_named(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
         world.github.rename("me/calc", "me/sums")
-        world.lab.worker()
-        result = await finished(await world.build(), world.lab)
-        assert result.pull_request is not None, (result.message, world.lab.worker_log()[-3000:])
+        world.engine.worker()
+        result = await finished(await world.build(), world.engine)
+        assert result.pull_request is not None, (result.message, world.engine.worker_log()[-3000:])
         assert "me/sums" in result.message
         (pull,) = world.github.pulls("me/sums")
         assert pull["number"] == result.pull_request.number
@@ -121,10 +121,10 @@ async def test_a_repository_that_was_renamed_is_followed_and_named(tmp_path: Pat
 async def test_branches_that_are_protected_against_us_are_a_refusal_that_says_what_to_set(
     tmp_path: Path, ports: int
 ) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
         world.github.protect("me/calc", "perdure/**")
-        world.lab.worker()
-        result = await finished(await world.build(), world.lab)
+        world.engine.worker()
+        result = await finished(await world.build(), world.engine)
         assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
         assert "[git] branch" in result.message
         assert world.github.pulls("me/calc") == []

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from perdure.models.result import Status
+from tests.engine import finished, git, heads, until
+from tests.engine_with_github import BUILD, ID, EngineWithGitHub, engine_with_github
 from tests.fork_server import Kept
-from tests.github_lab import BUILD, ID, GitHubLab, github_lab
-from tests.lab import finished, git, heads, until
 
 KILLS = 8 if "FORGE_KILLS" in os.environ else 4
 """Tried in one delivery of `make chaos-github`, and of the suite.
@@ -36,9 +36,9 @@ def _seeds() -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
-def _attempts(world: GitHubLab) -> int:
+def _attempts(world: EngineWithGitHub) -> int:
     """How often an attempt at the pull request has begun."""
-    journal = world.lab.home.workspace(ID) / "journal.jsonl"
+    journal = world.engine.home.workspace(ID) / "journal.jsonl"
     lines = journal.read_text().splitlines() if journal.exists() else []
     return sum('"open_pull_request"' in line for line in lines if _whole(line))
 
@@ -50,7 +50,7 @@ def _whole(line: str) -> bool:
         return False
 
 
-async def _kill(world: GitHubLab, kept: Kept, rng: random.Random) -> None:
+async def _kill(world: EngineWithGitHub, kept: Kept, rng: random.Random) -> None:
     seen = 0
     for _ in range(KILLS):
         await until(lambda: _attempts(world) > seen, timeout=120, every=0.01)  # noqa: B023
@@ -71,19 +71,19 @@ async def test_a_worker_killed_while_it_opens_the_pull_request_opens_exactly_one
     seed: int, tmp_path: Path, ports: int
 ) -> None:
     rng = random.Random(seed)
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
         git(world.bare, "branch", "somebody/else", "main")
         git(world.bare, "branch", "perdure/calc-issue-10", "main")
         before = heads(world.bare)
-        worker = world.lab.kept()
+        worker = world.engine.kept()
         submitted = await world.build()
         killing = asyncio.create_task(_kill(world, worker, rng))
         try:
-            result = await finished(submitted, world.lab, timeout=240)
+            result = await finished(submitted, world.engine, timeout=240)
         finally:
             killing.cancel()
         print(f"seed {seed}: {result.receipt}")
-        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
         after = heads(world.bare)
         assert {name: after[name] for name in before} == before
         for name in ("somebody/else", "perdure/calc-issue-10"):

@@ -18,34 +18,34 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.limits import FORGE_PAUSE_MAX
 from perdure.models.result import Status
 from perdure.plugin import perdure_plugin
-from tests.github_lab import BUILD, ID, GitHubLab, github_lab
-from tests.lab import finished, until
+from tests.engine import finished, until
+from tests.engine_with_github import BUILD, ID, EngineWithGitHub, engine_with_github
 
 
 @asynccontextmanager
-async def skipping(world: GitHubLab) -> AsyncIterator[TimeSkipper]:
-    """A real server on which a running workflow's clock can be moved on, in place of the laboratory's own."""
+async def skipping(world: EngineWithGitHub) -> AsyncIterator[TimeSkipper]:
+    """A real server on which a running workflow's clock can be moved on, in place of the engine's own."""
     flag = ["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"]
     start = WorkflowEnvironment.start_time_skipping_v2
     async with await start(dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=flag) as server:
         address = server.client.service_client.config.target_host
-        world.lab.env |= {"TEMPORAL_ADDRESS": address}
-        world.lab.client = await Client.connect(address, plugins=[perdure_plugin()])
-        world.lab.perdure = Perdure(world.lab.client)
+        world.engine.env |= {"TEMPORAL_ADDRESS": address}
+        world.engine.client = await Client.connect(address, plugins=[perdure_plugin()])
+        world.engine.perdure = Perdure(world.engine.client)
         try:
-            yield TimeSkipper(world.lab.client)
+            yield TimeSkipper(world.engine.client)
         finally:
-            world.lab.end_workers()
+            world.engine.end_workers()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
-        world.lab.worker()
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
+        world.engine.worker()
         submitted = await world.build()
-        handle = world.lab.handle(ID)
-        await until(lambda: world.lab.model_calls() >= 2)  # paid for; what is left is the forge's
+        handle = world.engine.handle(ID)
+        await until(lambda: world.engine.model_calls() >= 2)  # paid for; what is left is the forge's
         world.github.down = True
 
         async def waiting() -> str:
@@ -64,17 +64,17 @@ async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_pat
         assert world.github.pulls("me/calc") == []
         world.github.down = False
         await clock.fast_forward(handle, timedelta(minutes=10))
-        result = await finished(submitted, world.lab)
+        result = await finished(submitted, world.engine)
         assert result.status is Status.DELIVERED, result.message
         world.check_one(result)
-        assert world.lab.model_calls() == 2
+        assert world.engine.model_calls() == 2
 
 
 @pytest.mark.timeout(180)
 async def test_github_that_is_away_at_the_first_look_is_waited_for_and_named(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
         world.github.down = True
-        world.lab.worker()
+        world.engine.worker()
         submitted = await world.build()
 
         async def named() -> bool:
@@ -85,23 +85,23 @@ async def test_github_that_is_away_at_the_first_look_is_waited_for_and_named(tmp
 
         await until(named)
         world.github.down = False
-        result = await finished(submitted, world.lab)
+        result = await finished(submitted, world.engine)
         assert result.status is Status.DELIVERED, result.message
         world.check_one(result)
 
 
 @pytest.mark.timeout(180)
 async def test_a_host_that_nobody_has_heard_of_is_waited_for_a_while_only(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
-        worker = world.lab.worker()
-        submitted = await world.lab.submit("https://no-such-host.invalid/me/calc.git", id=ID)
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
+        worker = world.engine.worker()
+        submitted = await world.engine.submit("https://no-such-host.invalid/me/calc.git", id=ID)
 
         async def named() -> bool:
             described = await submitted.delivery.describe()
             return any("check the name, the network" in pending.failure for pending in described.pending)
 
         await until(named)
-        await clock.fast_forward(world.lab.handle(ID), UNKNOWN_HOST_PATIENCE + FORGE_PAUSE_MAX)
+        await clock.fast_forward(world.engine.handle(ID), UNKNOWN_HOST_PATIENCE + FORGE_PAUSE_MAX)
         with pytest.raises(InvalidRequest, match="no-such-host"):
-            await finished(submitted, world.lab)
+            await finished(submitted, world.engine)
         assert worker.poll() is None

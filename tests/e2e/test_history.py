@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, finished, make_target
+from tests.engine import Engine, finished, make_target
 
 
 def _many(turns: int) -> str:
@@ -29,19 +29,19 @@ async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_and_nine_tenths_
 ) -> None:
     """The cache is the rehearsal's accounting."""
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, _many(turns), ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, _many(turns), ports=ports) as engine:
+        engine.worker()
         config = "version = 1\n[setup]\ncommands = []\n[limits]\nturns_per_step = 120\n"
-        submitted = await lab.submit(origin, phases=["build"], config=config)
-        result = await finished(submitted, lab, timeout=150)
+        submitted = await engine.submit(origin, phases=["build"], config=config)
+        result = await finished(submitted, engine, timeout=150)
         assert result.status == "completed", result.message
         assert next(step.turns for step in result.steps if step.step == "implement") == turns
         usage = result.usage
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         assert usage.cache_read_tokens / prompt >= 0.9
-        assert (await lab.report())["prefix_breaks"] == 0
-        history = await lab.handle().fetch_history()
-        size = (await lab.handle().describe()).raw_description.workflow_execution_info.history_size_bytes
+        assert (await engine.report())["prefix_breaks"] == 0
+        history = await engine.handle().fetch_history()
+        size = (await engine.handle().describe()).raw_description.workflow_execution_info.history_size_bytes
         kinds = [event.WhichOneof("attributes") for event in history.events]
         first = next(
             number

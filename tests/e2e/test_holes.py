@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from tests.lab import BUILT, BUILT_CALLS, CALC, HAPPY, Lab, check_shipped, finished, git, make_target, until
+from tests.engine import BUILT, BUILT_CALLS, CALC, HAPPY, Engine, check_shipped, finished, git, make_target, until
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2 && rm started")
@@ -30,22 +30,22 @@ def _last_message(vault: Vault, checkpoint: str) -> str:
 @pytest.mark.timeout(120)
 async def test_a_damaged_checkpoint_ends_the_delivery_and_retry_goes_on_before_it(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until((lab.home.tree("calc-sub") / "started").exists)
-        lab.kill_workers()
-        vault = Workspace.open(lab.home, "calc-sub").vault
+    async with Engine.open(tmp_path, SLOW, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
+        engine.kill_workers()
+        vault = Workspace.open(engine.home, "calc-sub").vault
         (tip,) = vault.refs("refs/perdure/calc-sub/").values()
         _lose(vault, _last_message(vault, tip))
-        lab.worker()
-        result = await finished(submitted, lab)
+        engine.worker()
+        result = await finished(submitted, engine)
         assert (result.status, result.reason) == ("not_delivered", "workspace_lost")
         assert tip[:12] in result.message
-        _ended_long_ago(Workspace.open(lab.home, "calc-sub"))
+        _ended_long_ago(Workspace.open(engine.home, "calc-sub"))
         await submitted.delivery.retry()
-        again = await finished(submitted, lab)
-        check_shipped(origin, lab, again, SHIPPED)
+        again = await finished(submitted, engine)
+        check_shipped(origin, engine, again, SHIPPED)
         prepared = next(step for step in reversed(again.steps) if step.step == "prepare")
         assert prepared.summary == "goes on from its last whole checkpoint"
 
@@ -61,19 +61,19 @@ def _ended_long_ago(workspace: Workspace) -> None:
 @pytest.mark.timeout(120)
 async def test_a_checkpoint_damaged_before_it_was_reported_is_not_adopted(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        worker = lab.worker(PERDURE_CRASH_AT="after-snapshot")
-        submitted = await lab.submit(origin, **BUILT)
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        worker = engine.worker(PERDURE_CRASH_AT="after-snapshot")
+        submitted = await engine.submit(origin, **BUILT)
         await until(lambda: worker.poll() is not None)
-        vault = Workspace.open(lab.home, "calc-sub").vault
+        vault = Workspace.open(engine.home, "calc-sub").vault
         (tip,) = vault.refs("refs/perdure/calc-sub/").values()
         _lose(vault, _last_message(vault, tip))
-        lab.worker()
-        result = await finished(submitted, lab)
+        engine.worker()
+        result = await finished(submitted, engine)
         assert (result.status, result.reason) == ("not_delivered", "workspace_lost")
         assert "damaged" in result.message
         await submitted.delivery.retry()
-        check_shipped(origin, lab, await finished(submitted, lab), SHIPPED)
+        check_shipped(origin, engine, await finished(submitted, engine), SHIPPED)
 
 
 @pytest.mark.timeout(120)
@@ -84,14 +84,14 @@ async def test_a_turn_that_was_cut_off_leaves_nothing_behind_not_even_what_git_i
     trace = "(ls -d cache.db pipe nested deep started > left.txt 2>/dev/null || rm left.txt)"
     nosy = HAPPY.replace("sleep 0.5", f"{trace} && {litter} && rm -r pipe nested deep started")
     origin = make_target(tmp_path / "calc.git", CALC | {".gitignore": "*.db\n"})
-    async with Lab.open(tmp_path, nosy, ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until((lab.home.tree("calc-sub") / "started").exists)
-        lab.kill_workers()
-        lab.worker()
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, SHIPPED)
+    async with Engine.open(tmp_path, nosy, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
+        engine.kill_workers()
+        engine.worker()
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, SHIPPED)
         assert git(origin, "diff", "--name-only", "main", "perdure/calc-sub") == "calc.py"
         assert result.receipt.turns_redone == 1
 
@@ -99,20 +99,20 @@ async def test_a_turn_that_was_cut_off_leaves_nothing_behind_not_even_what_git_i
 @pytest.mark.timeout(120)
 async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothing(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
-        worker = lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until((lab.home.tree("calc-sub") / "started").exists)
+    async with Engine.open(tmp_path, SLOW, ports=ports) as engine:
+        worker = engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
         worker.send_signal(signal.SIGTERM)
         await until(lambda: worker.poll() is not None)
         assert worker.returncode == 0
-        assert not list(lab.home.inflight.glob(f"{'[0-9a-f]' * 32}*")), "a drained worker has nothing in flight"
-        assert "never retrieved" not in lab.worker_log()
-        lab.worker()
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, SHIPPED)
+        assert not list(engine.home.inflight.glob(f"{'[0-9a-f]' * 32}*")), "a drained worker has nothing in flight"
+        assert "never retrieved" not in engine.worker_log()
+        engine.worker()
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, SHIPPED)
         assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (0, 0)
-        assert lab.model_calls() == BUILT_CALLS
+        assert engine.model_calls() == BUILT_CALLS
 
 
 @pytest.mark.always
@@ -121,10 +121,10 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
 async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     points = "after-push:2,after-pull-request:2"
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": points}) as lab:
-        lab.kept()
-        result = await finished(await lab.submit(origin, **BUILT), lab, timeout=120)
-        check_shipped(origin, lab, result, SHIPPED)
+    async with Engine.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": points}) as engine:
+        engine.kept()
+        result = await finished(await engine.submit(origin, **BUILT), engine, timeout=120)
+        check_shipped(origin, engine, result, SHIPPED)
         assert result.pull_request is not None
         assert result.pull_request.number == 1
         assert result.receipt.worker_deaths == 4, "more than a turn may have"
@@ -165,10 +165,10 @@ say = "Nothing to do"
 @pytest.mark.timeout(120)
 async def test_megabytes_of_plan_output_and_test_names_stay_out_of_history(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git", CALC | {"big.py": REPORT})
-    async with Lab.open(tmp_path, WORDY, ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, config=CONFIG, budget_usd=50), lab)
+    async with Engine.open(tmp_path, WORDY, ports=ports) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin, config=CONFIG, budget_usd=50), engine)
         assert (result.status, result.reason) == ("not_delivered", "tests_red"), result.message
-        history = await lab.handle().fetch_history()
+        history = await engine.handle().fetch_history()
         assert max(event.ByteSize() for event in history.events) < 16 * 1024
-        assert "ResultTooLarge" not in lab.worker_log()
+        assert "ResultTooLarge" not in engine.worker_log()

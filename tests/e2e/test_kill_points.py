@@ -21,7 +21,7 @@ from tests.crash_points import (
     WHERE_SEVERAL_BUILD,
     WHERE_SOMEBODY_IS_TOLD,
 )
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
+from tests.engine import CALC, HAPPY, Engine, check_shipped, finished, make_target, sandboxes
 
 pytestmark = pytest.mark.always
 
@@ -94,21 +94,21 @@ async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_requ
     points: tuple[CrashPoint, ...], tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, WITH_A_TEST, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as lab:
-        lab.kept()
-        result = await finished(await lab.submit(origin), lab, timeout=180)
-        check_shipped(origin, lab, result, SHIPPED)
-        assert sorted(path.stem for path in lab.home.crashes.iterdir()) == sorted(points), "each point was come by"
-        redone = await lab.redone()
+    async with Engine.open(tmp_path, WITH_A_TEST, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as engine:
+        engine.kept()
+        result = await finished(await engine.submit(origin), engine, timeout=180)
+        check_shipped(origin, engine, result, SHIPPED)
+        assert sorted(path.stem for path in engine.home.crashes.iterdir()) == sorted(points), "each point was come by"
+        redone = await engine.redone()
         assert {why for _, why in redone} == {"WorkerDied"}, f"a time-out decided, not the living: {redone}"
-        assert sandboxes(lab) == [], "a tool of a killed worker lives on"
+        assert sandboxes(engine) == [], "a tool of a killed worker lives on"
         (judged,) = (record.summary for record in result.steps if record.step == "run_tests")
         assert (result.tests.status, result.tests.experiment, judged) == ("green", LINE, f"2 green · {LINE}")
-        assert not lab.home.trials("calc-sub").exists(), "checkouts of a killed experiment are left"
+        assert not engine.home.trials("calc-sub").exists(), "checkouts of a killed experiment are left"
         again = len(PAID_AGAIN.intersection(points))
         assert result.receipt.worker_deaths == len({*points} - NOT_BEGUN)
         assert result.receipt.turns_redone == len(REDONE.intersection(points))
         assert result.receipt.replies_cut == again
-        report = await lab.report()
+        report = await engine.report()
         assert report["repeated"] <= again, "a reply that was written down was asked for again"
         assert report["calls"] == 8 + again

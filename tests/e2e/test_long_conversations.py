@@ -10,7 +10,7 @@ import pytest
 from perdure.adapters.worker.turn.anew import SUMMED_UP
 from perdure.models.crash import CrashPoint
 from perdure.rehearsal.record import REHEARSAL_BODIES_KEPT
-from tests.lab import BUILT, Lab, finished, git, make_target
+from tests.engine import BUILT, Engine, finished, git, make_target
 
 WINDOW = 45_000
 """Tokens: at 1,350 a turn fifty turns, at 305 two hundred, fill it two times."""
@@ -44,17 +44,17 @@ async def test_it_is_made_shorter_twice_and_survives_a_death_on_the_way(
     env = {"PERDURE_MODEL_WINDOW": str(WINDOW), "PERDURE_CRASH_AT": CrashPoint.DURING_COMPACTION}
     config = BUILT["config"] + f"[limits]\nturns_per_step = {turns + 20}\ntime = '5h'\n"
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, _screenplay(turns, numbers), ports=ports, env=env) as lab:
-        lab.kept()
-        submitted = await lab.submit(origin, **{**BUILT, "config": config})
-        result = await finished(submitted, lab, timeout=800)
+    async with Engine.open(tmp_path, _screenplay(turns, numbers), ports=ports, env=env) as engine:
+        engine.kept()
+        submitted = await engine.submit(origin, **{**BUILT, "config": config})
+        result = await finished(submitted, engine, timeout=800)
         assert result.status == "delivered", result.message
         assert result.receipt.worker_deaths == 1
         assert result.receipt.replies_paid_twice == 0
-        assert lab.rehearsal is not None
-        asked = sum("compaction" in call.body for call in lab.rehearsal.calls)
+        assert engine.rehearsal is not None
+        asked = sum("compaction" in call.body for call in engine.rehearsal.calls)
         assert asked == 2 or turns > REHEARSAL_BODIES_KEPT, "once each, though the worker died with one of them"
-        assert len(lab.rehearsal.calls) <= turns + 5, "a reply was asked for twice"
-        [vault] = lab.home.root.glob("vaults/*.git")
+        assert len(engine.rehearsal.calls) <= turns + 5, "a reply was asked for twice"
+        [vault] = engine.home.root.glob("vaults/*.git")
         made = git(vault, "log", "--all", "--format=%s%n%b").count(SUMMED_UP)
         assert made == 2

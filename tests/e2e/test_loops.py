@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from perdure.models.errors import InvalidRequest
-from tests.lab import CALC, FIXES, HAPPY, TESTED, Lab, check_shipped, finished, git, heads, make_target, pulls
+from tests.engine import CALC, FIXES, HAPPY, TESTED, Engine, check_shipped, finished, git, heads, make_target, pulls
 
 pytestmark = [pytest.mark.always, pytest.mark.asyncio(loop_scope="module")]
 
@@ -29,27 +29,27 @@ use = [{ tool = "bash", input = { command = ".venv/bin/python -m unittest -q" } 
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
-    """A laboratory with a worker for several tests: each has its own target and delivery, and its own words for it."""
-    async with Lab.open(
+async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Engine]:
+    """An engine with a worker for several tests: each has its own target and delivery, and its own words for it."""
+    async with Engine.open(
         tmp_path_factory.mktemp("happy"), HAPPY.replace("[[line]]", ODD, 1), ports=ports, measured=True
-    ) as lab:
-        lab.worker()
-        yield lab
+    ) as engine:
+        engine.worker()
+        yield engine
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def fixes(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
+async def fixes(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Engine]:
     """Likewise, where the first try is red and the review finds a blocker."""
-    async with Lab.open(
+    async with Engine.open(
         tmp_path_factory.mktemp("fixes"), FIXES.replace("[[line]]", ODD, 1), ports=ports, measured=True
-    ) as lab:
-        lab.worker()
-        yield lab
+    ) as engine:
+        engine.worker()
+        yield engine
 
 
 async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything_is_shipped(
-    tmp_path: Path, fixes: Lab
+    tmp_path: Path, fixes: Engine
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     result = await finished(await fixes.submit(origin), fixes)
@@ -93,7 +93,7 @@ async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything
 
 
 async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_the_owners_choice(
-    tmp_path: Path, fixes: Lab
+    tmp_path: Path, fixes: Engine
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     asked = '[delivery]\non_failure = "draft"\n[limits]\ntest_fixes = 0\n'
@@ -113,7 +113,7 @@ async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_t
     assert "1 of 1 fails: test_adds" in body
 
 
-async def test_a_branch_that_is_the_base_is_refused_before_anything_is_paid_for(tmp_path: Path, fixes: Lab) -> None:
+async def test_a_branch_that_is_the_base_is_refused_before_anything_is_paid_for(tmp_path: Path, fixes: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     before, calls = heads(origin), fixes.model_calls()
     config = (origin.with_name("calc.git-work") / "perdure.toml").read_text() + '[git]\nbranch = "main"\n'
@@ -122,7 +122,7 @@ async def test_a_branch_that_is_the_base_is_refused_before_anything_is_paid_for(
     assert (heads(origin), fixes.model_calls()) == (before, calls)
 
 
-async def test_an_untested_delivery_is_a_draft_that_says_so(tmp_path: Path, happy: Lab) -> None:
+async def test_an_untested_delivery_is_a_draft_that_says_so(tmp_path: Path, happy: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     result = await finished(
         await happy.submit(origin, "Add sub, untested", id="untested", phases=["plan", "build", "ship"]), happy
@@ -135,14 +135,14 @@ async def test_an_untested_delivery_is_a_draft_that_says_so(tmp_path: Path, happ
     assert "not reviewed" in first
 
 
-async def test_a_delivery_that_changes_nothing_says_so(tmp_path: Path, happy: Lab) -> None:
+async def test_a_delivery_that_changes_nothing_says_so(tmp_path: Path, happy: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     result = await finished(await happy.submit(origin, "Add sub [idle]", id="idle", **TESTED), happy)
     assert result.status == "no_changes"
     assert pulls(origin) == []
 
 
-async def test_setup_that_fails_ends_the_delivery_before_a_cent_is_spent(tmp_path: Path, happy: Lab) -> None:
+async def test_setup_that_fails_ends_the_delivery_before_a_cent_is_spent(tmp_path: Path, happy: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     asked = happy.model_calls()
     broken = 'version = 1\n[setup]\ncommands = ["echo preparing; no-such-installer --now"]\n'
@@ -156,7 +156,7 @@ async def test_setup_that_fails_ends_the_delivery_before_a_cent_is_spent(tmp_pat
     assert happy.model_calls() == asked
 
 
-async def test_files_setup_copies_are_there_for_tests_and_in_no_commit(tmp_path: Path, happy: Lab) -> None:
+async def test_files_setup_copies_are_there_for_tests_and_in_no_commit(tmp_path: Path, happy: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "-q", str(origin), str(checkout))
@@ -177,7 +177,7 @@ async def test_files_setup_copies_are_there_for_tests_and_in_no_commit(tmp_path:
 
 
 async def test_a_virtual_environment_that_setup_makes_serves_agent_and_tests_and_is_in_no_commit(
-    tmp_path: Path, happy: Lab
+    tmp_path: Path, happy: Engine
 ) -> None:
     files = {
         **CALC,

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
-from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, pulls
+from tests.engine import HAPPY, Engine, check_shipped, finished, heads, make_target, pulls
 from tests.waiting import patient
 
 SLOPPY = "Sloppy the first time"
@@ -50,16 +50,16 @@ SCREENPLAY = "\n".join(
 )
 
 
-def _asked_again(lab: Lab, case: str, step: str) -> int:
+def _asked_again(engine: Engine, case: str, step: str) -> int:
     """In how many requests of a step the model was told that its answer was not accepted."""
-    assert lab.rehearsal is not None
-    bodies = [str(call.body) for call in lab.rehearsal.calls if f"Step: {step}" in str(call.body.get("system"))]
+    assert engine.rehearsal is not None
+    bodies = [str(call.body) for call in engine.rehearsal.calls if f"Step: {step}" in str(call.body.get("system"))]
     return sum("Your answer was not accepted" in body for body in bodies if case in body)
 
 
-def _exit_code(lab: Lab, result: DeliveryResult) -> int:
+def _exit_code(engine: Engine, result: DeliveryResult) -> int:
     """Of the command that a person or a build server waits with."""
-    return Cli(lab.home.root, lab.root, lab.env)("watch", result.delivery_id).code
+    return Cli(engine.home.root, engine.root, engine.env)("watch", result.delivery_id).code
 
 
 @pytest.mark.timeout(180)
@@ -67,29 +67,29 @@ async def test_an_answer_that_is_none_is_asked_for_once_more_and_never_counts_as
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SCREENPLAY, ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, SCREENPLAY, ports=ports) as engine:
+        engine.worker()
         ids = {case: f"bad-{number}" for number, case in enumerate(TWICE)}
-        submitted = [await lab.submit(origin, SLOPPY, id="sloppy")]
+        submitted = [await engine.submit(origin, SLOPPY, id="sloppy")]
         for case, id in ids.items():
             alone = {"phases": ["build", "review"]} if TWICE[case][0] == "review" else {}
-            submitted.append(await lab.submit(origin, case, id=id, **alone))
-        sloppy, *failed = await asyncio.gather(*(finished(one, lab, timeout=150) for one in submitted))
+            submitted.append(await engine.submit(origin, case, id=id, **alone))
+        sloppy, *failed = await asyncio.gather(*(finished(one, engine, timeout=150) for one in submitted))
 
-        check_shipped(origin, lab, sloppy, {})  # among others: its branch and its pull request are the only ones
-        assert [_asked_again(lab, SLOPPY, step) for step in ("classify", "plan", "review")] == [1, 1, 1]
+        check_shipped(origin, engine, sloppy, {})  # among others: its branch and its pull request are the only ones
+        assert [_asked_again(engine, SLOPPY, step) for step in ("classify", "plan", "review")] == [1, 1, 1]
         for result, (case, (step, _)) in zip(failed, TWICE.items(), strict=True):
             assert (result.status, result.reason) == ("not_delivered", "refused"), (case, result)
             assert "did not validate" in result.message, (case, result.message)
             assert result.pull_request is None
             assert result.review.status != "clean", case
             assert result.steps[-1].step == step, case
-            assert _asked_again(lab, case, step) == 1, case
+            assert _asked_again(engine, case, step) == 1, case
         assert len(pulls(origin)) == 1
         assert heads(origin).keys() == {"main", "perdure/sloppy"}
-        assert [await asyncio.to_thread(_exit_code, lab, result) for result in (sloppy, failed[-1])] == [0, 1]
+        assert [await asyncio.to_thread(_exit_code, engine, result) for result in (sloppy, failed[-1])] == [0, 1]
 
         # The model has come to its senses: who retries it is not given the replies once more that had ended it.
         async with asyncio.timeout(patient(100)):
-            again = await (await lab.perdure.delivery(ids["cut off"]).retry()).result()
+            again = await (await engine.perdure.delivery(ids["cut off"]).retry()).result()
         assert (again.status, again.receipt and again.receipt.replies_paid_twice) == ("delivered", 0), again

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from perdure.models.errors import InvalidRequest
-from tests.lab import BUILT, HAPPY, Lab, finished, make_target
+from tests.engine import BUILT, HAPPY, Engine, finished, make_target
 from tests.waiting import patient
 
 NEAREST = "no agent is called 'clade-code' on this host (did you mean claude-code?)"
 
 
-async def refused(lab: Lab, origin: Path, id: str, **asked: Any) -> str:
+async def refused(engine: Engine, origin: Path, id: str, **asked: Any) -> str:
     with pytest.raises(InvalidRequest) as error:
-        await finished(await lab.submit(origin, id=id, **{**BUILT, **asked}), lab)
-    assert lab.model_calls() == 0
+        await finished(await engine.submit(origin, id=id, **{**BUILT, **asked}), engine)
+    assert engine.model_calls() == 0
     return str(error.value)
 
 
@@ -28,17 +28,17 @@ async def test_an_agent_that_nobody_has_is_refused_with_the_nearest_name_and_cos
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     written = BUILT["config"] + '[steps.implement]\nagent = "clade-code"\n'
-    async with Lab.open(tmp_path / "lab", HAPPY, ports=ports) as lab:
-        lab.worker()
-        said = await refused(lab, origin, "written", config=written)
+    async with Engine.open(tmp_path / "engine", HAPPY, ports=ports) as engine:
+        engine.worker()
+        said = await refused(engine, origin, "written", config=written)
         assert NEAREST in said
         assert "[steps.implement] agent" in said, "the place to correct"
-        assert NEAREST in await refused(lab, origin, "asked", agent="clade-code")
-        assert not (lab.home.workspace("written") / "spend.jsonl").exists()
+        assert NEAREST in await refused(engine, origin, "asked", agent="clade-code")
+        assert not (engine.home.workspace("written") / "spend.jsonl").exists()
         items = [{"id": "one", "request": "Add sub"}]
         raw = {"repository": str(origin), "agent": "clade-code", "items": items, "config": BUILT["config"]}
-        submitted = await lab.perdure.submit_backlog(raw, id="night")
+        submitted = await engine.perdure.submit_backlog(raw, id="night")
         async with asyncio.timeout(patient(60)):
             [item] = (await submitted.backlog.result()).items
         assert item.because.startswith(NEAREST)
-        assert lab.model_calls() == 0
+        assert engine.model_calls() == 0

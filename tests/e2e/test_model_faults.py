@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, finished, make_target
+from tests.engine import Engine, finished, make_target
 
 PASSING = ["429", "hang", "cut", "max_tokens"]
 FINAL = {"refusal": ("refused", "refused"), "401": ("refused", "ANTHROPIC_API_KEY")}
@@ -49,16 +49,18 @@ CONFIG = "version = 1\n[setup]\ncommands = []\n"
 @pytest.mark.timeout(180)
 async def test_every_class_of_model_fault_ends_well_or_with_a_reason(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SCREENPLAY, ports=ports, env={"PERDURE_MODEL_SILENCE_S": "2"}, measured=True) as lab:
-        lab.worker()
+    async with Engine.open(
+        tmp_path, SCREENPLAY, ports=ports, env={"PERDURE_MODEL_SILENCE_S": "2"}, measured=True
+    ) as engine:
+        engine.worker()
         names = [*PASSING, *FINAL]
         submitted = [
-            await lab.submit(
+            await engine.submit(
                 origin, f"fault {name}!", id=f"fault-{name.replace('_', '-')}", phases=["build"], config=CONFIG
             )
             for name in names
         ]
-        results = await asyncio.gather(*(finished(one, lab, timeout=150) for one in submitted))
+        results = await asyncio.gather(*(finished(one, engine, timeout=150) for one in submitted))
         for name, result in zip(names, results, strict=True):
             if name in PASSING:
                 assert result.status == "completed", (name, result.message)

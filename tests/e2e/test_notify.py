@@ -11,7 +11,7 @@ import pytest
 from perdure.client.notifications import not_notified
 from perdure.models.crash import CrashPoint
 from tests.cli.conftest import Cli
-from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until
 from tests.receiver import SECRET, Receiver, genuine
 from tests.secret_watch import SecretWatch, hits
 
@@ -28,30 +28,32 @@ async def test_a_gate_is_told_the_worker_dies_before_it_can_say_so_and_what_was_
             "PERDURE_WEBHOOK_SECRET": SECRET,
             "PERDURE_CRASH_AT": CrashPoint.AFTER_NOTICE,
         }
-        async with Lab.open(tmp_path, HAPPY, ports=ports, env=env, measured=True, own_server=True) as lab:
-            kept = lab.kept()
+        async with Engine.open(tmp_path, HAPPY, ports=ports, env=env, measured=True, own_server=True) as engine:
+            kept = engine.kept()
             watch = SecretWatch([path.rpartition("/")[2], SECRET], carriers=("worker.py",))
             with watch:
-                submitted = await lab.submit(origin, **{**BUILT, "phases": ["plan", "build", "ship"]}, gates=["plan"])
+                submitted = await engine.submit(
+                    origin, **{**BUILT, "phases": ["plan", "build", "ship"]}, gates=["plan"]
+                )
                 twice = await until(lambda: len(receiver.of("waiting")) == 2 and receiver.of("waiting"))
                 assert len({told.id for told in twice}) == 1, "sent again after a death, under the same id"
                 (way, *_) = twice[0].json["decisions"]
                 assert twice[0].json["links"]["web_ui"].endswith("/namespaces/default/workflows/calc-sub")
                 assert (
-                    await lab.handle().execute_update(way["update"], way["said"])
+                    await engine.handle().execute_update(way["update"], way["said"])
                     == f"approved: plan {way['said']['of']}"
                 )
-                result = await finished(submitted, lab)
+                result = await finished(submitted, engine)
                 (ended,) = await until(lambda: receiver.of("ended"))
-            check_shipped(origin, lab, result, {})
+            check_shipped(origin, engine, result, {})
             assert result.receipt.worker_deaths == 1
             assert ended.json["result"]["status"] == "delivered"
             assert ended.json["result"]["head_sha"] == result.head_sha
             assert all(genuine(told) and told.path == path for told in receiver.told)
-            history = (await lab.handle().fetch_history()).to_json()
+            history = (await engine.handle().fetch_history()).to_json()
             assert path not in history
             kept.let_go()
-            watch.scan(lab.home.root)
+            watch.scan(engine.home.root)
             assert not watch.found, hits(watch.found)
 
 
@@ -62,13 +64,13 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
         receiver.answers = [(404, {})] * 5
         host = receiver.url.removeprefix("http://")
         env = {"PERDURE_WEBHOOK_URL": receiver.url + "/secret-part"}
-        async with Lab.open(tmp_path, HAPPY, ports=ports, env=env, measured=True) as lab:
-            lab.worker()
-            submitted = await lab.submit(origin, **BUILT)
-            result = await finished(submitted, lab)
+        async with Engine.open(tmp_path, HAPPY, ports=ports, env=env, measured=True) as engine:
+            engine.worker()
+            submitted = await engine.submit(origin, **BUILT)
+            result = await finished(submitted, engine)
             assert result.status == "delivered", "it does not fail by that"
             assert await until(submitted.delivery.not_notified) == [f"{host} answered 404"]
-            cli = Cli(lab.home.root, tmp_path, {})
+            cli = Cli(engine.home.root, tmp_path, {})
             findings = [found for found in json.loads(cli("doctor", "--json").out) if found["name"] == "notify"]
             assert [found["text"] for found in findings] == [f"not told of calc-sub: {host} answered 404"]
             shown = cli("report", "calc-sub")
@@ -80,4 +82,6 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
                 (0, f"✓ notify     {host} answered 204"),
             ]
             assert [told.path for told in receiver.of("test")] == ["/secret-part"] * 2
-            assert await not_notified(lab.client) == [f"calc-sub: {host} answered 404"], "a test is nobody's delivery"
+            assert await not_notified(engine.client) == [f"calc-sub: {host} answered 404"], (
+                "a test is nobody's delivery"
+            )

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.lab import BUILT, HAPPY, Lab, finished, git, heads, make_target, pulls
+from tests.engine import BUILT, HAPPY, Engine, finished, git, heads, make_target, pulls
 from tests.processes import family
 
 MB = 1_000_000
@@ -36,20 +36,20 @@ async def test_so_are_fifty_and_their_worker_needs_no_more_than_400_mb(tmp_path:
 async def at_once(many: int, tmp_path: Path, ports: int, within: float = 170, **env: str) -> tuple[int, int]:
     """The most bytes that were seen of the worker, and of it with all its children."""
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, PORTS_SHOWN, ports=ports, env=env) as lab:
-        measuring = asyncio.create_task(largest(lab.worker().pid))
+    async with Engine.open(tmp_path, PORTS_SHOWN, ports=ports, env=env) as engine:
+        measuring = asyncio.create_task(largest(engine.worker().pid))
         ids = [f"calc-{number}" for number in range(many)]
-        submitted = await asyncio.gather(*(lab.submit(origin, id=id, **BUILT) for id in ids))
-        results = await asyncio.gather(*(finished(one, lab, timeout=within) for one in submitted))
+        submitted = await asyncio.gather(*(engine.submit(origin, id=id, **BUILT) for id in ids))
+        results = await asyncio.gather(*(finished(one, engine, timeout=within) for one in submitted))
         assert [result.status for result in results] == ["delivered"] * many, [result.message for result in results]
         assert len({result.head_sha for result in results}) == many
         assert sorted(pull["head"] for pull in pulls(origin)) == sorted(f"perdure/{id}" for id in ids)
         assert heads(origin).keys() == {"main", *(f"perdure/{id}" for id in ids)}
         pairs = {git(origin, "show", f"perdure/{id}:ports.txt") for id in ids}
         assert len(pairs) == many
-        assert not list(lab.home.ports.glob("*-*")), "ports were not given back"
-        assert "GitError" not in lab.worker_log()
-        assert "Completing activity as failed" not in lab.worker_log()
+        assert not list(engine.home.ports.glob("*-*")), "ports were not given back"
+        assert "GitError" not in engine.worker_log()
+        assert "Completing activity as failed" not in engine.worker_log()
         measuring.cancel()
         return await measuring
 

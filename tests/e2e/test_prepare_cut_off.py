@@ -11,7 +11,7 @@ import pytest
 from perdure.adapters.git.workspace import worktree
 from perdure.models.crash import CrashPoint
 from tests.e2e.test_verify import verify
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, git, make_target
+from tests.engine import CALC, HAPPY, Engine, check_shipped, finished, git, make_target
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 
@@ -30,20 +30,20 @@ async def test_files_damaged_while_everything_is_dead_during_prepare_do_not_ship
     """A power cut can do that: the files of a worktree are not synced. Before setup, and after it."""
     origin = make_target(tmp_path / "calc.git", TARGET)
     points = (CrashPoint.DURING_PREPARE, CrashPoint.DURING_TESTS)
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as lab:
-        submitted = await lab.submit(origin)
+    async with Engine.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as engine:
+        submitted = await engine.submit(origin)
         for point in points:
-            lab.worker().wait(60)
-            assert (lab.home.crashes / f"{point}.0").exists(), lab.worker_log()
-            tree = worktree(lab.home, "calc-sub", 0)
+            engine.worker().wait(60)
+            assert (engine.home.crashes / f"{point}.0").exists(), engine.worker_log()
+            tree = worktree(engine.home, "calc-sub", 0)
             os.truncate(tree / "README.rst", 0)
             (tree / "tests" / "__init__.py").unlink()
             (tree / "stray.txt").write_text("nobody's")
         assert (tree / "made-by-setup").exists(), "the second death is after setup"
-        lab.worker()
-        result = await finished(submitted, lab, timeout=120)
-        check_shipped(origin, lab, result, SHIPPED)
+        engine.worker()
+        result = await finished(submitted, engine, timeout=120)
+        check_shipped(origin, engine, result, SHIPPED)
         assert git(origin, "diff", "--name-only", "main", str(result.branch)) == "calc.py"
-        said = await verify(lab)
+        said = await verify(engine)
         assert said.claims["begins at the base"][0] == "verified", said
         assert said.code == 0, said

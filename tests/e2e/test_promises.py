@@ -11,7 +11,7 @@ from perdure.models.decisions import Gate
 from tests.e2e.test_gates import Person
 from tests.e2e.test_tamper import FILES
 from tests.e2e.test_verdicts import HERE, report_of
-from tests.lab import TESTED, Lab, finished, git, make_target, pulls
+from tests.engine import TESTED, Engine, finished, git, make_target, pulls
 
 ADDS, WORDS = "tests/test_calc.py::test_adds", "tests/test_calc.py::test_words"
 REQUEST = "Let add take numbers only: words are\nrefused with a ValueError."
@@ -57,21 +57,21 @@ async def test_what_nothing_asks_for_is_sent_back_and_a_person_reads_of_the_rest
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git", FILES)
-    async with Lab.open(tmp_path, STORY, ports=ports, env=HERE) as lab:
-        lab.worker()
-        person = Person(lab, tmp_path)
-        submitted = await lab.submit(origin, request=REQUEST, gates=["pull_request"], **TESTED)
+    async with Engine.open(tmp_path, STORY, ports=ports, env=HERE) as engine:
+        engine.worker()
+        person = Person(engine, tmp_path)
+        submitted = await engine.submit(origin, request=REQUEST, gates=["pull_request"], **TESTED)
         asked = await person.asked(within_s=200)
         assert (asked.gate, "with 1 changed promise: test_words" in asked.words) == (Gate.PULL_REQUEST, True), asked
         shown = await person("show", "calc-sub")
         assert "with 1 changed promise: test_words" in shown
         await person("approve", "calc-sub", "--of", asked.of)
-        result = await finished(submitted, lab, timeout=200)
+        result = await finished(submitted, engine, timeout=200)
         assert result.status == "delivered", result
         assert [step.summary for step in result.steps if step.step == "review"] == ["1 blocker", "no issues"]
         line = "1/2 of main's own tests pass on the change · 1 new test fails without it · canaries caught"
         assert (result.tests.experiment, result.tests.promises, result.receipt.experiment) == (line, 1, line)
-        tried = report_of(lab, result).experiment
+        tried = report_of(engine, result).experiment
         assert tried is not None
         assert [promise.name for promise in tried.promises] == [WORDS]
         assert len(pulls(origin)) == 1

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from perdure.models.result import Status
-from tests.github_lab import BUILD, TOKEN, github_lab
-from tests.lab import finished, until
+from tests.engine import finished, until
+from tests.engine_with_github import BUILD, TOKEN, engine_with_github
 
 QUEUE = {"PERDURE_PUBLISHER_QUEUE": "publish"}
 
@@ -17,18 +17,18 @@ QUEUE = {"PERDURE_PUBLISHER_QUEUE": "publish"}
 @pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_only_the_publisher_needs_the_token(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
-        agent = world.lab.program(**QUEUE, PERDURE_GITHUB_TOKEN="")
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        agent = world.engine.program(**QUEUE, PERDURE_GITHUB_TOKEN="")
         submitted = await world.build()
 
         async def waiting() -> str:
-            return str((await world.lab.handle(submitted.delivery.id).query("progress"))["waiting"])
+            return str((await world.engine.handle(submitted.delivery.id).query("progress"))["waiting"])
 
         assert "the publisher is not there" in await until(waiting, 60)
-        assert world.lab.model_calls() == 0
-        publisher = world.lab.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
-        result = await finished(submitted, world.lab, timeout=90)
-        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        assert world.engine.model_calls() == 0
+        publisher = world.engine.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        result = await finished(submitted, world.engine, timeout=90)
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
         world.check_one(result)
         assert TOKEN not in psutil.Process(agent.pid).environ().values()
         assert publisher.poll() is None
@@ -36,15 +36,15 @@ async def test_only_the_publisher_needs_the_token(tmp_path: Path, ports: int) ->
 
 @pytest.mark.timeout(120)
 async def test_a_publisher_that_dies_is_buried_by_the_worker_beside_it(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
-        world.lab.worker(**QUEUE, PERDURE_GITHUB_TOKEN="")
-        first = world.lab.worker(
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        world.engine.worker(**QUEUE, PERDURE_GITHUB_TOKEN="")
+        first = world.engine.worker(
             **QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="", PERDURE_CRASH_AT="after-push"
         )
         submitted = await world.build()
         await until(lambda: first.poll() is not None)
-        world.lab.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
-        result = await finished(submitted, world.lab)
-        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        world.engine.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        result = await finished(submitted, world.engine)
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
         assert result.receipt.worker_deaths == 1
         world.check_one(result)

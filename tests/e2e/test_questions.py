@@ -10,8 +10,8 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
-from tests.lab import BUILT as ALONE
-from tests.lab import HAPPY, Lab, check_shipped, finished, git, make_target, until
+from tests.engine import BUILT as ALONE
+from tests.engine import HAPPY, Engine, check_shipped, finished, git, make_target, until
 
 PLANNED = """[[line]]
 step = "plan"
@@ -46,24 +46,24 @@ async def test_an_answer_and_words_sent_while_no_worker_runs_reach_the_next_turn
 ) -> None:
     assert BUILT in HAPPY
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY.replace(BUILT, ASKS), ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **ALONE)
-        asked = await until(lambda: _asked(lab))
+    async with Engine.open(tmp_path, HAPPY.replace(BUILT, ASKS), ports=ports, measured=True) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **ALONE)
+        asked = await until(lambda: _asked(engine))
         assert (asked["gate"], asked["question"]["kind"], asked["options"]) == ("question", "yes_no", ["answer"])
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await lab.handle().execute_update("answer", {"answer": "perhaps"})
+            await engine.handle().execute_update("answer", {"answer": "perhaps"})
         assert "neither yes nor no" in str(refused.value.cause)
-        lab.kill_workers()
+        engine.kill_workers()
 
-        await lab.handle().signal("say", {"id": "n1", "text": "Keep it short."})
-        await lab.handle().signal("decide", {"update": "answer", "said": {"of": asked["of"], "answer": "yes"}})
-        lab.kept(PERDURE_CRASH_AT="after-reply")  # in the turn that has just read the answer
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, {})
-        record = Workspace.open(lab.home, "calc-sub")
+        await engine.handle().signal("say", {"id": "n1", "text": "Keep it short."})
+        await engine.handle().signal("decide", {"update": "answer", "said": {"of": asked["of"], "answer": "yes"}})
+        engine.kept(PERDURE_CRASH_AT="after-reply")  # in the turn that has just read the answer
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, {})
+        record = Workspace.open(engine.home, "calc-sub")
         tips = git(record.vault.path, "for-each-ref", "--format=%(objectname)", "refs/perdure/calc-sub/").split()
-        told = json.dumps(_conversation(lab, tips[0]))
+        told = json.dumps(_conversation(engine, tips[0]))
         places = [told.index(words) for words in ("answers your question", "\\nyes\\n", "Keep it short.")]
         assert places == sorted(places)
         assert told.count("<person ") == 2
@@ -76,24 +76,24 @@ async def test_without_questions_an_agent_decides_and_the_pull_request_lists_wha
 ) -> None:
     assert PLANNED in HAPPY
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY.replace(PLANNED, ASSUMES), ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, questions=False, **{**ALONE, "phases": ["plan", "build", "ship"]})
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, {})
+    async with Engine.open(tmp_path, HAPPY.replace(PLANNED, ASSUMES), ports=ports, measured=True) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, questions=False, **{**ALONE, "phases": ["plan", "build", "ship"]})
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, {})
         told = git(origin, "show", "refs/pull/1/record:body.md")
         assert "### Assumptions\n\nNobody was asked, so this was assumed:\n\n- Floats too? Yes, as add does\n" in told
 
 
-async def _asked(lab: Lab) -> dict[str, object] | None:
-    progress = await lab.handle().query("progress")
+async def _asked(engine: Engine) -> dict[str, object] | None:
+    progress = await engine.handle().query("progress")
     found: dict[str, object] | None = progress["asked"]
     return found
 
 
-def _conversation(lab: Lab, tip: str) -> list[dict[str, object]]:
+def _conversation(engine: Engine, tip: str) -> list[dict[str, object]]:
     """Of the step implement, whole: its last turn's checkpoint has it."""
-    vault = Workspace.open(lab.home, "calc-sub").vault
+    vault = Workspace.open(engine.home, "calc-sub").vault
     for commit in git(vault.path, "rev-list", "--first-parent", tip).split():
         told = read_transcript(vault, commit)
         if "Carry out step implement" in json.dumps(told):

@@ -15,7 +15,7 @@ import pytest
 from perdure.models.report import TestReport
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
-from tests.lab import Lab, check_shipped, finished, git, heads, make_target, pulls
+from tests.engine import Engine, check_shipped, finished, git, heads, make_target, pulls
 
 PLAN = """\
 [[line]]
@@ -162,12 +162,12 @@ async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flak
     screenplay += does("fix_tests", "echo tried >> notes.txt", request="[hopeless]")
     new, old = "Mend the failures with known=false (1)", "with known=true (1) were there on main before"
     screenplay += does("fix_tests", repository.mend, new=new, old=old)
-    async with Lab.open(tmp_path, screenplay + REVIEW, ports=ports) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, screenplay + REVIEW, ports=ports) as engine:
+        engine.worker()
 
         async def deliver(name: str, request: str, files: dict[str, str]) -> tuple[DeliveryResult, Path]:
             origin = make_target(tmp_path / f"{name}.git", {**repository.files, **files})
-            return await finished(await lab.submit(origin, request, id=name), lab, timeout=80), origin
+            return await finished(await engine.submit(origin, request, id=name), engine, timeout=80), origin
 
         (mended, origin), (flaky, weather), (missing, _) = await asyncio.gather(
             deliver("mended", "Add sub [wrong]", repository.old),
@@ -176,9 +176,9 @@ async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flak
         )
         if repository is MAKE:  # what comes of a report is the same whoever wrote it: once is enough
             limited = {"perdure.toml": repository.files["perdure.toml"] + LIMIT}
-            await _hopeless(lab, *await deliver("hopeless", "Add sub [wrong] [hopeless]", limited))
+            await _hopeless(engine, *await deliver("hopeless", "Add sub [wrong] [hopeless]", limited))
 
-        check_shipped(origin, lab, mended, {})
+        check_shipped(origin, engine, mended, {})
         assert [(step.step, step.status) for step in mended.steps if step.step in ("run_tests", "fix_tests")] == [
             ("run_tests", "failed"),
             ("fix_tests", "done"),
@@ -189,7 +189,7 @@ async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flak
         assert repository.failures[1] in git(origin, "show", "refs/pull/1/record:body.md")
         assert_tested(mended, origin)
 
-        check_shipped(weather, lab, flaky, {})
+        check_shipped(weather, engine, flaky, {})
         assert (flaky.tests.status, flaky.tests.flaky) == ("green", 1)
         assert "fix_tests" not in {step.step for step in flaky.steps}
         assert repository.failures[2] in git(weather, "show", "refs/pull/1/record:body.md")
@@ -199,7 +199,7 @@ async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flak
             assert words in missing.message
 
 
-async def _hopeless(lab: Lab, result: DeliveryResult, origin: Path) -> None:
+async def _hopeless(engine: Engine, result: DeliveryResult, origin: Path) -> None:
     """Red, known by nothing but the exit code, and never mended; the command line says so, too."""
     assert (result.status, result.reason, result.message) == (
         "not_delivered",
@@ -208,8 +208,8 @@ async def _hopeless(lab: Lab, result: DeliveryResult, origin: Path) -> None:
     )
     assert "unit: exit code 2" in next(step.summary for step in result.steps if step.step == "run_tests")
     assert (heads(origin).keys(), pulls(origin)) == ({"main"}, [])
-    kept(lab, result)
-    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, {}), "watch", "hopeless")
+    kept(engine, result)
+    ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, {}), "watch", "hopeless")
     assert ran.code == 1
     assert "tests are red after 1 fix" in ran.out + ran.err
 
@@ -220,13 +220,13 @@ def assert_tested(result: DeliveryResult, origin: Path) -> None:
     assert result.tests.tree_sha == git(origin, "rev-parse", f"perdure/{result.delivery_id}^{{tree}}")
 
 
-def kept(lab: Lab, result: DeliveryResult) -> None:
+def kept(engine: Engine, result: DeliveryResult) -> None:
     """The vault keeps the branch with each attempt's commit, and the report that says what failed."""
-    vault = next(path for path in lab.home.vaults.glob("*.git") if result.delivery_id in path.name)
+    vault = next(path for path in engine.home.vaults.glob("*.git") if result.delivery_id in path.name)
     assert git(vault, "rev-parse", f"refs/heads/{result.branch}") == result.head_sha
     assert [step.step for step in result.steps].count("commit") == 2
     sha = str(result.tests.report).removeprefix("artifact:sha256:")
     text = git(vault, "cat-file", "blob", f"refs/artifacts/{result.delivery_id}/{sha}")
     (command,) = TestReport.model_validate_json(text).commands
     assert (command.verdict, command.since) == ("failed", "new")
-    assert lab.home.tree(result.delivery_id).exists(), "the worktree is kept for a person to look at"
+    assert engine.home.tree(result.delivery_id).exists(), "the worktree is kept for a person to look at"

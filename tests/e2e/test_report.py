@@ -13,12 +13,12 @@ from perdure.cli.look.report.facts import Report
 from perdure.models.plan import Plan
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
-from tests.lab import FIXES, Lab, finished, git, make_target
+from tests.engine import FIXES, Engine, finished, git, make_target
 
 
-async def perdure(lab: Lab, *args: str, code: int = 0) -> tuple[str, str]:
+async def perdure(engine: Engine, *args: str, code: int = 0) -> tuple[str, str]:
     """Standard output and error of the real command; in a thread, for the rehearsal answers from this one."""
-    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), *args)
+    ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), *args)
     assert ran.code == code, ran
     return ran.out, ran.err
 
@@ -29,32 +29,32 @@ async def test_a_delivery_is_reported_whole_and_without_its_host_as_far_as_tempo
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, FIXES, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as lab:
-        lab.kept()
-        result = await finished(await lab.submit(origin), lab, timeout=150)
+    async with Engine.open(tmp_path, FIXES, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as engine:
+        engine.kept()
+        result = await finished(await engine.submit(origin), engine, timeout=150)
         assert result.status == "delivered", result.message
         assert result.receipt.worker_deaths == 1
 
         page = tmp_path / "report.html"
         page.write_text("an older one")
-        told, _ = await perdure(lab, "report", "calc-sub", "--html", str(page), "--json")
+        told, _ = await perdure(engine, "report", "calc-sub", "--html", str(page), "--json")
         whole = Report.model_validate(json.loads(told))
         check_complete(whole, result)
-        await check_artifacts(lab, result)
+        await check_artifacts(engine, result)
         html = page.read_text(encoding="utf-8")
         for words in ("Add sub", "a worker died", "sub has no docstring", "Let add add again", "redone after a death"):
             assert words in html, words
         assert "could not be read" not in html
-        told, _ = await perdure(lab, "report", "@last")
+        told, _ = await perdure(engine, "report", "@last")
         for words in ("calc-sub  delivered  Add sub", "1 worker death", "a worker died in", "No negative case"):
             assert words in told, words
-        assert str(lab.home.root) not in told + html, "a place on the host"
+        assert str(engine.home.root) not in told + html, "a place on the host"
 
-        lab.end_workers()
-        waiting = await lab.submit(origin, id="calc-waits")
-        await check_without_a_host(lab, whole)
+        engine.end_workers()
+        waiting = await engine.submit(origin, id="calc-waits")
+        await check_without_a_host(engine, whole)
         await waiting.delivery.cancel()
-        _, error = await perdure(lab, "report", "calc-subs", code=2)
+        _, error = await perdure(engine, "report", "calc-subs", code=2)
         assert "did you mean calc-sub?" in error
 
 
@@ -80,20 +80,20 @@ def check_complete(report: Report, result: DeliveryResult) -> None:
     assert "▸ read" not in edited.said, "what another turn did"
 
 
-async def check_artifacts(lab: Lab, result: DeliveryResult) -> None:
-    delivery = lab.perdure.delivery(result.delivery_id)
+async def check_artifacts(engine: Engine, result: DeliveryResult) -> None:
+    delivery = engine.perdure.delivery(result.delivery_id)
     data = await delivery.artifact(result.plan or "")
     assert Plan.model_validate_json(data).title == "Add sub"
-    (vault,) = lab.home.vaults.glob("*.git")
+    (vault,) = engine.home.vaults.glob("*.git")
     contract = git(vault, "for-each-ref", "--format=%(refname)", "refs/artifacts/calc-sub/").splitlines()[0]
     sha256 = contract.rpartition("/")[2]
     kept = subprocess.run(["git", "cat-file", "blob", contract], cwd=vault, capture_output=True, check=True, timeout=30)
     assert await delivery.artifact(sha256) == kept.stdout
 
 
-async def check_without_a_host(lab: Lab, whole: Report) -> None:
-    page = lab.root / "down.html"
-    told, error = await perdure(lab, "report", "calc-sub", "--html", str(page), "--json")
+async def check_without_a_host(engine: Engine, whole: Report) -> None:
+    page = engine.root / "down.html"
+    told, error = await perdure(engine, "report", "calc-sub", "--html", str(page), "--json")
     assert "What could not be read" in page.read_text(encoding="utf-8")
     assert "the plan, the test report, the review" in error
     assert "does not answer" in error
@@ -101,7 +101,7 @@ async def check_without_a_host(lab: Lab, whole: Report) -> None:
     assert (left.plan, left.test_report, left.reviewed) == (None, None, None)
     assert (left.steps, left.deaths, left.usage) == (whole.steps, whole.deaths, whole.usage)
     assert [turn.cost_usd for turn in left.turns] == [turn.cost_usd for turn in whole.turns]
-    told, error = await perdure(lab, "report", "calc-waits", "--html", "-")
+    told, error = await perdure(engine, "report", "calc-waits", "--html", "-")
     assert told.startswith("<!doctype html>")
     assert "still running when this was read" in told
     assert "no worker answers" in error

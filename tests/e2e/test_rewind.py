@@ -14,7 +14,7 @@ from perdure.client.rewinding import rewind
 from perdure.client.turns import Turn, find, turns
 from perdure.models.errors import BadInput
 from tests.commands import perdure
-from tests.lab import Lab, make_target, until
+from tests.engine import Engine, make_target, until
 
 
 def story(turns: int) -> str:
@@ -47,9 +47,9 @@ REQUEST: dict[str, Any] = {
 """Builds, then waits for a person."""
 
 
-async def at_the_gate(lab: Lab, run: str = "") -> list[Turn]:
+async def at_the_gate(engine: Engine, run: str = "") -> list[Turn]:
     """The turns once the delivery waits, in another run than that."""
-    delivery = lab.perdure.delivery("long")
+    delivery = engine.perdure.delivery("long")
 
     async def waits() -> bool:
         described = await delivery.describe()
@@ -59,22 +59,22 @@ async def at_the_gate(lab: Lab, run: str = "") -> list[Turn]:
     return await turns(delivery)
 
 
-def parents(lab: Lab, checkpoints: list[str]) -> list[str]:
+def parents(engine: Engine, checkpoints: list[str]) -> list[str]:
     """The checkpoints that these began with: each holds files and conversation, by its hash."""
-    vault = Workspace.open(lab.home, "long").vault
+    vault = Workspace.open(engine.home, "long").vault
     return [vault.git.text("rev-parse", f"{one}^") for one in checkpoints]
 
 
-async def by_command(lab: Lab, known: list[Turn], turns_taken: int) -> None:
+async def by_command(engine: Engine, known: list[Turn], turns_taken: int) -> None:
     """`perdure turns` names them all, `perdure rewind` takes one of these names."""
-    told = json.loads(await perdure(lab, "turns", "long", "--json"))
+    told = json.loads(await perdure(engine, "turns", "long", "--json"))
     assert [one["place"] for one in told] == [one.place for one in known]
-    assert len((await perdure(lab, "turns", "long")).splitlines()) == len(known)
-    run = (await lab.perdure.delivery("long").describe()).run_id
-    said = await perdure(lab, "rewind", "long", "--to", f"build:{turns_taken - 1}", "--say", "once more")
+    assert len((await perdure(engine, "turns", "long")).splitlines()) == len(known)
+    run = (await engine.perdure.delivery("long").describe()).run_id
+    said = await perdure(engine, "rewind", "long", "--to", f"build:{turns_taken - 1}", "--say", "once more")
     assert said.splitlines()[0] == f"rewound: long takes implement:{turns_taken - 1} anew"
-    await at_the_gate(lab, run)
-    refused = await perdure(lab, "rewind", "long", "--to", "implement:99", code=2)
+    await at_the_gate(engine, run)
+    refused = await perdure(engine, "rewind", "long", "--to", "implement:99", code=2)
     assert f"the nearest one is implement:{turns_taken}" in refused
 
 
@@ -89,31 +89,31 @@ async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
     number_of_turns: int, places: tuple[int, ...], tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, story(number_of_turns), ports=ports) as lab:
-        lab.worker()
-        delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
-        first = await at_the_gate(lab)
+    async with Engine.open(tmp_path, story(number_of_turns), ports=ports) as engine:
+        engine.worker()
+        delivery = (await engine.submit(origin, "Add notes", **REQUEST)).delivery
+        first = await at_the_gate(engine)
         assert [one.place for one in first if one.step == "implement"] == [
             f"implement:{n}" for n in range(1, number_of_turns + 1)
         ]
         for number in places:
-            run, calls = (await delivery.describe()).run_id, lab.model_calls()
+            run, calls = (await delivery.describe()).run_id, engine.model_calls()
             words = f"words for turn {number}"
             assert (await rewind(delivery, f"implement:{number}", say=words)).place == f"implement:{number}"
-            again = await at_the_gate(lab, run)
-            assert lab.model_calls() == calls + number_of_turns + 1 - number, "a turn before it was paid again"
+            again = await at_the_gate(engine, run)
+            assert engine.model_calls() == calls + number_of_turns + 1 - number, "a turn before it was paid again"
             anew, old = ([one.checkpoint for one in told if one.step == "implement"] for told in (again, first))
             assert anew[: number - 1] == old[: number - 1]
-            assert parents(lab, anew[number - 1 :][:1]) == parents(lab, old[number - 1 :][:1])
+            assert parents(engine, anew[number - 1 :][:1]) == parents(engine, old[number - 1 :][:1])
             assert anew[number - 1] != old[number - 1], "it was taken anew"
-            assert lab.rehearsal is not None
-            asked = [str(call.body) for call in lab.rehearsal.calls[calls:]]
+            assert engine.rehearsal is not None
+            asked = [str(call.body) for call in engine.rehearsal.calls[calls:]]
             assert words in asked[0]
             heard = [older for older in range(1, number_of_turns + 1) if f"words for turn {older}\n" in asked[0] + "\n"]
             assert set(heard) <= {number}, "words of another rewind were said once more"
-            assert SpendLog(lab.home.workspace("long")).repeats() == (0, 0), "paid twice, or cut off"
+            assert SpendLog(engine.home.workspace("long")).repeats() == (0, 0), "paid twice, or cut off"
             first = again
-        await by_command(lab, first, number_of_turns)
+        await by_command(engine, first, number_of_turns)
         with pytest.raises(BadInput, match="there is no turn 'implement:40'") as refused:
             await rewind(delivery, "implement:40")
         assert refused.value.fix == f"the nearest one is implement:{number_of_turns}"

@@ -17,7 +17,7 @@ from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult, Status
 from tests.commands import perdure
-from tests.lab import BUILT, Lab, git, heads, make_target, pulls, until
+from tests.engine import BUILT, Engine, git, heads, make_target, pulls, until
 
 STORY = """
 [[line]]
@@ -68,14 +68,14 @@ async def test_one_that_was_delivered_goes_back_to_a_turn_and_updates_its_pull_r
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.worker()
-        delivery = (await lab.submit(origin, "Add notes", **BUILT)).delivery
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
+        delivery = (await engine.submit(origin, "Add notes", **BUILT)).delivery
         first = await delivery.result()
         assert first.status == "delivered", first.message
         assert first.pull_request is not None
-        assert not Workspace.open(lab.home, delivery.id).path.exists(), "the worktree is gone"
-        before, calls = called(await turns(delivery), "implement:2"), lab.model_calls()
+        assert not Workspace.open(engine.home, delivery.id).path.exists(), "the worktree is gone"
+        before, calls = called(await turns(delivery), "implement:2"), engine.model_calls()
 
         again = await rewind(delivery, "implement:2", say="another way", model="claude-opus-5-5")
         second = await ended(delivery, again.run_id)
@@ -87,8 +87,8 @@ async def test_one_that_was_delivered_goes_back_to_a_turn_and_updates_its_pull_r
         assert git(origin, "show", f"refs/pull/{first.pull_request.number}/head:notes.txt") == "line 1\nanew"
         assert git(origin, "rev-list", "--count", f"{second.base_sha}..{second.head_sha}") == "1"
         assert called(await turns(delivery), "implement:2").before == before.before
-        assert lab.rehearsal is not None
-        asked = lab.rehearsal.calls[calls:]
+        assert engine.rehearsal is not None
+        asked = engine.rehearsal.calls[calls:]
         assert len(asked) == 2, "a turn before it was paid again"
         assert {call.body["model"] for call in asked} == {"claude-opus-5-5"}
         assert "another way" in str(asked[0].body)
@@ -96,10 +96,10 @@ async def test_one_that_was_delivered_goes_back_to_a_turn_and_updates_its_pull_r
         assert second.usage.cost_usd is not None
         assert first.usage.cost_usd is not None
         assert second.usage.cost_usd > first.usage.cost_usd, "what was rewound was paid all the same"
-        assert Workspace.open(lab.home, delivery.id).record().ended_at is not None
+        assert Workspace.open(engine.home, delivery.id).record().ended_at is not None
 
-        assert "11 claims of 11 verified" in await perdure(lab, "verify", delivery.id)
-        assert "continued  rewind" in await perdure(lab, "events", delivery.id)
+        assert "11 claims of 11 verified" in await perdure(engine, "verify", delivery.id)
+        assert "continued  rewind" in await perdure(engine, "events", delivery.id)
         third = await ended(delivery, (await rewind(delivery, "implement:1")).run_id)
         assert third.pull_request is not None
         assert third.pull_request.number == first.pull_request.number, "rewound to before an older rewind"
@@ -111,9 +111,9 @@ async def test_one_that_was_cancelled_goes_on_and_what_cannot_be_taken_anew_is_r
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     gated = {**BUILT, "gates": ["pull_request"]}
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.worker()
-        delivery = (await lab.submit(origin, "Add notes", **gated)).delivery
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
+        delivery = (await engine.submit(origin, "Add notes", **gated)).delivery
 
         async def waits() -> bool:
             return (await delivery.describe()).asked is not None
@@ -123,7 +123,7 @@ async def test_one_that_was_cancelled_goes_on_and_what_cannot_be_taken_anew_is_r
         first = await delivery.result()
         assert first.status is Status.CANCELLED
 
-        vault = Workspace.open(lab.home, delivery.id).vault
+        vault = Workspace.open(engine.home, delivery.id).vault
         at = called(await turns(delivery), "implement:2")
         tree = vault.tree_of(at.before)
         broken = vault.path / "objects" / tree[:2] / tree[2:]
@@ -139,13 +139,18 @@ async def test_one_that_was_cancelled_goes_on_and_what_cannot_be_taken_anew_is_r
 
         await rewind(delivery, "implement:2")
         await until(waits, 60)
-        await lab.handle(delivery.id).execute_update("approve", {})
+        await engine.handle(delivery.id).execute_update("approve", {})
         assert (await delivery.result()).status == "delivered"
 
-        await lab.client.start_workflow("Backlog", {"items": "not one"}, id="night", task_queue=f"{TASK_QUEUE}-nobody")
-        for attempt in (rewind(lab.perdure.delivery("night"), "plan"), fork(lab.perdure.delivery("night"), "plan")):
+        await engine.client.start_workflow(
+            "Backlog", {"items": "not one"}, id="night", task_queue=f"{TASK_QUEUE}-nobody"
+        )
+        for attempt in (
+            rewind(engine.perdure.delivery("night"), "plan"),
+            fork(engine.perdure.delivery("night"), "plan"),
+        ):
             with pytest.raises(BadInput, match="a backlog cannot go back: its deliveries have begun"):
                 await attempt
         with pytest.raises(BadInput, match="no delivery nothing"):
-            await rewind(lab.perdure.delivery("nothing"), "plan")
-        await lab.handle("night").terminate()
+            await rewind(engine.perdure.delivery("nothing"), "plan")
+        await engine.handle("night").terminate()

@@ -13,7 +13,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from perdure.adapters.worker.spend import SpendLog
 from perdure.client.turns import turns
 from tests.commands import carried_out, perdure
-from tests.lab import Lab, make_target, until
+from tests.engine import Engine, make_target, until
 
 TURNS, BACK, ID = 4, 3, "short"
 WORDS = "keep the old name"
@@ -66,9 +66,9 @@ def rewind(moment: str) -> tuple[str, ...]:
     return "rewind", ID, "--to", f"implement:{BACK}", "--say", f"{WORDS}, {moment}"
 
 
-async def waiting(lab: Lab, left: str = "") -> str:
+async def waiting(engine: Engine, left: str = "") -> str:
     """The run that waits for a person, another one than that."""
-    delivery = lab.perdure.delivery(ID)
+    delivery = engine.perdure.delivery(ID)
 
     async def waits() -> str:
         described = await delivery.describe()
@@ -77,8 +77,8 @@ async def waiting(lab: Lab, left: str = "") -> str:
     return str(await until(waits, 100))
 
 
-async def killed(lab: Lab, moment: str) -> None:
-    code, out = await carried_out(lab, "-c", KILLED, moment, *rewind(moment))
+async def killed(engine: Engine, moment: str) -> None:
+    code, out = await carried_out(engine, "-c", KILLED, moment, *rewind(moment))
     assert code == -signal.SIGKILL, out
 
 
@@ -88,41 +88,41 @@ async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_noth
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.worker()
-        delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
-        run = await waiting(lab)
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
+        delivery = (await engine.submit(origin, "Add notes", **REQUEST)).delivery
+        run = await waiting(engine)
         for moment in ("before", "during", "after"):
-            run = await finished_by_another(lab, moment, run)
-        assert SpendLog(lab.home.workspace(ID)).repeats() == (0, 0)
-        once_more = await perdure(lab, *rewind("after"), "--again")
+            run = await finished_by_another(engine, moment, run)
+        assert SpendLog(engine.home.workspace(ID)).repeats() == (0, 0)
+        once_more = await perdure(engine, *rewind("after"), "--again")
         assert once_more.startswith(f"rewound: {ID}"), once_more
-        run, calls = await waiting(lab, run), lab.model_calls()
-        await perdure(lab, "rewind", ID, "--to", f"implement:{BACK}", "--model", "claude-opus-5-5")
-        assert await waiting(lab, run)
-        assert lab.rehearsal is not None
-        asked = [call.body["model"] for call in lab.rehearsal.calls[calls:]]
+        run, calls = await waiting(engine, run), engine.model_calls()
+        await perdure(engine, "rewind", ID, "--to", f"implement:{BACK}", "--model", "claude-opus-5-5")
+        assert await waiting(engine, run)
+        assert engine.rehearsal is not None
+        asked = [call.body["model"] for call in engine.rehearsal.calls[calls:]]
         assert asked == ["claude-opus-5-5"] * (TURNS + 1 - BACK), "another model took over while it ran"
         await delivery.cancel()
 
 
-async def finished_by_another(lab: Lab, moment: str, left: str) -> str:
+async def finished_by_another(engine: Engine, moment: str, left: str) -> str:
     """A command that rewinds this run is killed at that moment, two others finish it: the run that then waits."""
-    calls = lab.model_calls()
-    lab.end_workers()  # so that it is the same whichever of these commands is the faster one
-    await killed(lab, moment)
-    told = [json.loads(await perdure(lab, *rewind(moment), "--json")) for _ in range(2)]
-    (run,) = {(await lab.perdure.delivery(ID).describe()).run_id, *(one["run_id"] for one in told)}  # rewound once
+    calls = engine.model_calls()
+    engine.end_workers()  # so that it is the same whichever of these commands is the faster one
+    await killed(engine, moment)
+    told = [json.loads(await perdure(engine, *rewind(moment), "--json")) for _ in range(2)]
+    (run,) = {(await engine.perdure.delivery(ID).describe()).run_id, *(one["run_id"] for one in told)}  # rewound once
     assert run != left
     assert told[1]["before"] is True
     if moment != "during":
         assert told[0]["before"] is (moment == "after")
     assert {one["rewound_to"] for one in told} == {f"implement:{BACK}"}
-    lab.worker()
-    assert await waiting(lab, left) == run
-    assert lab.model_calls() == calls + TURNS + 1 - BACK, "a turn was paid for that nobody took back"
-    assert lab.rehearsal is not None
-    asked = json.dumps(lab.rehearsal.calls[calls].body)
+    engine.worker()
+    assert await waiting(engine, left) == run
+    assert engine.model_calls() == calls + TURNS + 1 - BACK, "a turn was paid for that nobody took back"
+    assert engine.rehearsal is not None
+    asked = json.dumps(engine.rehearsal.calls[calls].body)
     assert asked.count(WORDS) == 1, "the words were lost, or said twice, or those of another rewind as well"
     return run
 
@@ -133,9 +133,9 @@ async def test_a_delivery_whose_rewind_was_killed_before_the_reset_goes_on_and_s
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, STORY.replace("echo", "sleep 5; echo"), ports=ports) as lab:
-        worker = lab.worker()
-        delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
+    async with Engine.open(tmp_path, STORY.replace("echo", "sleep 5; echo"), ports=ports) as engine:
+        worker = engine.worker()
+        delivery = (await engine.submit(origin, "Add notes", **REQUEST)).delivery
 
         async def begun() -> bool:
             return bool([one for one in await turns(delivery) if one.place == f"implement:{BACK}"])
@@ -143,14 +143,14 @@ async def test_a_delivery_whose_rewind_was_killed_before_the_reset_goes_on_and_s
         await until(begun, 100)
         worker.send_signal(signal.SIGSTOP)
         try:
-            await killed(lab, "before")
+            await killed(engine, "before")
         finally:
             worker.send_signal(signal.SIGCONT)
-        stayed = await waiting(lab)
-        told = await lab.handle(ID).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        stayed = await waiting(engine)
+        told = await engine.handle(ID).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
         assert "the rewind to implement" in told.current_details
         assert "did not happen" in told.current_details
-        await lab.handle(ID).execute_update("approve", {})
+        await engine.handle(ID).execute_update("approve", {})
         assert (await delivery.result()).run_id == stayed, "it did not go on in the run that was not left"
-        assert lab.rehearsal is not None
-        assert WORDS not in json.dumps([call.body for call in lab.rehearsal.calls])
+        assert engine.rehearsal is not None
+        assert WORDS not in json.dumps([call.body for call in engine.rehearsal.calls])

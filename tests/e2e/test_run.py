@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.models.errors import InvalidRequest
-from tests.github_lab import BUILD, CONFIG, github_lab
-from tests.lab import FIXES, Lab, finished, git, heads, make_target, pulls
+from tests.engine import FIXES, Engine, finished, git, heads, make_target, pulls
+from tests.engine_with_github import BUILD, CONFIG, engine_with_github
 from tests.waiting import patient
 
 RED = "def add(a, b):\n    return a - b\n"
@@ -37,9 +37,9 @@ def push_commit(origin: Path, branch: str, message: str, text: str = RED) -> str
     return heads(origin)[branch]
 
 
-async def ended(lab: Lab, origin: Path, id: str, **asked: Any) -> Any:
-    submitted = await lab.perdure.submit({"repository": str(origin), **asked}, id=id)
-    return await finished(submitted, lab, timeout=100)
+async def ended(engine: Engine, origin: Path, id: str, **asked: Any) -> Any:
+    submitted = await engine.perdure.submit({"repository": str(origin), **asked}, id=id)
+    return await finished(submitted, engine, timeout=100)
 
 
 @pytest.mark.long
@@ -50,21 +50,21 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
     origin = make_target(tmp_path / "calc.git")
     began = push_commit(origin, "topic", "Break add")
     main = heads(origin)["main"]
-    async with Lab.open(tmp_path, FIXES, ports=ports, measured=True) as lab:
-        lab.kept(PERDURE_CRASH_AT="after-push")
-        red = await ended(lab, origin, "red", branch="topic", phases=["test"], fix=False)
+    async with Engine.open(tmp_path, FIXES, ports=ports, measured=True) as engine:
+        engine.kept(PERDURE_CRASH_AT="after-push")
+        red = await ended(engine, origin, "red", branch="topic", phases=["test"], fix=False)
         assert (red.status, red.reason, red.message) == (
             "not_delivered",
             "tests_red",
             "tests are red: 1 of 1 fails: test_adds",
         )
         async with asyncio.timeout(patient(60)):
-            again = await (await lab.perdure.delivery("red").retry()).result()
+            again = await (await engine.perdure.delivery("red").retry()).result()
         assert (again.status, again.reason) == ("not_delivered", "tests_red")
-        assert (lab.model_calls(), heads(origin)["topic"]) == (0, began), "it only reports"
+        assert (engine.model_calls(), heads(origin)["topic"]) == (0, began), "it only reports"
 
-        fixed = await ended(lab, origin, "fixed", branch="topic", phases=["test"], push=True)
-        assert (fixed.status, fixed.message) == ("completed", "1 commit pushed to topic"), lab.worker_log()[-3000:]
+        fixed = await ended(engine, origin, "fixed", branch="topic", phases=["test"], push=True)
+        assert (fixed.status, fixed.message) == ("completed", "1 commit pushed to topic"), engine.worker_log()[-3000:]
         assert [record.step for record in fixed.steps][-1] == "push_branch"
         assert fixed.receipt.worker_deaths == 1
         assert heads(origin) == {"main": main, "topic": fixed.head_sha}
@@ -76,7 +76,7 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
             origin, "hers", "Multiply numbers", RED.replace("-", "+") + "\n\ndef mul(a, b):\n    return a * b\n"
         )
         for id in ("ship", "ship-again"):
-            shipped = await ended(lab, origin, id, branch="hers", phases=["ship"])
+            shipped = await ended(engine, origin, id, branch="hers", phases=["ship"])
             assert (shipped.status, shipped.pull_request.number) == ("draft", 1)
         (pull,) = pulls(origin)
         assert (pull["head"], pull["title"]) == ("hers", "chore: multiply numbers")
@@ -92,12 +92,12 @@ async def test_a_branch_that_moves_is_not_touched_and_what_is_built_gets_its_own
     origin = make_target(tmp_path / "calc.git")
     began = push_commit(origin, "topic", "Break add")
     git(origin, "branch", "empty", "main")
-    async with Lab.open(tmp_path, FIXES + DOCUMENTS, ports=ports, measured=True) as lab:
-        lab.worker()
+    async with Engine.open(tmp_path, FIXES + DOCUMENTS, ports=ports, measured=True) as engine:
+        engine.worker()
         config = "version = 1\n[delivery]\ndocument = true\n[setup]\ncommands = []\n[[test]]\nname = 'unit'\n"
         config += "command = 'python3 -m unittest -q'\n"
         asked = {"request": "Add sub", "phases": ["build"], "push": True, "config": config}
-        built = await ended(lab, origin, "built", **asked)
+        built = await ended(engine, origin, "built", **asked)
         assert (built.status, built.message) == ("completed", "2 commits pushed to perdure/built")
         assert [record.step for record in built.steps] == [
             *("prepare", "implement", "commit", "document", "commit", "push_branch")
@@ -109,16 +109,16 @@ async def test_a_branch_that_moves_is_not_touched_and_what_is_built_gets_its_own
         assert git(origin, "show", "perdure/built:README.md") == "add and sub"
 
         with pytest.raises(InvalidRequest, match="main is the base itself"):
-            await ended(lab, origin, "base", branch="main", phases=["test"])
+            await ended(engine, origin, "base", branch="main", phases=["test"])
         with pytest.raises(InvalidRequest, match="empty has no commit that main has not"):
-            await ended(lab, origin, "nothing", branch="empty", phases=["ship"])
+            await ended(engine, origin, "nothing", branch="empty", phases=["ship"])
 
         hook = origin / "hooks" / "pre-receive"
         hook.parent.mkdir(exist_ok=True)
         theirs = git(origin, "commit-tree", "-p", began, "-m", "theirs", f"{began}^{{tree}}")
         hook.write_text(f"#!/bin/sh\nunset GIT_QUARANTINE_PATH\ngit update-ref refs/heads/topic {theirs}\n")
         hook.chmod(0o755)
-        moved = await ended(lab, origin, "moved", branch="topic", phases=["test"], push=True)
+        moved = await ended(engine, origin, "moved", branch="topic", phases=["test"], push=True)
         assert (moved.status, moved.reason) == ("not_delivered", "forge_refused")
         assert f"topic has moved meanwhile: it is at {theirs[:7]}" in moved.message
         assert "begins from the branch as it is now" in moved.message
@@ -128,11 +128,11 @@ async def test_a_branch_that_moves_is_not_touched_and_what_is_built_gets_its_own
 @pytest.mark.timeout(120)
 async def test_on_github_the_publisher_pushes_and_opens_and_tells_nothing(tmp_path: Path, ports: int) -> None:
     queue = {"PERDURE_PUBLISHER_QUEUE": "publish"}
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
-        world.lab.worker(**queue, PERDURE_GITHUB_TOKEN="")
-        world.lab.worker(**queue, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        world.engine.worker(**queue, PERDURE_GITHUB_TOKEN="")
+        world.engine.worker(**queue, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
         submitted = await world.submit(phases=["build"], push=True, config=CONFIG)
-        result = await finished(submitted, world.lab, timeout=90)
+        result = await finished(submitted, world.engine, timeout=90)
         assert (result.status, result.message) == ("completed", "1 commit pushed to perdure/calc-issue-1")
         assert heads(world.bare)["perdure/calc-issue-1"] == result.head_sha
         assert world.github.pulls("me/calc") == []

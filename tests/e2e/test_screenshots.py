@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perdure.models.result import Status
-from tests.github_lab import ID, github_lab
-from tests.lab import HAPPY, finished, git
+from tests.engine import HAPPY, finished, git
+from tests.engine_with_github import ID, engine_with_github
 
 CONFIG = """\
 version = 1
@@ -41,13 +41,13 @@ def pictures_in(body: dict[str, Any]) -> list[str]:
 @pytest.mark.timeout(180)
 async def test_the_reviewer_gets_the_pictures_and_the_pull_request_shows_them(tmp_path: Path, ports: int) -> None:
     assert LOOKING != HAPPY
-    async with github_lab(tmp_path, LOOKING, ports=ports) as world:
-        world.lab.worker()
-        result = await finished(await world.submit(config=CONFIG), world.lab, timeout=120)
-        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+    async with engine_with_github(tmp_path, LOOKING, ports=ports) as world:
+        world.engine.worker()
+        result = await finished(await world.submit(config=CONFIG), world.engine, timeout=120)
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
         assert [record.summary for record in result.steps if record.step == "capture_pages"] in ([], ["2 pages"])
-        assert world.lab.rehearsal is not None
-        shown = {call.step: pictures_in(call.body) for call in world.lab.rehearsal.calls}
+        assert world.engine.rehearsal is not None
+        shown = {call.step: pictures_in(call.body) for call in world.engine.rehearsal.calls}
         assert shown["review"] == ["image/png", "image/png"]
         assert shown["implement"] == []
 
@@ -60,4 +60,4 @@ async def test_the_reviewer_gets_the_pictures_and_the_pull_request_shows_them(tm
         published = git(world.bare, "ls-tree", "-r", "--name-only", "perdure-artifacts").splitlines()
         assert {f"{ID}/page-1.png", f"{ID}/page-2.png"} <= set(published)
         assert "![Screenshot](page-1.png)" in git(world.bare, "show", f"{tip}:{ID}/review.md").splitlines()
-        assert not list(world.lab.home.workspace(ID).glob("logs/app/pages-*"))
+        assert not list(world.engine.home.workspace(ID).glob("logs/app/pages-*"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.models.crash import CrashPoint
-from tests.lab import BUILT, Lab, finished, git, make_target
+from tests.engine import BUILT, Engine, finished, git, make_target
 
 FIRST, SECOND = "claude-sonnet-5-5", "claude-opus-5-5"
 
@@ -34,18 +34,18 @@ async def test_it_goes_on_where_the_first_one_stood_and_the_refusal_is_paid_once
     origin = make_target(tmp_path / "calc.git")
     config = BUILT["config"] + f'[delivery]\nfallback = "{SECOND}"\n'
     env = {"PERDURE_CRASH_AT": CrashPoint.DURING_COMPACTION}
-    async with Lab.open(tmp_path, PLAY, ports=ports, env=env) as lab:
-        lab.kept()
-        submitted = await lab.submit(origin, **{**BUILT, "config": config})
-        result = await finished(submitted, lab)
+    async with Engine.open(tmp_path, PLAY, ports=ports, env=env) as engine:
+        engine.kept()
+        submitted = await engine.submit(origin, **{**BUILT, "config": config})
+        result = await finished(submitted, engine)
         assert result.status == "delivered", result.message
         assert (result.receipt.worker_deaths, result.receipt.replies_paid_twice) == (1, 0)
-        assert lab.rehearsal is not None
-        asked = [(call.body["model"], call.outcome) for call in lab.rehearsal.calls]
+        assert engine.rehearsal is not None
+        asked = [(call.body["model"], call.outcome) for call in engine.rehearsal.calls]
         assert asked == [(FIRST, "reply"), (FIRST, "refusal"), (SECOND, "reply")]
-        assert len(lab.rehearsal.calls[-1].body["messages"]) == 1, "what the first one has thought stays with it"
+        assert len(engine.rehearsal.calls[-1].body["messages"]) == 1, "what the first one has thought stays with it"
         [built] = [step for step in result.steps if step.step == "implement"]
         assert (built.summary, built.turns) == (f"with {SECOND} · Add sub", 3)
-        state = await lab.perdure.delivery("calc-sub").read("turns")
+        state = await engine.perdure.delivery("calc-sub").read("turns")
         assert f"goes on with {SECOND}: the model refused (general_harms)" in state.text
     assert git(origin, "show", f"{result.branch}:calc.py").endswith("def sub(a, b):\n    return a - b")

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
-from tests.lab import CALC, Lab, finished, git, heads, make_target, pulls, until
+from tests.engine import CALC, Engine, finished, git, heads, make_target, pulls, until
 
 CONFIG = CALC["perdure.toml"].replace("version = 1\n", "version = 1\n[delivery]\nspecialists = true\n")
 TARGET = {
@@ -78,9 +78,13 @@ def toml(value: object) -> str:
     return json.dumps(value)
 
 
-def check(origin: Path, lab: Lab, result: DeliveryResult) -> None:
+def check(origin: Path, engine: Engine, result: DeliveryResult) -> None:
     """One branch, one pull request, each task's commit once, nothing paid twice; the whole was tested."""
-    assert result.status == "delivered", (result.message, [one.model_dump() for one in result.steps], lab.worker_log())
+    assert result.status == "delivered", (
+        result.message,
+        [one.model_dump() for one in result.steps],
+        engine.worker_log(),
+    )
     assert heads(origin).keys() == {"main", "perdure/calc-sub"}
     assert [pull["head"] for pull in pulls(origin)] == ["perdure/calc-sub"]
     told = "--format=%(trailers:key=Perdure-Item,valueonly,separator=%x2C)"
@@ -94,8 +98,8 @@ def check(origin: Path, lab: Lab, result: DeliveryResult) -> None:
     assert result.receipt.replies_paid_twice == 0
     [taken] = [step for step in result.steps if step.step == "take_tasks"]
     assert all(item in taken.summary for item in landed)
-    assert lab.rehearsal is not None
-    replies = len([call for call in lab.rehearsal.calls if call.status == 200])
+    assert engine.rehearsal is not None
+    replies = len([call for call in engine.rehearsal.calls if call.status == 200])
     assert result.usage.output_tokens > 0
     assert replies >= 9, "two for each task, and those of the delivery itself"
 
@@ -139,22 +143,22 @@ async def test_a_conflict_is_mended_in_the_task_and_what_one_leaves_is_built_by_
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git", TARGET)
-    async with Lab.open(tmp_path, MEETS + story(docs=BESIDE), ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab, 200)
-        assert result.status == "delivered", (result.message, lab.worker_log()[-3000:])
+    async with Engine.open(tmp_path, MEETS + story(docs=BESIDE), ports=ports) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin), engine, 200)
+        assert result.status == "delivered", (result.message, engine.worker_log()[-3000:])
         code = git(origin, "show", "perdure/calc-sub:calc.py")
         assert "def sub" in code
         assert "sub is new" in code
         assert "<<<<" not in code
-        assert lab.rehearsal is not None
-        assert "fix_landing" in {call.step for call in lab.rehearsal.calls}
+        assert engine.rehearsal is not None
+        assert "fix_landing" in {call.step for call in engine.rehearsal.calls}
         told = "--format=%(trailers:key=Perdure-Item,valueonly,separator=%x2C)%(trailers:key=Perdure-Step,valueonly)"
         made = git(origin, "log", "--reverse", told, "main..perdure/calc-sub").split()
         assert sorted(made) == ["1-backend", "2-docs", "implement/1"]
         assert made[-1] == "implement/1"
         assert result.receipt.replies_paid_twice == 0
-        await check_claims(lab)
+        await check_claims(engine)
 
 
 @pytest.mark.long
@@ -164,17 +168,17 @@ async def test_tasks_are_built_at_once_and_become_one_pull_request_though_the_wo
 ) -> None:
     deaths = ("during-prepare", "during-tool", "after-landing", "after-tasks")
     origin = make_target(tmp_path / "calc.git", TARGET)
-    async with Lab.open(tmp_path, story(), ports=ports) as lab:
-        lab.kept(PERDURE_CRASH_AT=",".join(deaths))
-        result = await finished(await lab.submit(origin), lab, 300)
-        check(origin, lab, result)
+    async with Engine.open(tmp_path, story(), ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT=",".join(deaths))
+        result = await finished(await engine.submit(origin), engine, 300)
+        check(origin, engine, result)
         assert result.receipt.worker_deaths == len(deaths), "of its tasks, too"
-        assert {path.name.partition(".")[0] for path in lab.home.crashes.iterdir()} == set(deaths)
-        await check_claims(lab)
+        assert {path.name.partition(".")[0] for path in engine.home.crashes.iterdir()} == set(deaths)
+        await check_claims(engine)
 
 
-async def check_claims(lab: Lab) -> None:
-    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", "--json")
+async def check_claims(engine: Engine) -> None:
+    ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), "verify", "calc-sub", "--json")
     claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
     assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
 
@@ -183,38 +187,38 @@ async def check_claims(lab: Lab) -> None:
 @pytest.mark.timeout(200)
 async def test_a_cancelled_delivery_says_what_its_tasks_have_cost(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git", TARGET)
-    async with Lab.open(tmp_path, story(backend="sleep 60", docs="sleep 60"), ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin)
-        await until(lambda: lab.model_calls() >= 4, timeout=60)  # two of its own, one of each task
-        await until(lambda: _settled(lab) >= 4, timeout=30)
+    async with Engine.open(tmp_path, story(backend="sleep 60", docs="sleep 60"), ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin)
+        await until(lambda: engine.model_calls() >= 4, timeout=60)  # two of its own, one of each task
+        await until(lambda: _settled(engine) >= 4, timeout=30)
         await submitted.delivery.cancel()
-        result = await finished(submitted, lab, 100)
+        result = await finished(submitted, engine, 100)
         assert result.status == "cancelled"
-        assert lab.rehearsal is not None
-        tokens = [SpendLog(path.parent).total().tokens for path in lab.home.root.glob("workspaces/*/spend.jsonl")]
+        assert engine.rehearsal is not None
+        tokens = [SpendLog(path.parent).total().tokens for path in engine.home.root.glob("workspaces/*/spend.jsonl")]
         assert len(tokens) == 3, "its own and two tasks'"
         paid = result.usage
         all_of_them = paid.input_tokens + paid.cache_read_tokens + paid.cache_write_tokens + paid.output_tokens
         assert all_of_them == max(tokens), "its own log has all of it"
         assert max(tokens) > sum(tokens) / 2
-        await check_claims(lab)
+        await check_claims(engine)
 
 
-def _settled(lab: Lab) -> int:
+def _settled(engine: Engine) -> int:
     """Replies that are paid for, by all logs there are."""
-    return sum(len(SpendLog(path.parent).settled()) for path in lab.home.root.glob("workspaces/*/spend.jsonl"))
+    return sum(len(SpendLog(path.parent).settled()) for path in engine.home.root.glob("workspaces/*/spend.jsonl"))
 
 
 @pytest.mark.timeout(120)
 async def test_a_role_that_cannot_be_one_is_refused_before_anything_is_paid_for(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git", {**TARGET, ".perdure/prompts/role-The Docs.md": "Be short.\n"})
-    async with Lab.open(tmp_path, story(), ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin)
+    async with Engine.open(tmp_path, story(), ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin)
         with pytest.raises(WorkflowFailureError) as refusal:
-            await lab.handle(submitted.delivery.id).result()
+            await engine.handle(submitted.delivery.id).result()
         assert isinstance(refusal.value.cause, ApplicationError)
         assert "a role's name is lower case letters" in refusal.value.cause.message
         assert "role-The Docs.md" in refusal.value.cause.message
-        assert lab.model_calls() == 0
+        assert engine.model_calls() == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.models.ids import delivery_key
-from tests.lab import BUILT, Lab, finished, git, make_target, sandboxes, until
+from tests.engine import BUILT, Engine, finished, git, make_target, sandboxes, until
 from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import patient
 
@@ -22,14 +22,14 @@ async def test_it_implements_a_step_is_killed_with_its_worker_and_held_and_its_c
     tmp_path: Path, ports: int
 ) -> None:
     origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path, "speaks", spoken=True).env
-    async with Lab.open(tmp_path, PLAY.replace("SECONDS", "2"), ports=ports) as lab:
-        lab.worker(**env)
-        submitted = await lab.submit(origin, **CONFIG)
-        started = lab.home.tree(delivery_key("calc-sub")) / "started"
+    async with Engine.open(tmp_path, PLAY.replace("SECONDS", "2"), ports=ports) as engine:
+        engine.worker(**env)
+        submitted = await engine.submit(origin, **CONFIG)
+        started = engine.home.tree(delivery_key("calc-sub")) / "started"
         await until(started.exists)
         await submitted.delivery.hold("let me look")
-        lab.kill_workers()
-        lab.worker(**env)
+        engine.kill_workers()
+        engine.worker(**env)
 
         async def held() -> bool:
             seen = await submitted.delivery.describe()
@@ -37,11 +37,11 @@ async def test_it_implements_a_step_is_killed_with_its_worker_and_held_and_its_c
 
         await until(held, timeout=patient(60))
         await asyncio.sleep(2)
-        asked = lab.model_calls()
+        asked = engine.model_calls()
         await asyncio.sleep(2)
-        assert lab.model_calls() == asked, "nothing is asked while it is held"
+        assert engine.model_calls() == asked, "nothing is asked while it is held"
         await submitted.delivery.resume()
-        result = await finished(submitted, lab, 150)
+        result = await finished(submitted, engine, 150)
         assert result.status == "delivered", result.message
         assert git(origin, "show", "perdure/calc-sub:one.txt") == "one"
         assert git(origin, "show", "perdure/calc-sub:two.txt") == "two"
@@ -53,13 +53,13 @@ async def test_it_implements_a_step_is_killed_with_its_worker_and_held_and_its_c
 @pytest.mark.timeout(180)
 async def test_it_is_cancelled_in_the_middle_of_a_tool_and_nothing_of_it_lives(tmp_path: Path, ports: int) -> None:
     origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path, "speaks", spoken=True).env
-    async with Lab.open(tmp_path, PLAY.replace("SECONDS", "100"), ports=ports) as lab:
-        lab.worker(**env)
-        submitted = await lab.submit(origin, **CONFIG)
-        started = lab.home.tree(delivery_key("calc-sub")) / "started"
+    async with Engine.open(tmp_path, PLAY.replace("SECONDS", "100"), ports=ports) as engine:
+        engine.worker(**env)
+        submitted = await engine.submit(origin, **CONFIG)
+        started = engine.home.tree(delivery_key("calc-sub")) / "started"
         await until(started.exists)
         await submitted.delivery.cancel()
-        result = await finished(submitted, lab, 90)
+        result = await finished(submitted, engine, 90)
         assert result.status == "cancelled"
-        await until(lambda: not sandboxes(lab))
+        await until(lambda: not sandboxes(engine))
         assert git(origin, "branch", "--list", "perdure/*") == ""

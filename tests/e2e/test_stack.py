@@ -13,7 +13,7 @@ from perdure.adapters.forges.local import LocalForge
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, ended
-from tests.lab import Lab, git, heads, make_target
+from tests.engine import Engine, git, heads, make_target
 from tests.waiting import patient
 
 ONLY = [{**{name: value for name, value in item.items() if name != "check"}} for item in ITEMS if item["id"] != "mul"]
@@ -30,12 +30,12 @@ async def test_each_item_has_a_pull_request_on_what_it_depends_on_and_goes_where
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.kept(PERDURE_CRASH_AT="after-retarget,after-pull-request")
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT="after-retarget,after-pull-request")
         items = [item for item in ONLY if item["id"] != "tidy"]
         items.append({"id": "bye", "request": "Add multiply", "depends_on": ["hello"]})
         request = {"repository": str(origin), "items": items, "config": CONFIG, "land": "stack"}
-        handle = await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+        handle = await engine.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
         async with asyncio.timeout(patient(100)):
             while (
                 not (seen := {i["id"]: i for i in (await handle.query("progress"))["items"]})
@@ -44,7 +44,7 @@ async def test_each_item_has_a_pull_request_on_what_it_depends_on_and_goes_where
             ):
                 await asyncio.sleep(0.2)
         git(origin, "update-ref", "refs/heads/main", seen["sub"]["commit"])  # a person merges it
-        progress = await ended(handle, lab)
+        progress = await ended(handle, engine)
         items_by = {item["id"]: item for item in progress["items"]}
         assert {id: item["phase"] for id, item in items_by.items()} == {
             **dict.fromkeys(("sub", "hello", "bye"), "landed"),
@@ -64,11 +64,11 @@ async def test_each_item_has_a_pull_request_on_what_it_depends_on_and_goes_where
         assert git(origin, "merge-base", "--is-ancestor", items_by["sub"]["commit"], items_by["hello"]["commit"]) == ""
         assert "perdure/night" not in heads(origin)
         assert progress["message"] == "3 of 5 items have a pull request"
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        cli = Cli(engine.home.root, engine.root, engine.env)
         ran = await asyncio.to_thread(cli, "backlog", "report", "night", "--json")
         found = json.loads(ran.out)["receipt"]
         assert (found["landed"], found["lost"], found["twice"], found["ownerless"]) == (3, [], [], []), ran.out
-        assert {path.name.partition(".")[0] for path in lab.home.crashes.iterdir()} == {
+        assert {path.name.partition(".")[0] for path in engine.home.crashes.iterdir()} == {
             "after-retarget",
             "after-pull-request",
         }

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from tests.lab import BUILT, HAPPY, Lab, finished, make_target
+from tests.engine import BUILT, HAPPY, Engine, finished, make_target
 
 pytestmark = pytest.mark.always
 
@@ -27,9 +27,11 @@ async def _fails(client: Client, request: Any, id: str) -> ApplicationError:
 async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_names_the_field(
     tmp_path: Path, ports: int
 ) -> None:
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        stranger = await Client.connect(lab.client.service_client.config.target_host, namespace=lab.client.namespace)
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        stranger = await Client.connect(
+            engine.client.service_client.config.target_host, namespace=engine.client.namespace
+        )
         wrong: dict[str, tuple[Any, str]] = {
             "misspelt": ({"repository": "/x", "reqest": "y"}, "reqest: unknown field (did you mean request?)"),
             "missing": ({"repository": "/x"}, "request: required field is missing"),
@@ -60,24 +62,24 @@ async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_
 
 async def test_the_id_is_the_delivery(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        first = await lab.submit(origin, **BUILT)
-        second = await lab.submit(origin, **BUILT)
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        first = await engine.submit(origin, **BUILT)
+        second = await engine.submit(origin, **BUILT)
         assert (first.attached, second.attached) == (False, True)
-        result = await finished(first, lab)
-        third = await lab.submit(origin, **BUILT)
+        result = await finished(first, engine)
+        third = await engine.submit(origin, **BUILT)
         assert third.attached
-        again = await finished(third, lab)
+        again = await finished(third, engine)
         assert again.run_id == result.run_id, "a finished delivery was started again"
         assert again.pull_request == result.pull_request
 
 
 async def test_any_workflow_id_becomes_a_safe_place_on_disk(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, id="../../Évil id/..", **BUILT), lab)
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin, id="../../Évil id/..", **BUILT), engine)
         assert result.status == "delivered"
         assert result.delivery_id == "../../Évil id/.."
         assert {path.parent for path in (tmp_path / "home" / "workspaces").iterdir()} == {

@@ -11,7 +11,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
-from tests.lab import BUILT, CALC, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.engine import BUILT, CALC, HAPPY, Engine, check_shipped, finished, make_target, until
 
 SLOW = HAPPY.replace(
     "&& sleep 0.5 && echo written",
@@ -31,22 +31,22 @@ async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_w
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        started = lab.home.tree("calc-sub") / "started"
+    async with Engine.open(tmp_path, SLOW, ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        started = engine.home.tree("calc-sub") / "started"
         await until(started.exists)
         await asyncio.sleep(1)
         before = (await submitted.delivery.describe()).run_id
-        history = await lab.handle().fetch_history()
+        history = await engine.handle().fetch_history()
         turn = [
             event
             for event in history.events
             if event.activity_task_scheduled_event_attributes.activity_type.name == "implement"
         ][1]
-        await lab.client.workflow_service.reset_workflow_execution(
+        await engine.client.workflow_service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
-                namespace=lab.client.namespace,
+                namespace=engine.client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id="calc-sub", run_id=before),
                 reason="test",
                 workflow_task_finish_event_id=turn.activity_task_scheduled_event_attributes.workflow_task_completed_event_id,
@@ -54,9 +54,9 @@ async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_w
             )
         )
         # The handle's result follows the chain of runs only by id: ask anew.
-        result = await finished(await lab.submit(origin, **BUILT), lab)
+        result = await finished(await engine.submit(origin, **BUILT), engine)
         assert result.run_id != before
-        check_shipped(origin, lab, result, SHIPPED)
+        check_shipped(origin, engine, result, SHIPPED)
 
 
 @pytest.mark.long
@@ -67,18 +67,18 @@ async def test_a_worker_that_slept_past_its_heartbeat_leaves_no_trace_when_it_wa
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     long = SLOW.replace("sleep 0.3", "sleep 0.6")
-    async with Lab.open(tmp_path, long, ports=ports) as lab:
-        sleeper = lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
-        await until((lab.home.tree("calc-sub") / "started").exists)
+    async with Engine.open(tmp_path, long, ports=ports) as engine:
+        sleeper = engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
+        await until((engine.home.tree("calc-sub") / "started").exists)
         sleeper.send_signal(signal.SIGSTOP)
-        second = [lab.worker() for _ in range(others)]
+        second = [engine.worker() for _ in range(others)]
         if second:
             # The other worker takes the turn over in a directory of its own while the sleeper sleeps. The server may
             # hand the turn to one of the sleeper's open polls first: that costs another heartbeat timeout.
-            await until((lab.home.tree("calc-sub").with_name("calc-sub~1") / "started").exists, timeout=150)
+            await until((engine.home.tree("calc-sub").with_name("calc-sub~1") / "started").exists, timeout=150)
         else:
             await asyncio.sleep(33)
         sleeper.send_signal(signal.SIGCONT)
-        result = await finished(submitted, lab, timeout=60)
-        check_shipped(origin, lab, result, SHIPPED)
+        result = await finished(submitted, engine, timeout=60)
+        check_shipped(origin, engine, result, SHIPPED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.test_verdicts import HERE, PYTEST, report_of, steps_of
-from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target
+from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, make_target
 
 TESTS = """\
 from calc import add
@@ -54,22 +54,22 @@ async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_deliver
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git", FILES)
-    async with Lab.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE, measured=True) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
-        check_shipped(origin, lab, result, {})
+    async with Engine.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE, measured=True) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin, **TESTED), engine, timeout=100)
+        check_shipped(origin, engine, result, {})
         told = [record.summary for record in result.steps if record.step == "run_tests"]
         assert told[0].startswith("tampered: 1 test of main fails and is gone: test_words")
         assert steps_of(result).count("fix_tests") == 1
         assert (result.tests.status, result.tests.tampered, result.tests.passed) == ("green", 0, 2)
         assert "def test_words" in git(origin, "show", f"perdure/{result.delivery_id}:tests/test_calc.py")
-        assert report_of(lab, result).tampering == ()
-        fixes = [call for call in lab.rehearsal.calls if call.step == "fix_tests"] if lab.rehearsal else []
+        assert report_of(engine, result).tampering == ()
+        fixes = [call for call in engine.rehearsal.calls if call.step == "fix_tests"] if engine.rehearsal else []
         assert fixes, "the fix was asked for"
 
-        asked = await lab.submit(origin, id="asked", allow_test_changes=True, **TESTED)
-        allowed = await finished(asked, lab, timeout=100)
+        asked = await engine.submit(origin, id="asked", allow_test_changes=True, **TESTED)
+        allowed = await finished(asked, engine, timeout=100)
         assert (allowed.status, allowed.tests.tampered) == ("delivered", 0)
-        tried = report_of(lab, allowed).experiment
+        tried = report_of(engine, allowed).experiment
         assert tried is not None
         assert tried.allowed

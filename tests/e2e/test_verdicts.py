@@ -14,7 +14,7 @@ import pytest_asyncio
 from perdure.client import Submitted
 from perdure.models.report import TestReport
 from perdure.models.result import DeliveryResult
-from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target, until
+from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, make_target, until
 
 HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 """With this environment's pytest in sight."""
@@ -66,18 +66,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
-    """A laboratory with a worker for several tests: each has its own target and deliveries, none with the same words.
+async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Engine]:
+    """An engine with a worker for several tests: each has its own target and deliveries, none with the same words.
 
     The rehearsal takes what begins with the same words for one conversation, and counts when it does not only grow.
     """
-    async with Lab.open(tmp_path_factory.mktemp("happy"), HAPPY, ports=ports, env=HERE) as lab:
-        lab.worker()
-        yield lab
+    async with Engine.open(tmp_path_factory.mktemp("happy"), HAPPY, ports=ports, env=HERE) as engine:
+        engine.worker()
+        yield engine
 
 
-def report_of(lab: Lab, result: DeliveryResult) -> TestReport:
-    (vault,) = (found for found in lab.home.vaults.glob("*.git") if git(found, "for-each-ref", artifacts_of(result)))
+def report_of(engine: Engine, result: DeliveryResult) -> TestReport:
+    (vault,) = (found for found in engine.home.vaults.glob("*.git") if git(found, "for-each-ref", artifacts_of(result)))
     sha = str(result.tests.report).removeprefix("artifact:sha256:")
     return TestReport.model_validate_json(git(vault, "cat-file", "blob", f"{artifacts_of(result)}/{sha}"))
 
@@ -114,7 +114,7 @@ def evidence(origin: Path) -> str:
     ids=["pytest", "node"],
 )
 async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for_its_old_failures(
-    tmp_path: Path, happy: Lab, files: dict[str, str], counts: tuple[int, ...], words: str
+    tmp_path: Path, happy: Engine, files: dict[str, str], counts: tuple[int, ...], words: str
 ) -> None:
     name, again = f"red-{len(files)}", f"red-{len(files)}-again"
     origin = make_target(tmp_path / "calc.git", files)
@@ -144,7 +144,7 @@ def words_before(words: str) -> str:
 
 
 async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_not_a_bill(
-    tmp_path: Path, happy: Lab
+    tmp_path: Path, happy: Engine
 ) -> None:
     origin = make_target(tmp_path / "calc.git", EXIT_CODE_ONLY)
     result = await finished(
@@ -175,7 +175,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
 
 
 @pytest.mark.always
-async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, happy: Lab) -> None:
+async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, happy: Engine) -> None:
     order = "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(1)\n\n\n"
     order += "def test_depends():\n    assert not (SEEN and hasattr(calc, 'sub')), 'something ran before'\n"
     origin = make_target(tmp_path / "calc.git", {**RED_BEFORE, "tests/test_old.py": order})
@@ -188,7 +188,9 @@ async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_pat
     assert "something ran before" in case.message
 
 
-async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(tmp_path: Path, happy: Lab) -> None:
+async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(
+    tmp_path: Path, happy: Engine
+) -> None:
     lint = '[[test]]\nname = "lint"\ncommand = "! grep -n sub calc.py"\nrequired = false\n'
     origin = make_target(tmp_path / "calc.git", {**CALC, "perdure.toml": CALC["perdure.toml"] + lint})
     result = await finished(await happy.submit(origin, "Add sub: lint", id="lint", **TESTED), happy, timeout=100)
@@ -201,7 +203,7 @@ async def test_commands_that_are_not_required_are_run_and_reported_and_never_dec
 
 
 async def test_what_a_branch_broke_before_this_delivery_is_not_excused_by_its_own_tip(
-    tmp_path: Path, happy: Lab
+    tmp_path: Path, happy: Engine
 ) -> None:
     origin = make_target(tmp_path / "calc.git", RED_BEFORE)
     work = origin.with_name("calc.git-work")
@@ -219,7 +221,7 @@ async def test_what_a_branch_broke_before_this_delivery_is_not_excused_by_its_ow
     assert happy.model_calls() == asked
 
 
-async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_path: Path, happy: Lab) -> None:
+async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_path: Path, happy: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "-q", str(origin), str(checkout))

@@ -16,7 +16,7 @@ from perdure.cli.look.verifying import verified
 from perdure.models.errors import BadInput
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
-from tests.lab import HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
+from tests.engine import HAPPY, Engine, check_shipped, finished, git, heads, make_target, pulls
 
 CLAIMS = [
     *("ended as it says", "one pull request", "tested tree", "experiment"),
@@ -48,15 +48,15 @@ class Said:
         return self.claims[claim][1]
 
 
-async def ask(lab: Lab, *options: str) -> tuple[int, str]:
+async def ask(engine: Engine, *options: str) -> tuple[int, str]:
     """In a thread, for the rehearsal answers from this one."""
-    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", *options)
+    ran = await asyncio.to_thread(Cli(engine.home.root, engine.root, engine.env), "verify", "calc-sub", *options)
     assert ran.code in (0, 1), ran.err
     return ran.code, ran.out
 
 
-async def verify(lab: Lab, *options: str) -> Said:
-    code, out = await ask(lab, "--json", *(options or ("--no-tests",)))
+async def verify(engine: Engine, *options: str) -> Said:
+    code, out = await ask(engine, "--json", *(options or ("--no-tests",)))
     told = json.loads(out)
     assert told["holds"] == (code == 0)
     return Said(code, {claim["claim"]: (claim["mark"], claim["said"]) for claim in told["claims"]})
@@ -90,39 +90,39 @@ async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as lab:
-        submitted = await lab.submit(origin)
+    async with Engine.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as engine:
+        submitted = await engine.submit(origin)
         with pytest.raises(BadInput, match="is running: there is no receipt yet"):
-            await anext(verified(lab.client, submitted.delivery, tests=False, say=lambda _: None))
-        lab.kept()
-        result = await finished(submitted, lab, timeout=100)
-        check_shipped(origin, lab, result, {})
+            await anext(verified(engine.client, submitted.delivery, tests=False, say=lambda _: None))
+        engine.kept()
+        result = await finished(submitted, engine, timeout=100)
+        check_shipped(origin, engine, result, {})
         assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (1, 1)
-        calls = lab.model_calls()
+        calls = engine.model_calls()
 
-        code, out = await ask(lab)
+        code, out = await ask(engine)
         lines = [line for line in out.splitlines() if line[:1] in "✓✗?" and line]
         assert [line[2:22].strip() for line in lines] == CLAIMS, out
         assert all(line.startswith("✓ ") for line in lines), out
         assert (code, out.splitlines()[-1]) == (0, "15 claims of 15 verified")
-        assert lab.model_calls() == calls, "verifying asks no model"
+        assert engine.model_calls() == calls, "verifying asks no model"
         assert heads(origin).keys() == {"main", result.branch}, "and publishes nothing"
         assert len(pulls(origin)) == 1
-        assert await resolve_id(lab.perdure, "@last") == "calc-sub", "what verifying started was not delivered"
+        assert await resolve_id(engine.perdure, "@last") == "calc-sub", "what verifying started was not delivered"
 
-        await lies_in_ledger_and_git(lab, origin, result)
-        await gone_from_git(lab, origin, result)
+        await lies_in_ledger_and_git(engine, origin, result)
+        await gone_from_git(engine, origin, result)
 
-        lab.end_workers()
-        alone = await verify(lab)
+        engine.end_workers()
+        alone = await verify(engine)
         assert alone.code == 0, "what cannot be checked is not contradicted"
         known = {claim for claim, (mark, _) in alone.claims.items() if mark == "verified"}
         assert known == {"ended as it says", "history replays"}
         assert "does not answer" in alone.words("cost")
 
 
-async def lies_in_ledger_and_git(lab: Lab, origin: Path, result: DeliveryResult) -> None:
-    directory = lab.home.workspace("calc-sub")
+async def lies_in_ledger_and_git(engine: Engine, origin: Path, result: DeliveryResult) -> None:
+    directory = engine.home.workspace("calc-sub")
     spend, journal = directory / "spend.jsonl", directory / "journal.jsonl"
     before = spend.read_text()
     lines = [json.loads(line) for line in before.splitlines()]
@@ -133,7 +133,7 @@ async def lies_in_ledger_and_git(lab: Lab, origin: Path, result: DeliveryResult)
     assert cheaper != before
     twice = [{**intent, "intent": "again"}, {**first, "settled": "again"}]
     with changed(spend, cheaper + "".join(json.dumps(line) + "\n" for line in twice)), changed(journal, ""):
-        said = await lies_in_git(lab, origin, result)
+        said = await lies_in_git(engine, origin, result)
     assert said.wrong() - IN_GIT == {"cost", "replies paid twice", "worker deaths", "turns redone"}
     assert "the result says $" in said.words("cost")
     assert said.words("replies paid twice") == "the receipt says 0, the spend log 1"
@@ -144,9 +144,9 @@ async def lies_in_ledger_and_git(lab: Lab, origin: Path, result: DeliveryResult)
 IN_GIT = {"tested tree", "experiment", "one pull request", "checkpoints"}
 
 
-async def lies_in_git(lab: Lab, origin: Path, result: DeliveryResult) -> Said:
+async def lies_in_git(engine: Engine, origin: Path, result: DeliveryResult) -> Said:
     """The branch moved, a second pull request by hand, the last checkpoint kept by nothing, another report."""
-    (vault,) = lab.home.vaults.glob("*.git")
+    (vault,) = engine.home.vaults.glob("*.git")
     head = str(result.head_sha)
     other = git(origin, "commit-tree", "-p", head, "-m", "by hand", "main^{tree}")
     record = json.loads(git(origin, "show", "refs/pull/1/record:pull.json"))
@@ -161,7 +161,7 @@ async def lies_in_git(lab: Lab, origin: Path, result: DeliveryResult) -> Said:
         moved(vault, f"refs/perdure/calc-sub/{result.run_id}", ""),
         moved(vault, f"refs/artifacts/calc-sub/{report}", green),
     ):
-        said = await verify(lab, "--json")
+        said = await verify(engine, "--json")
     assert (said.code, said.wrong() & IN_GIT) == (1, IN_GIT)
     assert f"is at {other[:7]} on the remote, the tests ran on {head[:7]}" in said.words("tested tree")
     assert "it is not what its hash says" in said.words("tested tree")
@@ -171,14 +171,14 @@ async def lies_in_git(lab: Lab, origin: Path, result: DeliveryResult) -> Said:
     return said
 
 
-async def gone_from_git(lab: Lab, origin: Path, result: DeliveryResult) -> None:
+async def gone_from_git(engine: Engine, origin: Path, result: DeliveryResult) -> None:
     """The branch deleted, which is nobody's lie; the pull request gone; one checkpoint missing."""
-    (vault,) = lab.home.vaults.glob("*.git")
+    (vault,) = engine.home.vaults.glob("*.git")
     dropped = git(vault, "rev-parse", f"{result.checkpoint}~3")
     loose = vault / "objects" / dropped[:2] / dropped[2:]
     loose.rename(vault / "dropped")
     with moved(origin, f"refs/heads/{result.branch}", ""), moved(origin, "refs/pull/1/record", ""):
-        said = await verify(lab, "--json")
+        said = await verify(engine, "--json")
     (vault / "dropped").rename(loose)
     assert said.wrong() == {"one pull request", "checkpoints"}
     assert said.words("one pull request") == "#1 is not there any more"

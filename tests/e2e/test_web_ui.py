@@ -17,7 +17,7 @@ from playwright.async_api import Page, async_playwright, expect
 from perdure.local.server import find_server
 from perdure.models.webui.markdown import cell, compact, copied
 from tests import needs
-from tests.lab import HAPPY, Lab, heads, make_target
+from tests.engine import HAPPY, Engine, heads, make_target
 
 PATIENCE_MS = 60_000
 TOLD = "raise `ValueError`"
@@ -127,9 +127,9 @@ async def test_a_delivery_is_started_approved_held_answered_and_cancelled_with_t
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, ASKING, ports=ports) as lab:
-        lab.worker()
-        server = await find_server(lab.home)
+    async with Engine.open(tmp_path, ASKING, ports=ports) as engine:
+        engine.worker()
+        server = await find_server(engine.home)
         assert server is not None
         await check_rendering(server.ui_url)
         async with desk(f"{server.ui_url}/namespaces/{server.namespace}", "calc-sub") as person:
@@ -146,7 +146,7 @@ async def test_a_delivery_is_started_approved_held_answered_and_cancelled_with_t
             await person.send("Update", "approve", offered[1])
             await person.sent()
             again = await person.reads("Held: lunch")
-            assert lab.model_calls() == 3, "a turn began although it was held"
+            assert engine.model_calls() == 3, "a turn began although it was held"
             await person.send("Signal", "resume", again[0])
             await person.sent()
 
@@ -160,10 +160,10 @@ async def test_a_delivery_is_started_approved_held_answered_and_cancelled_with_t
             await person.page.get_by_role("dialog").get_by_role("button", name="Confirm").click()
             await person.reads("Cancelled")
             await expect(person.page.get_by_text("Canceled").first).to_be_visible()
-        progress = await lab.handle().query("progress")
+        progress = await engine.handle().query("progress")
         assert (progress["status"], progress["unread"]) == ("cancelled", 0)
-        assert lab.rehearsal is not None
-        assert any(TOLD in json.dumps(call.body) for call in lab.rehearsal.calls)
+        assert engine.rehearsal is not None
+        assert any(TOLD in json.dumps(call.body) for call in engine.rehearsal.calls)
         assert heads(origin).keys() == {"main"}
 
 

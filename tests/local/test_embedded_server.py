@@ -28,7 +28,7 @@ from perdure.local.processes import holds, signal_holder
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
-from tests.lab import until
+from tests.engine import until
 
 pytestmark = pytest.mark.story
 

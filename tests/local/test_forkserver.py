@@ -19,7 +19,7 @@ import pytest
 from perdure.local import forkserver
 from perdure.local.forkserver import ForkServer, Gone
 from perdure.local.processes import dying_with_us
-from tests.lab import until
+from tests.engine import until
 
 WORKER = """
 import os, pathlib, signal, sys, time

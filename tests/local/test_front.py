@@ -18,7 +18,7 @@ from perdure.local.identity import read_record
 from perdure.local.places import Places
 from perdure.local.ports import any_free
 from perdure.local.server import ensure_server, stop_server
-from tests.lab import until
+from tests.engine import until
 
 
 def quiet(_: str) -> None: ...

@@ -20,7 +20,7 @@ from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.local.page import read_page, token_of
 from perdure.local.places import Places
-from tests.lab import until
+from tests.engine import until
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story

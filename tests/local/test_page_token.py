@@ -19,7 +19,7 @@ from perdure.adapters.system.home import Home
 from perdure.local.page import over, page_address, page_told, read_page, record_page, token_of
 from perdure.local.places import Places
 from perdure.models.errors import PerdureError
-from tests.lab import until
+from tests.engine import until
 from tests.temporal_server import joined
 from tests.waiting import patient
 

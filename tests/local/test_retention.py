@@ -17,7 +17,7 @@ from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system.home import Home
 from perdure.local.retention import collect, forget_ended
 from perdure.models import ids
-from tests.lab import CALC, git, make_target
+from tests.engine import CALC, git, make_target
 from tests.temporal_server import server
 
 __all__ = ["server"]

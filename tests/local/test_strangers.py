@@ -17,7 +17,7 @@ from perdure.local.ports import any_free, is_free
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.limits import WATCH_EVERY_S
 from perdure.plugin import perdure_plugin
-from tests.lab import HAPPY, Lab, until
+from tests.engine import HAPPY, Engine, until
 from tests.processes import send
 
 pytestmark = pytest.mark.story
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.story
 @pytest.mark.timeout(90)
 async def test_a_worker_whose_port_another_homes_server_took_ends_and_does_nothing_there(tmp_path: Path) -> None:
     other = Home(tmp_path / "other")
-    async with Lab.open(tmp_path, HAPPY, server_port=any_free().grpc) as lab:
-        worker = lab.worker()
-        await until(lambda: "working on" in lab.worker_log())
-        ours = await find_server(lab.home)
+    async with Engine.open(tmp_path, HAPPY, server_port=any_free().grpc) as engine:
+        worker = engine.worker()
+        await until(lambda: "working on" in engine.worker_log())
+        ours = await find_server(engine.home)
         assert ours is not None
         send(ours.pid, signal.SIGKILL)
         port = int(ours.address.rpartition(":")[2])
@@ -41,28 +41,28 @@ async def test_a_worker_whose_port_another_homes_server_took_ends_and_does_nothi
                 "Delivery", {"repository": str(tmp_path / "nothing"), "request": "x"}, id="theirs", task_queue="perdure"
             )
             await until(lambda: worker.poll() is not None)
-            assert "another home's server answers" in lab.worker_log()
+            assert "another home's server answers" in engine.worker_log()
             history = await client.get_workflow_handle("theirs").fetch_history()
             ended = [event.WhichOneof("attributes") or "" for event in history.events]
             assert not [kind for kind in ended if kind.startswith(("activity_task_completed", "activity_task_failed"))]
 
-            await lab.start_server()  # at another port: its own is taken
-            before = lab.worker_log()
-            lab.worker()
-            await until(lambda: "working on" in lab.worker_log().removeprefix(before))
+            await engine.start_server()  # at another port: its own is taken
+            before = engine.worker_log()
+            engine.worker()
+            await until(lambda: "working on" in engine.worker_log().removeprefix(before))
         finally:
             await stop_server(other)
 
 
 @pytest.mark.timeout(90)
 async def test_a_worker_whose_server_comes_up_elsewhere_ends_too(tmp_path: Path) -> None:
-    async with Lab.open(tmp_path, HAPPY, server_port=any_free().grpc) as lab:
-        worker = lab.worker()
-        await until(lambda: "working on" in lab.worker_log())
-        await lab.end_server()
-        await lab.start_server(any_free().grpc)
+    async with Engine.open(tmp_path, HAPPY, server_port=any_free().grpc) as engine:
+        worker = engine.worker()
+        await until(lambda: "working on" in engine.worker_log())
+        await engine.end_server()
+        await engine.start_server(any_free().grpc)
         await until(lambda: worker.poll() is not None)
-        assert "this home's server is at" in lab.worker_log()
+        assert "this home's server is at" in engine.worker_log()
 
 
 @pytest.mark.timeout(90)

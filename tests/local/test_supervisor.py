@@ -20,7 +20,7 @@ from perdure.local import forkserver
 from perdure.local.places import Places, SupervisorRecord, read_supervisor
 from perdure.local.ports import any_free
 from perdure.local.server import ensure_server, find_server, stop_server
-from tests.lab import until
+from tests.engine import until
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story

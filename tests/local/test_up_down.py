@@ -18,7 +18,7 @@ from perdure.local.places import Places, read_supervisor
 from perdure.local.server import find_server
 from perdure.local.up import down, ensure_running, up
 from perdure.models.errors import BadInput, PerdureError
-from tests.lab import until
+from tests.engine import until
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story

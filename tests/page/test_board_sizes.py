@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from browsing import chromium, looking
-from page_lab import visiting
 from playwright.async_api import expect
+from visitors import visiting
 
 from perdure.local.page import token_of
 from perdure.models.decisions import Asked
 from perdure.page.server import Place, serve
 from perdure.page.views.hosts import spent
-from tests.lab import HAPPY, Lab, finished, git, make_target, until
+from tests.engine import HAPPY, Engine, finished, git, make_target, until
 
 EVIL = "<b>night</b>"
 TELEPHONE = {"width": 360, "height": 740}
@@ -25,12 +25,12 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18900)) as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=18900)) as page,
         visiting(page) as ada,
     ):
-        lab.worker()
-        submitted = await lab.submit(
+        engine.worker()
+        submitted = await engine.submit(
             origin, phases=["build", "test", "ship"], gates=["pull_request"], labels=[EVIL, "api"]
         )
 
@@ -56,7 +56,7 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
                 width = await telephone.evaluate("() => document.documentElement.scrollWidth")
                 assert width <= TELEPHONE["width"], path
         await submitted.delivery.approve()
-        result = await finished(submitted, lab)
+        result = await finished(submitted, engine)
         assert result.status == "draft", "nobody has reviewed it"
         rows = [line.split("\t") for line in git(origin, "diff", "--numstat", f"main...{result.branch}").splitlines()]
         added, deleted = (sum(int(row[side]) for row in rows) for side in (0, 1))
@@ -73,7 +73,7 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
         text = await until(counted)
         assert "&lt;b&gt;night&lt;/b&gt;" in text
         assert EVIL not in text
-        (listed,) = await lab.perdure.list()
+        (listed,) = await engine.perdure.list()
         assert sorted(listed.labels) == sorted([EVIL, "api"])
         *_, labels = spent([listed])
         assert labels == {EVIL: listed.cost_usd, "api": listed.cost_usd}

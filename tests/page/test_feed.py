@@ -10,8 +10,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from page_lab import PLAN, Visitor, stands_waiting, visiting
 from temporalio.client import Client, Interceptor, OutboundInterceptor
+from visitors import PLAN, Visitor, stands_waiting, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
@@ -19,7 +19,7 @@ from perdure.local.page import token_of
 from perdure.local.server import find_server
 from perdure.page.server import Place, serve
 from perdure.plugin import perdure_plugin
-from tests.lab import until
+from tests.engine import until
 from tests.temporal_server import joined
 from tests.waiting import patient
 

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from page_lab import Visitor, shut_page, visiting
+from visitors import Visitor, shut_page, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.local.page import token_of

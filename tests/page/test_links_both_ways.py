@@ -20,7 +20,7 @@ from perdure.local.server import find_server
 from perdure.models.decisions import Asked
 from perdure.page.server import Page as Served
 from perdure.page.server import Place, serve
-from tests.lab import HAPPY, Lab, make_target, until
+from tests.engine import HAPPY, Engine, make_target, until
 
 
 @contextmanager
@@ -41,30 +41,30 @@ async def test_the_web_ui_leads_to_the_page_and_the_page_to_the_web_ui_and_no_to
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=19000), await pages_of(lab.home)) as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=19000), await pages_of(engine.home)) as page,
     ):
-        with kept(lab.home, page):
-            lab.worker()
-            submitted = await lab.submit(origin, id="links (both)/ways", gates=["plan"])
+        with kept(engine.home, page):
+            engine.worker()
+            submitted = await engine.submit(origin, id="links (both)/ways", gates=["plan"])
 
             async def asked() -> Asked | None:
                 return (await submitted.delivery.describe()).asked
 
             await until(asked)
             night = {"repository": str(origin), "items": [{"id": "sub", "request": "Add sub"}]}
-            await lab.perdure.submit_backlog(night, id="night")
+            await engine.perdure.submit_backlog(night, id="night")
 
             async def linked() -> bool:
-                told = await lab.handle("night").query("__temporal_workflow_metadata")
+                told = await engine.handle("night").query("__temporal_workflow_metadata")
                 return f"[on the page]({page.url}/backlogs/night)" in str(told)
 
             await until(linked)
-        said = str(await lab.handle(submitted.delivery.id).query("__temporal_workflow_metadata"))
+        said = str(await engine.handle(submitted.delivery.id).query("__temporal_workflow_metadata"))
         address = f"{page.url}/deliveries/links%20%28both%29%2Fways"
         assert f"[on the page]({address})" in said
-        assert token_of(lab.home) not in said
-        server = await find_server(lab.home)
+        assert token_of(engine.home) not in said
+        server = await find_server(engine.home)
         assert server is not None
         async with chromium() as browser:
             stranger = await browser.new_context()

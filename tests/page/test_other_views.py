@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from page_lab import visiting
+from visitors import visiting
 
 from perdure.local.page import token_of
 from perdure.models.limits import TASK_QUEUE
 from perdure.page.server import Place, serve
 from perdure.page.views.history import quoted
 from perdure.page.views.start import fields
-from tests.lab import BUILT, HAPPY, Lab, make_target, until
+from tests.engine import BUILT, HAPPY, Engine, make_target, until
 
 EVIL = "<script>alert(1)</script>"
 BACKLOG = """
@@ -32,11 +32,11 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18600)) as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=18600)) as page,
         visiting(page) as ada,
     ):
-        lab.worker()
+        engine.worker()
         _, text = await ada.get("/start")
         assert 'name="attempts"' in text
         assert 'type="number"' in text
@@ -54,7 +54,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
             assert answer.status == 303
             address = answer.headers["Location"]
         id = address.rpartition("/")[2]
-        again = lab.perdure.delivery(id)
+        again = engine.perdure.delivery(id)
         result = await again.result()
         assert result.status == "completed", result.message
 
@@ -84,7 +84,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
             return re.findall(r"<div>(\d+/\d+) <span class=\"dim\">([\w.-]+)</span>", text)
 
         found = await until(slots, 60)
-        assert {queue: used for used, queue in found} == {TASK_QUEUE: "0/32", lab.home.queue(): "0/32"}
+        assert {queue: used for used, queue in found} == {TASK_QUEUE: "0/32", engine.home.queue(): "0/32"}
         assert str(origin) in text
 
 
@@ -94,8 +94,8 @@ async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18700)) as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=18700)) as page,
         visiting(page) as ada,
     ):
         text = BACKLOG.format(repository=origin)
@@ -107,7 +107,7 @@ async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_
         assert (status, "the backlog has no name" in answer) == (400, True)
         status, answer = await ada.post("/start/backlog", {"id": "night", "backlog": "- just a list"})
         assert (status, "a backlog has fields" in answer) == (400, True)
-        assert await lab.perdure.list(workflow="Backlog") == []
+        assert await engine.perdure.list(workflow="Backlog") == []
 
 
 def test_the_form_has_every_field_that_people_fill_in_with_its_words() -> None:

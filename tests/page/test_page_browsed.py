@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from browsing import PATIENCE_MS, card, chromium, looking
-from page_lab import PLAN, stands_waiting
 from playwright.async_api import Browser, Page, expect
 from temporalio.client import Client
+from visitors import PLAN, stands_waiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure

@@ -14,7 +14,7 @@ from perdure.page.guard import login_name
 from perdure.page.server import Place, serve
 from tests.e2e.test_gates import GATES
 from tests.e2e.test_web_ui import TOLD
-from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until
 
 ASKING = GATES.replace(
     """step = "implement"
@@ -31,8 +31,8 @@ say""",  # noqa: E501  an inline table of TOML is one line
 CENT = 0.01
 
 
-async def asked(lab: Lab, not_key: str) -> Asked | None:
-    described = await lab.perdure.delivery("calc-sub").describe()
+async def asked(engine: Engine, not_key: str) -> Asked | None:
+    described = await engine.perdure.delivery("calc-sub").describe()
     if not described.running:
         return Asked(gate="plan", of="", words="ended", since=described.started)
     return described.asked if described.asked is not None and described.asked.key != not_key else None
@@ -57,18 +57,18 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
     assert 'tool = "ask"' in ASKING
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, ASKING, ports=ports) as lab,
+        Engine.open(tmp_path, ASKING, ports=ports) as engine,
         chromium() as browser,
-        serve(lab.perdure, token_of(lab.home), Place(port=18900)) as served,
+        serve(engine.perdure, token_of(engine.home), Place(port=18900)) as served,
         looking(browser, served) as ada,
         looking(browser, served, java_script_enabled=False) as grace,
     ):
-        lab.worker()
-        submitted = await lab.submit(origin, gates=["plan", "pull_request"], budget_usd=CENT)
+        engine.worker()
+        submitted = await engine.submit(origin, gates=["plan", "pull_request"], budget_usd=CENT)
         mine, hers = card(ada, "calc-sub"), card(grace, "calc-sub")
         taken: list[str] = []
         key = ""
-        while (now := await until(lambda key=key: asked(lab, key), timeout=120)).of:  # type: ignore[misc]
+        while (now := await until(lambda key=key: asked(engine, key), timeout=120)).of:  # type: ignore[misc]
             key = now.key
             await expect(mine.locator("input[name=of]").first).to_have_value(now.of)
             match now.gate:
@@ -110,8 +110,8 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     await mine.get_by_role("button", name="Approve").click()
                     await said(ada, "calc-sub: approved: pull request")
         assert {*taken} == {"raised", "rejected", "edited", "answered", "approved"}, taken
-        result = await finished(submitted, lab)
-        check_shipped(origin, lab, result, {})
+        result = await finished(submitted, engine)
+        check_shipped(origin, engine, result, {})
         assert result.pull_request is not None
         assert result.pull_request.title == "feat: add sub as edited"
         assert [made.by for made in result.decisions if made.gate == "pull_request"] == [login_name()]
@@ -122,19 +122,19 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
 async def test_a_worker_that_is_killed_is_seen_to_be_silent_and_the_next_to_go_on(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY.replace("sleep 0.5", "sleep 90"), ports=ports) as lab,
+        Engine.open(tmp_path, HAPPY.replace("sleep 0.5", "sleep 90"), ports=ports) as engine,
         chromium() as browser,
-        serve(lab.perdure, token_of(lab.home), Place(port=19000)) as served,
+        serve(engine.perdure, token_of(engine.home), Place(port=19000)) as served,
         looking(browser, served) as ada,
     ):
-        lab.worker()
-        submitted = await lab.submit(origin, **BUILT)
+        engine.worker()
+        submitted = await engine.submit(origin, **BUILT)
         row = ada.locator("#lane-build li").filter(has_text="calc-sub")
         await expect(row).to_contain_text("worker alive")
         await expect(row).to_contain_text("sleep 90")
-        lab.kill_workers()
+        engine.kill_workers()
         await expect(row).to_contain_text("worker silent for")
-        lab.worker()
+        engine.worker()
         await expect(row).to_contain_text("attempt 2")
         await expect(row).to_contain_text("worker alive")
         await submitted.delivery.cancel()

@@ -20,10 +20,10 @@ from browsing import card, chromium, looking
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from page_lab import PLAN, stands_waiting
 from playwright.async_api import Page as Browsed
 from playwright.async_api import expect
 from temporalio.client import Client
+from visitors import PLAN, stands_waiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from page_lab import Visitor, visiting
+from visitors import Visitor, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client.event_feed import all_events

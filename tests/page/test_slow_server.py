@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from page_lab import PLAN, stands_waiting, visiting
 from temporalio.client import Client
+from visitors import PLAN, stands_waiting, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure

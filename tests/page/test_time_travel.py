@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from page_lab import visiting
+from visitors import visiting
 
 from perdure.local.page import token_of
 from perdure.page.server import Place, serve
-from tests.lab import BUILT, HAPPY, Lab, make_target, pulls, until
+from tests.engine import BUILT, HAPPY, Engine, make_target, pulls, until
 
 EVIL = "<script>alert(1)</script>"
 
@@ -21,12 +21,12 @@ async def test_a_sibling_is_forked_on_the_page_shown_beside_its_origin_and_the_o
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18420)) as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=18420)) as page,
         visiting(page) as ada,
     ):
-        lab.worker()
-        delivery = (await lab.submit(origin, request=f"Add sub {EVIL}", **BUILT)).delivery
+        engine.worker()
+        delivery = (await engine.submit(origin, request=f"Add sub {EVIL}", **BUILT)).delivery
         first = await delivery.result()
         assert first.status == "delivered"
 
@@ -36,7 +36,7 @@ async def test_a_sibling_is_forked_on_the_page_shown_beside_its_origin_and_the_o
         ) as answer:
             assert answer.status == 303
             sibling = answer.headers["Location"].rpartition("/")[2]
-        assert (await lab.perdure.delivery(sibling).result()).status == "delivered"
+        assert (await engine.perdure.delivery(sibling).result()).status == "delivered"
         status, text = await ada.get(f"/deliveries/{sibling}")
         assert status == 200
         assert 'name="other" required value="calc-sub"' in text

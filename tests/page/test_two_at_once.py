@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from browsing import card, chromium, looking
-from page_lab import Visitor, visiting
 from playwright.async_api import expect
+from visitors import Visitor, visiting
 
 from perdure.local.page import token_of
 from perdure.models.decisions import Asked
 from perdure.page.server import Page, Place, serve
 from tests.e2e.test_gates import GATES
-from tests.lab import Lab, finished, make_target, until
+from tests.engine import Engine, finished, make_target, until
 
 ROUNDS = 6
 
@@ -25,13 +25,13 @@ WON, LOST = (
 )
 
 
-async def asked(lab: Lab, id: str) -> Asked | None:
-    return (await lab.perdure.delivery(id).describe()).asked
+async def asked(engine: Engine, id: str) -> Asked | None:
+    return (await engine.perdure.delivery(id).describe()).asked
 
 
-async def counted(lab: Lab, id: str) -> list[str]:
+async def counted(engine: Engine, id: str) -> list[str]:
     """The answers of the delivery to decisions that it has counted: not of those that it says were decided before."""
-    history = await lab.client.get_workflow_handle(id).fetch_history()
+    history = await engine.client.get_workflow_handle(id).fetch_history()
     updates = [event.workflow_execution_update_completed_event_attributes for event in history.events]
     words = [payload.data.decode() for update in updates for payload in update.outcome.success.payloads]
     assert not any(event.workflow_execution_signaled_event_attributes.signal_name for event in history.events)
@@ -52,17 +52,17 @@ async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, GATES, ports=ports) as lab,
+        Engine.open(tmp_path, GATES, ports=ports) as engine,
         chromium() as browser,
-        serve(lab.perdure, token_of(lab.home), Place(port=19100)) as page,
+        serve(engine.perdure, token_of(engine.home), Place(port=19100)) as page,
         visiting(page) as ada,
         visiting(page) as grace,
     ):
-        lab.worker()
+        engine.worker()
         ids = [f"night-{number}" for number in range(ROUNDS + 1)]
-        begun = [await lab.submit(origin, id=id, request=f"Add sub, {id}", gates=["plan"]) for id in ids]
+        begun = [await engine.submit(origin, id=id, request=f"Add sub, {id}", gates=["plan"]) for id in ids]
         for number, id in enumerate(ids[:-1]):
-            waits: Asked = await until(lambda id=id: asked(lab, id), timeout=120)  # type: ignore[misc]
+            waits: Asked = await until(lambda id=id: asked(engine, id), timeout=120)  # type: ignore[misc]
             first, second = ("approve", "reject") if number % 2 else ("reject", "approve")
             answers = await asyncio.gather(
                 sent(ada, page, id, first, waits.of), sent(grace, page, id, second, waits.of)
@@ -71,9 +71,9 @@ async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_
             (_, won), (_, lost) = sorted(answers, key=lambda answer: answer[0])
             assert WON.search(won), won
             assert LOST.search(lost), lost
-            assert len(await counted(lab, id)) == 1, "the other one was not accepted"
+            assert len(await counted(engine, id)) == 1, "the other one was not accepted"
 
-        waits = await until(lambda: asked(lab, ids[-1]), timeout=120)
+        waits = await until(lambda: asked(engine, ids[-1]), timeout=120)
         async with looking(browser, page) as mine, looking(browser, page) as hers:
             for person in (mine, hers):
                 await card(person, ids[-1]).get_by_text("Reject, with words").click()
@@ -90,8 +90,8 @@ async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_
             lost_by = hers if await refused[1].count() else mine
             if lost_by is hers:
                 await expect(hers.get_by_text("with types, please")).to_be_visible()
-        assert len(await counted(lab, ids[-1])) == 1
+        assert len(await counted(engine, ids[-1])) == 1
         for one in begun:
             await one.delivery.cancel()
         for one in begun:
-            await finished(one, lab)
+            await finished(one, engine)

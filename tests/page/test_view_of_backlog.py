@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from page_lab import visiting
+from visitors import visiting
 
 from perdure.local.page import token_of
 from perdure.page.server import Place, serve
 from tests.e2e.test_backlogs import STORY, ended, night
-from tests.lab import Lab, make_target
+from tests.engine import Engine, make_target
 
 EVIL = "<script>alert(1)</script>"
 ITEMS = [
@@ -27,12 +27,12 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, STORY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18500)) as page,
+        Engine.open(tmp_path, STORY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=18500)) as page,
         visiting(page) as ada,
     ):
-        lab.worker()
-        progress = await ended(await night(lab, origin, items=ITEMS), lab)
+        engine.worker()
+        progress = await ended(await night(engine, origin, items=ITEMS), engine)
         assert [item["phase"] for item in progress["items"]] == ["landed", "failed", "blocked"]
 
         status, text = await ada.get("/backlogs/night")
@@ -54,7 +54,7 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
         assert (await ada.post("/backlogs/night/items/broken/skip", {}, csrf=""))[0] == 403
         status, _ = await ada.post("/backlogs/night/items/broken/skip", {})
         assert status == 303
-        progress = await ended(lab.client.get_workflow_handle("night"), lab)
+        progress = await ended(engine.client.get_workflow_handle("night"), engine)
         assert [item["phase"] for item in progress["items"]] == ["landed", "skipped", "landed"]
         _, text = await ada.get("/backlogs/night")
         assert "skipped: broken" in re.sub(r"<[^>]+>", "", text), "the answer to the form"

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from page_lab import visiting
+from visitors import visiting
 
 from perdure.local.page import token_of
 from perdure.page.server import Place, serve
-from tests.lab import HAPPY, Lab, finished, make_target, until
+from tests.engine import HAPPY, Engine, finished, make_target, until
 from tests.waiting import patient
 
 EVIL = '<script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -23,14 +23,14 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18400), "http://ui.example/workflows") as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=18400), "http://ui.example/workflows") as page,
         visiting(page) as ada,
     ):
-        lab.worker()
-        submitted = await lab.submit(origin, request=f"Add sub {EVIL}", gates=["plan"])
+        engine.worker()
+        submitted = await engine.submit(origin, request=f"Add sub {EVIL}", gates=["plan"])
         delivery = submitted.delivery
-        asked = await until(lambda: _asked(lab))
+        asked = await until(lambda: _asked(engine))
         before = await delivery.describe()
 
         async with ada.session.get(page.url + "/live/deliveries/calc-sub") as stream:
@@ -54,11 +54,13 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
             await delivery.approve(asked.of)
             assert "let me look" in await _later(stream.content, "held")
             assert (await ada.post("/deliveries/calc-sub/resume", {}))[0] == 303
-            result = await finished(submitted, lab)
+            result = await finished(submitted, engine)
             assert result.status == "delivered"
             last = await _later(stream.content, "delivered</span>")
             assert "tests" in last
-        heard = [c for c in lab.rehearsal.calls if c.step == "implement" and "mind the sign" in str(c.body["messages"])]
+        heard = [
+            c for c in engine.rehearsal.calls if c.step == "implement" and "mind the sign" in str(c.body["messages"])
+        ]
         assert str(heard[0].body["messages"]).count("mind the sign") == 1
 
         status, text = await ada.get("/deliveries/calc-sub")
@@ -75,8 +77,8 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
         assert (await ada.get("/deliveries/no-such"))[0] == 400
 
 
-async def _asked(lab: Lab):  # type: ignore[no-untyped-def]
-    return (await lab.perdure.delivery("calc-sub").describe()).asked
+async def _asked(engine: Engine):  # type: ignore[no-untyped-def]
+    return (await engine.perdure.delivery("calc-sub").describe()).asked
 
 
 async def _event(stream: asyncio.StreamReader | object) -> str:

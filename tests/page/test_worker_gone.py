@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from page_lab import visiting
 from temporalio.api.enums.v1 import WorkerStatus
 from temporalio.api.worker.v1 import WorkerHeartbeat
+from visitors import visiting
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.page import token_of
 from perdure.page.server import Place, serve
 from perdure.page.views.hosts import state_of, workers
-from tests.lab import HAPPY, Lab, until
+from tests.engine import HAPPY, Engine, until
 
 
 def beat(age: float, queue: str = "perdure", status: int = WorkerStatus.WORKER_STATUS_RUNNING) -> WorkerHeartbeat:
@@ -50,32 +50,32 @@ async def test_a_killed_worker_is_gone_at_once_for_its_own_host_and_nothing_is_c
     tmp_path: Path, ports: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=19500)) as page,
+        Engine.open(tmp_path, HAPPY, ports=ports) as engine,
+        serve(engine.perdure, token_of(engine.home), Place(port=19500)) as page,
         visiting(page) as ada,
     ):
-        monkeypatch.setenv("PERDURE_HOME", str(lab.home.root))
+        monkeypatch.setenv("PERDURE_HOME", str(engine.home.root))
 
         async def rows(slots: bool = False) -> list[tuple[str, str]]:
             """Identity, and what is said of it; with `slots` once its slots are known."""
             _, text = await ada.get("/hosts")
             assert "just now ago" not in text
             found = re.findall(r"<tr><td><code>(\d+@[^<]+)</code>(.*)</tr>", text)
-            return found if not slots or lab.home.queue() in text else []
+            return found if not slots or engine.home.queue() in text else []
 
-        lab.worker()
+        engine.worker()
         ((victim, said),) = await until(lambda: rows(slots=True), 60)
         assert "<strong>" not in said
-        lab.kill_workers()
-        assert (lab.home.inflight / f"{victim.rpartition('/')[2]}.lock").exists()
+        engine.kill_workers()
+        assert (engine.home.inflight / f"{victim.rpartition('/')[2]}.lock").exists()
         ((again, said),) = await rows()
         assert (again, "<strong>gone</strong>" in said, "/32" in said) == (victim, True, False), said
-        for home, state in ((lab.home, "gone"), (Home(tmp_path / "another-host"), "")):
-            (one,) = await workers(lab.client, home)
+        for home, state in ((engine.home, "gone"), (Home(tmp_path / "another-host"), "")):
+            (one,) = await workers(engine.client, home)
             assert (one.identity, one.state) == (victim, state)
 
-        lab.worker()  # it reports what the dead one had, and takes its lock away
-        await until(lambda: not (lab.home.inflight / f"{victim.rpartition('/')[2]}.lock").exists(), 60)
+        engine.worker()  # it reports what the dead one had, and takes its lock away
+        await until(lambda: not (engine.home.inflight / f"{victim.rpartition('/')[2]}.lock").exists(), 60)
 
         async def two() -> dict[str, str] | None:
             found = dict(await rows())

@@ -20,8 +20,8 @@ from tests.e2e.test_day_never_overspent import waits as for_the_day
 from tests.e2e.test_specialists import BESIDE, MEETS, TARGET, story
 from tests.e2e.test_tamper import FILES, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST
-from tests.github_lab import BUILD, ID, github_lab
-from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
+from tests.engine import FIXES, HAPPY, Engine, finished, make_target, until
+from tests.engine_with_github import BUILD, ID, engine_with_github
 from tests.receiver import SECRET, Receiver
 from tests.replay.shapes_between import between
 from tests.replay.shapes_of_attempts import attempts
@@ -49,40 +49,42 @@ NEW_RUN_AT = 30
 async def fixes(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     config = (root / "calc.git-work" / "perdure.toml").read_text() + "[limits]\ntest_fixes = 0\n"
-    async with Lab.open(root, FIXES, ports=PORTS, own_server=True) as lab:
-        lab.worker()
+    async with Engine.open(root, FIXES, ports=PORTS, own_server=True) as engine:
+        engine.worker()
         for name, more in (
             ("delivered-with-fixes", {}),
             ("tests-red", {"config": config}),
             ("draft", {"phases": ["build", "ship"]}),
             ("planned", {"phases": ["plan"]}),
         ):
-            await finished(await lab.submit(origin, id=name, **more), lab)
-            await keep(lab.handle(name), name)
+            await finished(await engine.submit(origin, id=name, **more), engine)
+            await keep(engine.handle(name), name)
 
 
 async def killed(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
-        lab.kept()
-        submitted = await lab.submit(origin, id="killed-and-retried", questions=False)
-        await finished(submitted, lab)
-        await keep(lab.handle("killed-and-retried"), "three-deaths")
+    async with Engine.open(
+        root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_CRASH_AT": "during-tool:3"}
+    ) as engine:
+        engine.kept()
+        submitted = await engine.submit(origin, id="killed-and-retried", questions=False)
+        await finished(submitted, engine)
+        await keep(engine.handle("killed-and-retried"), "three-deaths")
         await submitted.delivery.retry()
-        await finished(submitted, lab)
-        await keep(lab.handle("killed-and-retried"), "killed-and-retried")
+        await finished(submitted, engine)
+        await keep(engine.handle("killed-and-retried"), "killed-and-retried")
 
 
 async def tampered(root: Path, keep: Keep) -> None:
     """A test is taken away, and stays away."""
     origin = make_target(root / "calc.git", FILES)
     vain = line("@@").replace("'@@'", "\"echo '# no' >> calc.py\"")
-    async with Lab.open(root, TAKES_AWAY + vain, ports=PORTS, own_server=True, env=HERE) as lab:
-        lab.worker()
+    async with Engine.open(root, TAKES_AWAY + vain, ports=PORTS, own_server=True, env=HERE) as engine:
+        engine.worker()
         config = PYTEST + "[limits]\ntest_fixes = 1\n"
-        result = await finished(await lab.submit(origin, phases=["build", "test"], config=config), lab)
+        result = await finished(await engine.submit(origin, phases=["build", "test"], config=config), engine)
         assert result.reason == "tampered", result
-        await keep(lab.handle(), "tampered")
+        await keep(engine.handle(), "tampered")
 
 
 async def told(root: Path, keep: Keep) -> None:
@@ -90,19 +92,19 @@ async def told(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     async with Receiver.open() as receiver:
         env = {"PERDURE_WEBHOOK_URL": receiver.url, "PERDURE_WEBHOOK_SECRET": SECRET}
-        async with Lab.open(root, HAPPY, ports=PORTS, own_server=True, env=env) as lab:
-            lab.worker()
-            submitted = await lab.submit(origin, phases=["plan"], gates=["plan"])
-            asked = await waits_for(lab.handle())
+        async with Engine.open(root, HAPPY, ports=PORTS, own_server=True, env=env) as engine:
+            engine.worker()
+            submitted = await engine.submit(origin, phases=["plan"], gates=["plan"])
+            asked = await waits_for(engine.handle())
             await until(lambda: receiver.of("waiting"))
             receiver.answers = [(503, {}), (404, {})]
-            await lab.handle().execute_update("approve", {"of": asked["of"]})
-            await finished(submitted, lab)
-            await keep(lab.handle(), "notifying")
-            ended = await until(lambda: _ended(lab, "Notification", 2))
+            await engine.handle().execute_update("approve", {"of": asked["of"]})
+            await finished(submitted, engine)
+            await keep(engine.handle(), "notifying")
+            ended = await until(lambda: _ended(engine, "Notification", 2))
             names = {WorkflowExecutionStatus.COMPLETED: "notification", WorkflowExecutionStatus.FAILED: "not-told"}
             for run in ended:
-                await keep(lab.client.get_workflow_handle(run.id), names.pop(run.status))
+                await keep(engine.client.get_workflow_handle(run.id), names.pop(run.status))
             assert not names, "one was told, one was not"
 
 
@@ -110,22 +112,22 @@ async def shared(root: Path, keep: Keep) -> None:
     """A budget of the day that is spent; its treasury is ended by somebody, and started again."""
     origin = make_target(root / "calc.git")
     (root / "budgets.toml").write_text(BUDGET.format(usd=0.000001))
-    async with Lab.open(
+    async with Engine.open(
         root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_TREASURY": str(root / "budgets.toml")}
-    ) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, labels=["team-a"])
-        handle, keeper = lab.handle(), lab.handle(treasury.TREASURY)
+    ) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, labels=["team-a"])
+        handle, keeper = engine.handle(), engine.handle(treasury.TREASURY)
         await until(lambda: progress(handle, "waiting"))
         await keep(handle, "waiting-for-the-treasury")
-        lab.kill_workers()
+        engine.kill_workers()
         first = (await keeper.describe()).run_id
         await keeper.terminate()
-        await keep(lab.client.get_workflow_handle(treasury.TREASURY, run_id=first), "treasury-ended")
-        lab.worker()
+        await keep(engine.client.get_workflow_handle(treasury.TREASURY, run_id=first), "treasury-ended")
+        engine.worker()
         await until(lambda: _another(keeper, first))
-        await treasury.add(lab.client, "label:team-a", 5)
-        await finished(submitted, lab)
+        await treasury.add(engine.client, "label:team-a", 5)
+        await finished(submitted, engine)
         await keep(handle, "shared-budget")
         await keep(keeper, "treasury")
 
@@ -134,23 +136,23 @@ async def covered(root: Path, keep: Keep) -> None:
     """A turn whose next request the day's budget does not cover: refused, and taken once there is more."""
     origin = make_target(root / "calc.git")
     env = budgets(root / "budgets.toml", 0.05)
-    async with Lab.open(root, COSTLY, ports=PORTS, own_server=True, env=env) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin, id="covered", **COSTS)
-        await until(lambda: for_the_day(lab, "covered"))
-        await keep(lab.handle("covered"), "waiting-for-the-day")
-        await treasury.add(lab.client, "label:team-a", 5)
-        await finished(submitted, lab)
-        await keep(lab.handle("covered"), "covered-by-the-day")
+    async with Engine.open(root, COSTLY, ports=PORTS, own_server=True, env=env) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, id="covered", **COSTS)
+        await until(lambda: for_the_day(engine, "covered"))
+        await keep(engine.handle("covered"), "waiting-for-the-day")
+        await treasury.add(engine.client, "label:team-a", 5)
+        await finished(submitted, engine)
+        await keep(engine.handle("covered"), "covered-by-the-day")
 
 
 async def long(root: Path, keep: Keep) -> None:
     """What goes on in new runs, and what went before them: a delivery with decisions behind it, and a treasury."""
     origin = make_target(root / "calc.git")
     (root / "budgets.toml").write_text(BUDGET.format(usd=100))
-    async with _short_runs(root, HAPPY, {"PERDURE_TREASURY": str(root / "budgets.toml")}) as lab:
-        handle, keeper = lab.handle(), lab.handle(treasury.TREASURY)
-        submitted = await lab.submit(origin, gates=["plan", "pull_request"], labels=["team-a"])
+    async with _short_runs(root, HAPPY, {"PERDURE_TREASURY": str(root / "budgets.toml")}) as engine:
+        handle, keeper = engine.handle(), engine.handle(treasury.TREASURY)
+        submitted = await engine.submit(origin, gates=["plan", "pull_request"], labels=["team-a"])
         first, keepers_first = [(await one.describe()).run_id for one in (handle, keeper)]
         asked = await waits_for(handle)
         await handle.signal("say", {"text": "Keep it short.", "id": "short"})
@@ -160,50 +162,50 @@ async def long(root: Path, keep: Keep) -> None:
         assert (await handle.describe()).run_id != first, "no run was continued: this shows nothing"
         await keep(handle, "continued-and-waiting")
         await handle.execute_update("approve", {"of": asked["of"]})
-        await finished(submitted, lab)
+        await finished(submitted, engine)
         await keep(handle, "continued")
-        await keep(lab.client.get_workflow_handle(handle.id, run_id=first), "before-it-continued")
+        await keep(engine.client.get_workflow_handle(handle.id, run_id=first), "before-it-continued")
         begun, more = 0, 0  # deliveries, and those that the next run has heard of
         while more < 1:
             more += await _another(keeper, keepers_first)
             begun += 1
-            await finished(await lab.submit(origin, id=f"more-{begun}", phases=["plan"], labels=["team-a"]), lab)
-        before = lab.client.get_workflow_handle(keeper.id, run_id=keepers_first)
+            await finished(await engine.submit(origin, id=f"more-{begun}", phases=["plan"], labels=["team-a"]), engine)
+        before = engine.client.get_workflow_handle(keeper.id, run_id=keepers_first)
         await keep(before, "treasury-before-it-continued")
         await keep(keeper, "treasury-continued")
 
 
 async def github(root: Path, keep: Keep) -> None:
-    async with github_lab(root, FIXES, ports=PORTS, own_server=True) as world:
-        world.lab.worker()
-        await finished(await world.submit(), world.lab)
-        await keep(world.lab.handle(ID), "github-issue")
+    async with engine_with_github(root, FIXES, ports=PORTS, own_server=True) as world:
+        world.engine.worker()
+        await finished(await world.submit(), world.engine)
+        await keep(world.engine.handle(ID), "github-issue")
 
 
 async def away(root: Path, keep: Keep) -> None:
     """The forge does not answer."""
-    async with github_lab(root, BUILD, ports=PORTS, own_server=True) as world:
-        world.lab.worker()
+    async with engine_with_github(root, BUILD, ports=PORTS, own_server=True) as world:
+        world.engine.worker()
         submitted = await world.build()
-        await until(lambda: world.lab.model_calls() >= 2)
+        await until(lambda: world.engine.model_calls() >= 2)
         world.github.down = True
-        await until(lambda: progress(world.lab.handle(ID), "waiting"))
-        await keep(world.lab.handle(ID), "waiting-for-the-forge")
+        await until(lambda: progress(world.engine.handle(ID), "waiting"))
+        await keep(world.engine.handle(ID), "waiting-for-the-forge")
         await submitted.delivery.cancel()
-        await finished(submitted, world.lab, timeout=120)
+        await finished(submitted, world.engine, timeout=120)
 
 
 async def specialists(root: Path, keep: Keep) -> None:
     """A plan whose tasks are built at once: the delivery, its tasks' backlog, and one that met another in a file."""
     origin = make_target(root / "calc.git", TARGET)
-    async with Lab.open(root, MEETS + story(docs=BESIDE), ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        await finished(await lab.submit(origin), lab, 200)
-        await keep(lab.handle(), "specialists")
-        [tasks] = [run.id async for run in lab.client.list_workflows("WorkflowType = 'Backlog'")]
-        await keep(lab.handle(tasks), "tasks-known")
-        await keep(lab.handle(f"{tasks}/1-backend"), "task")
-        await keep(lab.handle(f"{tasks}/2-docs"), "task-beside")
+    async with Engine.open(root, MEETS + story(docs=BESIDE), ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        await finished(await engine.submit(origin), engine, 200)
+        await keep(engine.handle(), "specialists")
+        [tasks] = [run.id async for run in engine.client.list_workflows("WorkflowType = 'Backlog'")]
+        await keep(engine.handle(tasks), "tasks-known")
+        await keep(engine.handle(f"{tasks}/1-backend"), "task")
+        await keep(engine.handle(f"{tasks}/2-docs"), "task-beside")
 
 
 SHAPES = (
@@ -213,9 +215,9 @@ SHAPES = (
 )
 
 
-async def _ended(lab: Lab, kind: str, count: int) -> list[Any]:
+async def _ended(engine: Engine, kind: str, count: int) -> list[Any]:
     query = f"WorkflowType = '{kind}' AND ExecutionStatus != 'Running'"
-    found = [run async for run in lab.client.list_workflows(query)]
+    found = [run async for run in engine.client.list_workflows(query)]
     return found if len(found) >= count else []
 
 
@@ -224,16 +226,16 @@ async def _another(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
 
 
 @asynccontextmanager
-async def _short_runs(root: Path, screenplay: str, env: dict[str, str]) -> AsyncIterator[Lab]:
-    """A laboratory with one worker, at a server that soon suggests a new run."""
+async def _short_runs(root: Path, screenplay: str, env: dict[str, str]) -> AsyncIterator[Engine]:
+    """An engine with one worker, at a server that soon suggests a new run."""
     suggested = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={NEW_RUN_AT}"]
     server = await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=suggested, ui=False
     )
-    async with server, Lab.open(root, screenplay, ports=PORTS, own_server=True, env=env) as lab:
+    async with server, Engine.open(root, screenplay, ports=PORTS, own_server=True, env=env) as engine:
         address = server.client.service_client.config.target_host
-        lab.client = await Client.connect(address, plugins=[perdure_plugin()])
-        lab.perdure = type(lab.perdure)(lab.client)
-        lab.worker(TEMPORAL_ADDRESS=address)
-        await until(lambda: "working on perdure" in lab.worker_log())
-        yield lab
+        engine.client = await Client.connect(address, plugins=[perdure_plugin()])
+        engine.perdure = type(engine.perdure)(engine.client)
+        engine.worker(TEMPORAL_ADDRESS=address)
+        await until(lambda: "working on perdure" in engine.worker_log())
+        yield engine

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.lab import HAPPY, Lab
+from tests.engine import HAPPY, Engine
 from tests.replay.shapes_of_people import PORTS, Keep
 
 sys.path.append(str(Path(__file__).parents[1] / "workflows"))  # its tests play such backlogs, with activities of theirs
@@ -17,11 +17,11 @@ from workflow_fixtures import playing
 
 async def between(root: Path, keep: Keep) -> None:
     """Left out, and held, as they are begun; asked for more as it ends."""
-    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True) as lab:
+    async with Engine.open(root, HAPPY, ports=PORTS, own_server=True) as engine:
         branch = Branch(one="a", two="b", three="c")
         branch.vouching, branch.closing = asyncio.Event(), asyncio.Event()
-        async with playing(lab.client, branch):
-            handle = await backlog(lab.client, "between", night({"id": "one"}, {"id": "two"}, proof="x"))
+        async with playing(engine.client, branch):
+            handle = await backlog(engine.client, "between", night({"id": "one"}, {"id": "two"}, proof="x"))
             while not branch.called["vouch"]:
                 await asyncio.sleep(0.02)
             await handle.execute_update("skip", {"item": "two"})

@@ -10,22 +10,22 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult
 from tests.e2e.test_attempts import RED, SUB, TESTS, attempt
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, night
-from tests.lab import Lab, git, heads, make_target, until
+from tests.engine import Engine, git, heads, make_target, until
 from tests.replay.shapes_of_people import PORTS, Keep
 
 
 async def backlog(root: Path, keep: Keep) -> None:
     """With a conflict that is mended, a failure, and what it blocks."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin)
+    async with Engine.open(root, STORY, ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        handle = await night(engine, origin)
         await handle.result()
         await keep(handle, "backlog")
         for item in ("sub", "mul"):
-            delivered = await lab.handle(f"night/{item}").result()
+            delivered = await engine.handle(f"night/{item}").result()
             mended = any(step.step == "fix_landing" for step in DeliveryResult.model_validate(delivered).steps)
-            await keep(lab.handle(f"night/{item}"), "landed-after-a-conflict" if mended else "landed")
+            await keep(engine.handle(f"night/{item}"), "landed-after-a-conflict" if mended else "landed")
 
 
 async def moved_base(root: Path, keep: Keep) -> None:
@@ -33,15 +33,15 @@ async def moved_base(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     chain = [{name: value for name, value in item.items() if name != "check"} for item in (ITEMS[0], ITEMS[4])]
     asked: dict[str, Any] = {"repository": str(origin), "items": chain, "config": CONFIG}
-    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await lab.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
+    async with Engine.open(root, STORY, ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        handle = await engine.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
         await until(lambda: "perdure/night" in heads(origin))
         hers = git(origin, "commit-tree", "-p", "main", "-m", "hers", "main^{tree}")
         git(origin, "update-ref", "refs/heads/main", hers)
         await handle.result()
         await keep(handle, "followed")
-        handle = await lab.client.start_workflow(
+        handle = await engine.client.start_workflow(
             "Backlog", {**asked, "land": "stack"}, id="stack", task_queue=TASK_QUEUE
         )
         await until(lambda: "perdure/stack-sub-" in " ".join(heads(origin)))
@@ -49,7 +49,7 @@ async def moved_base(root: Path, keep: Keep) -> None:
         git(origin, "update-ref", "refs/heads/main", first)
         await handle.result()
         await keep(handle, "stacked")
-        await keep(lab.handle("stack/hello"), "delivered-in-a-stack")
+        await keep(engine.handle("stack/hello"), "delivered-in-a-stack")
 
 
 DECOMPOSED = """
@@ -65,9 +65,9 @@ answer = { items = [
 async def decomposed(root: Path, keep: Keep) -> None:
     """A large request: rejected once and approved, both at the backlog."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, DECOMPOSED + STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin, items=[{"id": "big", "request": "Calculate", "decompose": "ask"}])
+    async with Engine.open(root, DECOMPOSED + STORY, ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        handle = await night(engine, origin, items=[{"id": "big", "request": "Calculate", "decompose": "ask"}])
 
         async def waits(behind: str = "") -> str:
             items = (await handle.query("progress")).get("items")
@@ -77,12 +77,12 @@ async def decomposed(root: Path, keep: Keep) -> None:
         of = await until(waits)
         await handle.execute_update("reject", {"item": "big", "of": of, "note": "as few as make sense"})
         await until(lambda: waits(of))
-        await keep(lab.handle("night/big"), "waiting-at-items")
+        await keep(engine.handle("night/big"), "waiting-at-items")
         await keep(handle, "backlog-waiting-at-items")
         await handle.execute_update("approve", {"item": "big"})
         await handle.result()
         await keep(handle, "backlog-decomposed")
-        await keep(lab.handle("night/big"), "decomposed")
+        await keep(engine.handle("night/big"), "decomposed")
 
 
 CROWDED = (
@@ -113,15 +113,15 @@ async def crowded(root: Path, keep: Keep) -> None:
     items += [{"id": "tidy", "request": "Tidy up", "depends_on": ["hello"]}]
     phases = '["build", "test", "ship"]'
     config = CONFIG.replace("[limits]", "[limits]\ndeliveries = 1").replace(phases, phases.replace("[", '["plan", '))
-    async with Lab.open(root, CROWDED, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin, items=items, config=config)
+    async with Engine.open(root, CROWDED, ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        handle = await night(engine, origin, items=items, config=config)
         await handle.result()
         await keep(handle, "backlog-crowded")
-        delivered = DeliveryResult.model_validate(await lab.handle("night/tidy").result())
+        delivered = DeliveryResult.model_validate(await engine.handle("night/tidy").result())
         mends = [step for step in delivered.steps if step.step == "fix_landing"]
         assert len(mends) == 2, delivered
-        await keep(lab.handle("night/tidy"), "landed-in-its-turn")
+        await keep(engine.handle("night/tidy"), "landed-in-its-turn")
 
 
 TRIED = attempt('["This is attempt 1 of", "Add sub"]', SUB, RED) + attempt(
@@ -133,14 +133,14 @@ async def tried_items(root: Path, keep: Keep) -> None:
     """An item that is built twice, of which the second lands."""
     origin = make_target(root / "calc.git")
     items = [{"id": "sub", "request": "Add sub", "attempts": 2}]
-    async with Lab.open(root, TRIED, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin, items=items, config=CONFIG)
+    async with Engine.open(root, TRIED, ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        handle = await night(engine, origin, items=items, config=CONFIG)
         await handle.result()
-        landed = DeliveryResult.model_validate(await lab.handle("night/sub").result())
+        landed = DeliveryResult.model_validate(await engine.handle("night/sub").result())
         assert [one.number for one in landed.attempts if one.chosen] == [2], landed
         await keep(handle, "backlog-with-attempts")
-        await keep(lab.handle("night/sub"), "item-with-attempts")
+        await keep(engine.handle("night/sub"), "item-with-attempts")
 
 
 async def left(root: Path, keep: Keep) -> None:
@@ -148,12 +148,12 @@ async def left(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     chain = [{name: value for name, value in item.items() if name != "check"} for item in (ITEMS[0], ITEMS[4])]
     asked: dict[str, Any] = {"repository": str(origin), "items": chain, "config": CONFIG, "land": "stack"}
-    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await lab.client.start_workflow("Backlog", asked, id="left", task_queue=TASK_QUEUE)
+    async with Engine.open(root, STORY, ports=PORTS, own_server=True) as engine:
+        engine.worker()
+        handle = await engine.client.start_workflow("Backlog", asked, id="left", task_queue=TASK_QUEUE)
         await handle.result()
         await keep(handle, "backlog-that-left-a-stack")
-        followed = lab.handle(following("left", (await handle.describe()).run_id or ""))
+        followed = engine.handle(following("left", (await handle.describe()).run_id or ""))
 
         async def sleeps() -> bool:
             return "timerStartedEventAttributes" in (await followed.fetch_history()).to_json()

@@ -13,7 +13,7 @@ from temporalio.worker import Replayer
 from workflow_fixtures import playing
 
 from perdure.plugin import perdure_plugin
-from tests.lab import until as until_true
+from tests.engine import until as until_true
 from tests.receiver import Receiver, genuine
 from workflows import WORKFLOWS
 

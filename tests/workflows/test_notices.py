@@ -22,7 +22,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.work import Asking
 from perdure.plugin import perdure_plugin
-from tests.lab import until
+from tests.engine import until
 from tests.receiver import Receiver, genuine
 from tests.waiting import patient
 from workflows import WORKFLOWS

@@ -16,7 +16,7 @@ from perdure.client.notifications import NoticeTried, not_notified, try_notice
 from perdure.local.places import temporal_binary
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
-from tests.lab import until
+from tests.engine import until
 from tests.receiver import Receiver, genuine
 from workflows.notification import NOTIFY_FOR
 

@@ -12,7 +12,7 @@ from workflow_fixtures import Cast, playing
 from perdure.client import Perdure
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult, Status
-from tests.lab import until
+from tests.engine import until
 from workflows.publishing import QUEUE_PATIENCE
 
 pytestmark = pytest.mark.story

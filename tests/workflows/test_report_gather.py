@@ -27,7 +27,7 @@ from perdure.models.phases import Phase
 from perdure.models.plan import Plan
 from perdure.models.report import Review, Screenshot, Screenshots, TestReport
 from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
-from tests.lab import until
+from tests.engine import until
 from tests.waiting import patient
 from workflows import WORKFLOWS
 

@@ -18,7 +18,7 @@ from perdure.models.ids import SCHEDULED
 from perdure.models.request import parse_request
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk
-from tests.lab import make_target
+from tests.engine import make_target
 
 __all__ = ["desk"]
 

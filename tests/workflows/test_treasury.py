@@ -24,7 +24,7 @@ from perdure.client import budgets as treasury
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.treasury import TREASURY, BudgetRule, Table
-from tests.lab import until
+from tests.engine import until
 from tests.receiver import Receiver
 from tests.waiting import patient
 

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from github_lab import HEAD, TOKEN, Lab, git, make_source
+from twin_repository import HEAD, TOKEN, TwinRepository, git, make_source
 
 
 @pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+async def twin(tmp_path: Path) -> AsyncIterator[TwinRepository]:
     """Whatever a test did, every request fitted GitHub's own description."""
     from tests.twins.github import GitHubTwin
 
     source = make_source(tmp_path)
     async with GitHubTwin(tmp_path / "hub", token=TOKEN, login="perdure-bot", scopes=("repo",)) as hub:
         hub.add_repository("me/calc", source=source)
-        yield Lab(hub, git(source, "rev-parse", HEAD))
+        yield TwinRepository(hub, git(source, "rev-parse", HEAD))
         assert hub.violations == []

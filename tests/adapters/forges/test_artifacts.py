@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from github_lab import TOKEN, Lab
+from twin_repository import TOKEN, TwinRepository
 
 from perdure.adapters.forges.artifacts import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES, permalink, publish
 from perdure.adapters.forges.select import Forges
@@ -234,27 +234,29 @@ def test_a_permalink_names_the_commit() -> None:
     assert permalink("https://x", "c", "a b", "ü)") == "https://x/blob/c/a%20b/%C3%BC%29"
 
 
-async def test_a_private_repository_behind_a_token_gets_its_branch_and_pages(lab: Lab, tmp_path: Path) -> None:
-    url = f"{lab.hub.url}/me/calc.git"
-    keys = Forges.from_environment({"PERDURE_GITHUB_URL": lab.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
+async def test_a_private_repository_behind_a_token_gets_its_branch_and_pages(
+    twin: TwinRepository, tmp_path: Path
+) -> None:
+    url = f"{twin.hub.url}/me/calc.git"
+    keys = Forges.from_environment({"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
     vault = Vault.open(Home(tmp_path / "home"), url, keys)
-    forge = lab.forge()
+    forge = twin.forge()
 
     def twice() -> tuple[str, str]:
         return publish(vault, url, BRANCH, "a", FILES), publish(vault, url, BRANCH, "a", FILES)
 
     commit, again = await asyncio.to_thread(twice)
     assert commit == again
-    assert permalink(forge.web, commit, "a", "plan.md") == f"{lab.hub.url}/me/calc/blob/{commit}/a/plan.md"
+    assert permalink(forge.web, commit, "a", "plan.md") == f"{twin.hub.url}/me/calc/blob/{commit}/a/plan.md"
     (bare,) = (tmp_path / "hub").rglob("calc.git")
     assert listed(bare, commit) == ["README.md", "a/plan.md", "a/receipt.json"]
-    lab.hub.faults.add("git/push", "bad_gateway_after")
+    twin.hub.faults.add("git/push", "bad_gateway_after")
     later = await asyncio.to_thread(publish, vault, url, BRANCH, "b", FILES)
     assert git(bare, "rev-parse", BRANCH) == later
-    lab.hub.faults.add("git/push", "bad_gateway")
+    twin.hub.faults.add("git/push", "bad_gateway")
     with pytest.raises(ForgeUnavailable):
         await asyncio.to_thread(publish, vault, url, BRANCH, "c", FILES)
-    lab.hub.faults.add("git/push", "forbidden")
+    twin.hub.faults.add("git/push", "forbidden")
     with pytest.raises(ForgeRefused):
         await asyncio.to_thread(publish, vault, url, BRANCH, "c", FILES)
     assert git(bare, "rev-parse", BRANCH) == later

@@ -6,7 +6,7 @@ from asyncio import to_thread
 from pathlib import Path
 
 import pytest
-from github_lab import TOKEN, Lab, git
+from twin_repository import TOKEN, TwinRepository, git
 
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.first import FIRST_COMMIT, make_first
@@ -24,35 +24,39 @@ NOTE = "me/new is empty: trunk begins with an empty commit, pushed before the br
 
 
 @pytest.fixture
-def empty(lab: Lab, tmp_path: Path) -> Path:
+def empty(twin: TwinRepository, tmp_path: Path) -> Path:
     """Where the twin keeps me/new."""
     git(tmp_path, "init", "-q", "--bare", "-b", "trunk", "nothing.git")
-    lab.hub.add_repository("me/new", source=tmp_path / "nothing.git")
-    lab.hub.add_token(FINE, login="ada", permissions={"me/new": "write"}, kind="fine-grained")
+    twin.hub.add_repository("me/new", source=tmp_path / "nothing.git")
+    twin.hub.add_token(FINE, login="ada", permissions={"me/new": "write"}, kind="fine-grained")
     return tmp_path / "hub" / "me" / "new.git"
 
 
 @pytest.mark.parametrize("token", [TOKEN, FINE], ids=["classic", "fine-grained"])
-async def test_an_empty_repository_is_no_obstacle_and_worth_a_word(lab: Lab, empty: Path, token: str) -> None:
-    access = await to_thread(lab.forge(token, "me/new").check, "trunk", [BRANCH], empty=True)
+async def test_an_empty_repository_is_no_obstacle_and_worth_a_word(
+    twin: TwinRepository, empty: Path, token: str
+) -> None:
+    access = await to_thread(twin.forge(token, "me/new").check, "trunk", [BRANCH], empty=True)
     assert access.notes == (NOTE,)
     assert git(empty, "for-each-ref") == ""
     with pytest.raises(ForgeRefused, match="me/new has no branch trunk"):
-        await to_thread(lab.forge(token, "me/new").check, "trunk", [BRANCH])
+        await to_thread(twin.forge(token, "me/new").check, "trunk", [BRANCH])
 
 
-async def test_a_rule_that_lets_nobody_begin_the_base_is_named_before_any_money_is_spent(lab: Lab, empty: Path) -> None:
-    lab.hub.add_ruleset("me/new", "trunk", rules=[{"type": "creation"}])
+async def test_a_rule_that_lets_nobody_begin_the_base_is_named_before_any_money_is_spent(
+    twin: TwinRepository, empty: Path
+) -> None:
+    twin.hub.add_ruleset("me/new", "trunk", rules=[{"type": "creation"}])
     with pytest.raises(ForgeRefused, match=r"a rule of me/new \(creation\) would refuse the push of trunk") as caught:
-        await to_thread(lab.forge(name="me/new").check, "trunk", [BRANCH], empty=True)
+        await to_thread(twin.forge(name="me/new").check, "trunk", [BRANCH], empty=True)
     assert "or push a first commit yourself: git commit --allow-empty" in caught.value.fix
 
 
 async def test_it_becomes_the_base_of_a_pull_request_and_the_default_branch(
-    lab: Lab, empty: Path, tmp_path: Path
+    twin: TwinRepository, empty: Path, tmp_path: Path
 ) -> None:
-    keys = Forges.from_environment({"PERDURE_GITHUB_URL": lab.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
-    target = await to_thread(resolve, f"{lab.hub.url}/me/new", tmp_path, keys)
+    keys = Forges.from_environment({"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
+    target = await to_thread(resolve, f"{twin.hub.url}/me/new", tmp_path, keys)
     assert (target.empty, target.base()) == (True, ("trunk", FIRST_COMMIT))
     vault = Vault.open(Home(tmp_path / "home"), target.url, keys)
     store = vault.objects
@@ -68,9 +72,9 @@ async def test_it_becomes_the_base_of_a_pull_request_and_the_default_branch(
     head = store.commit(store.tree(()), [FIRST_COMMIT], "feat: x\n\nPerdure-Delivery: d-1")
     await to_thread(publish_first, vault, terms)
     await to_thread(publish, vault, terms, branch=BRANCH, head=head, again="")
-    proposal = lab.proposal(head=BRANCH, head_sha=head, base="trunk")
-    opened = await to_thread(lab.forge(name="me/new").create, proposal)
+    proposal = twin.proposal(head=BRANCH, head_sha=head, base="trunk")
+    opened = await to_thread(twin.forge(name="me/new").create, proposal)
     assert opened.pull_request.number == 1
-    (pull,) = lab.hub.pulls("me/new")
+    (pull,) = twin.hub.pulls("me/new")
     assert (pull["base"]["ref"], pull["base"]["sha"]) == ("trunk", FIRST_COMMIT)
     assert pull["base"]["repo"]["default_branch"] == "trunk"

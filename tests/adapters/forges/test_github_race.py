@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from github_lab import TOKEN, Lab
+from twin_repository import TOKEN, TwinRepository
 
 from tests.fork_server import fork
 
@@ -44,12 +44,14 @@ pathlib.Path(sys.argv[1]).write_text(json.dumps([pull, comment]))
 """
 
 
-async def test_processes_that_begin_at_once_open_one_pull_request_and_one_comment(lab: Lab, tmp_path: Path) -> None:
-    issue = lab.hub.add_issue("me/calc", "Add sub", "x")
-    proposal = lab.proposal()
+async def test_processes_that_begin_at_once_open_one_pull_request_and_one_comment(
+    twin: TwinRepository, tmp_path: Path
+) -> None:
+    issue = twin.hub.add_issue("me/calc", "Add sub", "x")
+    proposal = twin.proposal()
     told = {
-        "environ": {"PERDURE_GITHUB_URL": lab.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN},
-        "url": f"{lab.hub.url}/me/calc.git",
+        "environ": {"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN},
+        "url": f"{twin.hub.url}/me/calc.git",
         "proposal": {name: getattr(proposal, name) for name in proposal.__dataclass_fields__},
         "issue": issue,
         "here": str(tmp_path),
@@ -71,8 +73,8 @@ async def test_processes_that_begin_at_once_open_one_pull_request_and_one_commen
     finally:
         for one in running:
             one.kill()
-    (pull,) = lab.hub.pulls("me/calc")
-    (comment,) = lab.hub.comments("me/calc", issue)
+    (pull,) = twin.hub.pulls("me/calc")
+    (comment,) = twin.hub.comments("me/calc", issue)
     assert {answer[0] for answer in answers} == {pull["number"]}
     assert comment["html_url"] in {answer[1] for answer in answers}
     assert comment["body"] == "<!-- perdure:status=d-1 -->\nWorking on it."

@@ -26,7 +26,7 @@ from perdure.models.report import (
     Severity,
 )
 from perdure.models.result import Receipt
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 WEB = "https://x/o/r/blob/c0ffee/d"
 TAKEN = Screenshots(

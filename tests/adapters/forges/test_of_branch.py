@@ -6,13 +6,13 @@ from asyncio import to_thread
 from pathlib import Path
 
 import pytest
-from github_lab import HEAD, Lab
+from twin_repository import HEAD, TwinRepository
 
 from perdure.adapters.forges.base import Proposal, Pulled
 from perdure.adapters.forges.body import issues_of, marker
 from perdure.adapters.forges.local import LocalForge
 from perdure.models.errors import ForgeRefused
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 
 def test_a_local_forge_tells_open_and_merged_ones_of_the_branch_alone(tmp_path: Path) -> None:
@@ -36,45 +36,45 @@ def test_a_local_forge_tells_open_and_merged_ones_of_the_branch_alone(tmp_path: 
     assert (forge.open_ours("", 9), forge.open_ours("d-1", 9), forge.open_ours("", 1)) == (2, 1, 1)
 
 
-async def test_github_tells_open_and_closed_ones_and_knows_ours_by_the_marker(lab: Lab) -> None:
-    opened = (await to_thread(lab.forge().create, lab.proposal())).pull_request
-    assert await to_thread(lab.forge().of_branch, HEAD, "d-1") == [
-        Pulled(number=opened.number, state="open", head_sha=lab.sha, ours=True, base="main")
+async def test_github_tells_open_and_closed_ones_and_knows_ours_by_the_marker(twin: TwinRepository) -> None:
+    opened = (await to_thread(twin.forge().create, twin.proposal())).pull_request
+    assert await to_thread(twin.forge().of_branch, HEAD, "d-1") == [
+        Pulled(number=opened.number, state="open", head_sha=twin.sha, ours=True, base="main")
     ]
-    assert [pull.ours for pull in await to_thread(lab.forge().of_branch, HEAD, "d-2")] == [False]
-    lab.hub.close("me/calc", opened.number)
-    theirs = lab.hub.add_pull("me/calc", HEAD, title="By hand", body="Mine.")
-    assert await to_thread(lab.forge().of_branch, HEAD, "d-1") == [
-        Pulled(number=opened.number, state="closed", head_sha=lab.sha, ours=True, base="main"),
-        Pulled(number=theirs, state="open", head_sha=lab.sha, ours=False, base="main"),
+    assert [pull.ours for pull in await to_thread(twin.forge().of_branch, HEAD, "d-2")] == [False]
+    twin.hub.close("me/calc", opened.number)
+    theirs = twin.hub.add_pull("me/calc", HEAD, title="By hand", body="Mine.")
+    assert await to_thread(twin.forge().of_branch, HEAD, "d-1") == [
+        Pulled(number=opened.number, state="closed", head_sha=twin.sha, ours=True, base="main"),
+        Pulled(number=theirs, state="open", head_sha=twin.sha, ours=False, base="main"),
     ]
 
 
-async def test_github_counts_open_ones_with_a_mark_but_none_of_a_fork_that_has_copied_it(lab: Lab) -> None:
-    await to_thread(lab.forge().create, lab.proposal())
-    lab.hub.add_pull("me/calc", HEAD, "release", title="By hand", body="Mine.")
-    lab.hub.add_repository("eve/calc", fork_of="me/calc")
+async def test_github_counts_open_ones_with_a_mark_but_none_of_a_fork_that_has_copied_it(twin: TwinRepository) -> None:
+    await to_thread(twin.forge().create, twin.proposal())
+    twin.hub.add_pull("me/calc", HEAD, "release", title="By hand", body="Mine.")
+    twin.hub.add_repository("eve/calc", fork_of="me/calc")
     mark = "<!-- perdure:delivery=d-9 -->"
-    lab.hub.add_pull("me/calc", HEAD, title="Mine!", body=mark, author="eve", fork="eve/calc")
-    assert await to_thread(lab.forge().open_ours, "", 9) == 1
-    assert await to_thread(lab.forge().open_ours, "d-1", 9) == 0
+    twin.hub.add_pull("me/calc", HEAD, title="Mine!", body=mark, author="eve", fork="eve/calc")
+    assert await to_thread(twin.forge().open_ours, "", 9) == 1
+    assert await to_thread(twin.forge().open_ours, "d-1", 9) == 0
 
 
-async def test_one_that_was_closed_is_opened_again_once(lab: Lab) -> None:
-    opened = (await to_thread(lab.forge().create, lab.proposal())).pull_request
-    lab.hub.close("me/calc", opened.number)
+async def test_one_that_was_closed_is_opened_again_once(twin: TwinRepository) -> None:
+    opened = (await to_thread(twin.forge().create, twin.proposal())).pull_request
+    twin.hub.close("me/calc", opened.number)
     for _ in range(2):
-        await to_thread(lab.forge().reopen, opened.number)
-    assert [one.state for one in await to_thread(lab.forge().of_branch, HEAD, "d-1")] == ["open"]
+        await to_thread(twin.forge().reopen, opened.number)
+    assert [one.state for one in await to_thread(twin.forge().of_branch, HEAD, "d-1")] == ["open"]
 
 
-async def test_an_issue_with_an_open_pull_request_of_ours_is_known_as_built(lab: Lab) -> None:
+async def test_an_issue_with_an_open_pull_request_of_ours_is_known_as_built(twin: TwinRepository) -> None:
     mark = "<!-- perdure:delivery=night -->"
-    ours = lab.hub.add_pull("me/calc", HEAD, title="2 items", body=f"Closes #7, closes #8.\n\n{mark}")
-    assert await to_thread(lab.forge().proposed) == {7: ours, 8: ours}
-    lab.hub.close("me/calc", ours)
-    lab.hub.add_pull("me/calc", HEAD, title="Mine", body="Closes #9")
-    assert await to_thread(lab.forge().proposed) == {}, "a closed one is built again, and somebody else's is not ours"
+    ours = twin.hub.add_pull("me/calc", HEAD, title="2 items", body=f"Closes #7, closes #8.\n\n{mark}")
+    assert await to_thread(twin.forge().proposed) == {7: ours, 8: ours}
+    twin.hub.close("me/calc", ours)
+    twin.hub.add_pull("me/calc", HEAD, title="Mine", body="Closes #9")
+    assert await to_thread(twin.forge().proposed) == {}, "a closed one is built again, and somebody else's is not ours"
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_local_pull_request_goes_into_another_branch_as_it_is(tmp_path: Path) 
         forge.retarget(number, "nowhere")
 
 
-async def test_a_pull_request_on_github_goes_into_another_branch_and_a_closed_one_stays(lab: Lab) -> None:
-    git(lab.hub.path("me/calc"), "branch", "below", "main")
-    forge = lab.forge()
-    opened = (await to_thread(forge.create, lab.proposal(base="below"))).pull_request
+async def test_a_pull_request_on_github_goes_into_another_branch_and_a_closed_one_stays(twin: TwinRepository) -> None:
+    git(twin.hub.path("me/calc"), "branch", "below", "main")
+    forge = twin.forge()
+    opened = (await to_thread(forge.create, twin.proposal(base="below"))).pull_request
     await to_thread(forge.retarget, opened.number, "main")
     assert [pull.base for pull in await to_thread(forge.of_branch, HEAD, "d-1")] == ["main"]
-    lab.hub.close("me/calc", opened.number)
+    twin.hub.close("me/calc", opened.number)
     await to_thread(forge.retarget, opened.number, "below")
     assert [pull.base for pull in await to_thread(forge.of_branch, HEAD, "d-1")] == ["main"]

@@ -16,7 +16,7 @@ from perdure.adapters.git import bounds
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from tests.lab import until
+from tests.engine import until
 
 MB = 1024**2
 COMMIT = b"1" * 40

@@ -16,7 +16,7 @@ from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue
 from perdure.models.request import DeliveryRequest
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from perdure.cli.backlog.file import BACKLOG_BYTES, parsed, read_file
 from perdure.cli.backlog.start import BacklogOptions, take_in_backlog
 from perdure.cli.request.validation import check_key
 from perdure.models.errors import BadInput, InvalidRequest
-from tests.lab import make_target
+from tests.engine import make_target
 
 NIGHT = """\
 version: 1

@@ -13,7 +13,7 @@ from perdure.client import Backlog
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
 from tests.cli.request.test_issue import TOKEN, env, github
-from tests.lab import git
+from tests.engine import git
 from tests.temporal_server import server
 from tests.twins.github import GitHubTwin
 

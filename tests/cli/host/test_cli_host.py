@@ -14,7 +14,7 @@ import pytest
 from perdure.cli.app import run
 from perdure.cli.host import checkups
 from tests.cli.conftest import Cli
-from tests.lab import git
+from tests.engine import git
 
 COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "top", "diff", "logs", "events", "turns", "report"),

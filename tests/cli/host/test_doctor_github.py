@@ -18,7 +18,7 @@ import pytest
 from perdure.adapters.forges.base import Access
 from perdure.cli.host.origin import _within
 from tests.cli.conftest import Cli, Ran
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4

@@ -14,7 +14,7 @@ from perdure.client.overview import Row
 from perdure.models.decisions import Asked, Gate
 from tests.cli.conftest import Cli
 from tests.cli.typist import Typist
-from tests.lab import HAPPY, Lab, finished, make_target, until
+from tests.engine import HAPPY, Engine, finished, make_target, until
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ASKED = Asked(gate=Gate.PLAN, of="1a2b3c4d", words="approve the plan: \x1b[2JAdd sub", since=NOW - timedelta(minutes=5))
@@ -55,12 +55,12 @@ async def test_a_plan_that_waits_is_first_and_approved_by_a_key_and_without_a_te
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        cli = Cli(lab.home.root, tmp_path, {})
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        cli = Cli(engine.home.root, tmp_path, {})
         ran = await asyncio.to_thread(cli, "top")
         assert (ran.code, ran.out.strip()) == (0, "nothing runs")
-        lab.worker()
-        submitted = await lab.submit(origin, gates=["plan"])
+        engine.worker()
+        submitted = await engine.submit(origin, gates=["plan"])
 
         async def asked() -> Asked | None:
             return (await submitted.delivery.describe()).asked
@@ -80,7 +80,7 @@ async def test_a_plan_that_waits_is_first_and_approved_by_a_key_and_without_a_te
                 return typist.ends()
 
         assert await asyncio.to_thread(person) == 0
-        result = await finished(submitted, lab)
+        result = await finished(submitted, engine)
         assert result.status == "delivered"
         assert [made.verdict for made in result.decisions] == ["approved"]
         ran = await asyncio.to_thread(cli, "top", "--json")

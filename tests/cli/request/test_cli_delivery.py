@@ -19,7 +19,7 @@ import pytest_asyncio
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.cli.conftest import Cli, Ran
-from tests.lab import FIXES, git, heads, pulls
+from tests.engine import FIXES, git, heads, pulls
 
 pytestmark = pytest.mark.story
 

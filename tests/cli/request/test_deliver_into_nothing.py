@@ -10,7 +10,7 @@ from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.cli.request.submit import base_line
 from perdure.cli.request.validation import DeliverOptions, take_in
 from perdure.models.errors import BadInput
-from tests.lab import git
+from tests.engine import git
 
 KEY = {"ANTHROPIC_API_KEY": "not-a-key"}
 

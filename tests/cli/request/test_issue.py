@@ -19,7 +19,7 @@ from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
-from tests.lab import git
+from tests.engine import git
 from tests.temporal_server import server
 from tests.twins.github import GitHubTwin
 

@@ -13,7 +13,7 @@ from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
 from tests.cli.request.test_issue import env, github, here
 from tests.cli.test_cli_bad_input import nowhere, refused
-from tests.lab import git
+from tests.engine import git
 from tests.twins.github import GitHubTwin
 
 __all__ = ["env", "github", "here", "nowhere"]

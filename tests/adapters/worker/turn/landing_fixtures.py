@@ -27,7 +27,7 @@ from perdure.models.ids import run_ref
 from perdure.models.landing import Landed, LandInput, Rebased, RebaseInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import CommitInput, Committed, Prepared, PrepareInput, TestInput, TestVerdict
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 BRANCH = "perdure/night"
 FILES = {"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", "perdure.toml": "version = 1\n"}

@@ -14,7 +14,7 @@ from perdure.models.result import TestsStatus as Status
 from perdure.models.work import CloseInput, TestVerdict
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from tests.lab import heads
+from tests.engine import heads
 
 BROKEN = """
 title = "a bad line"

@@ -18,7 +18,7 @@ from perdure.models.backlog_state import Opened
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
 from perdure.models.proof import proof, schedule_proof
-from tests.lab import CALC, git, make_target
+from tests.engine import CALC, git, make_target
 from tests.twins.github import GitHubTwin
 
 OWN = "perdure/night"

@@ -23,7 +23,7 @@ from perdure.models.errors import SetupFailed
 from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import Prepared, PrepareInput
-from tests.lab import CALC, git, make_target
+from tests.engine import CALC, git, make_target
 
 MADE = "date +%s%N >.venv/made"
 SETUP = f"mkdir -p .venv pkg/lib && cp requirements.txt .venv/installed && cp requirements.txt pkg/lib/own && {MADE}"

@@ -16,7 +16,7 @@ from perdure.models.errors import ForgeRefused
 from perdure.models.following import Followed, FollowInput, Moved, MoveInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import CloseInput
-from tests.lab import git
+from tests.engine import git
 
 __all__ = ["night"]
 

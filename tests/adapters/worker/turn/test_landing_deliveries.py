@@ -12,7 +12,7 @@ from activities.rebase import Rebasing
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused
 from perdure.models.result import TestsStatus
-from tests.lab import git
+from tests.engine import git
 
 __all__ = ["night"]
 

@@ -15,8 +15,8 @@ from activities.rebase import Rebasing
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import run_ref
 from perdure.models.landing import LandInput, Rebased, RebaseInput
+from tests.engine import git
 from tests.fork_server import ran
-from tests.lab import git
 
 __all__ = ["night"]
 

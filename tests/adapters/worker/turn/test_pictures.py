@@ -27,7 +27,7 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from tests.lab import CALC, make_target
+from tests.engine import CALC, make_target
 
 pytestmark = pytest.mark.timeout(120)
 

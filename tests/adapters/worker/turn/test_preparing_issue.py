@@ -18,7 +18,7 @@ from perdure.models.contract import Contract
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
 from perdure.models.request import parse_request
 from perdure.models.work import Asking, Prepared, PrepareInput
-from tests.lab import make_target
+from tests.engine import make_target
 from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
@@ -163,7 +163,7 @@ async def test_a_path_has_no_issues(prepare: Preparing, tmp_path: Path) -> None:
 async def test_a_path_whose_origin_is_another_repository_has_another_issue(
     prepare: Preparing, github: GitHubTwin, tmp_path: Path
 ) -> None:
-    from tests.lab import git
+    from tests.engine import git
 
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "-q", str(tmp_path / "calc.git"), str(checkout))

@@ -20,7 +20,7 @@ from perdure.models.errors import NoPorts
 from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
-from tests.lab import CALC, git, make_target
+from tests.engine import CALC, git, make_target
 
 PORTS = {
     "PERDURE_PORTS_BACKEND": "25060-25069",

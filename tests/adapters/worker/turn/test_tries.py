@@ -15,7 +15,7 @@ from perdure.models.phases import Step
 from perdure.models.report import CommandResult, Issue, Review, Severity, TestCase, TestReport
 from perdure.models.rules.fixing import TRIES_KEPT, as_material, tried
 from perdure.models.turn import Try
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 
 @pytest.fixture

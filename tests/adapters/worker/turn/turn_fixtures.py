@@ -23,8 +23,8 @@ from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Prepared, PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from tests.engine import HAPPY, make_target
 from tests.homes import fresh_home
-from tests.lab import HAPPY, make_target
 
 DELIVERY = "calc-sub"
 

@@ -16,7 +16,7 @@ from perdure.adapters.worker.verify.checkpoints import begun, between, commits, 
 from perdure.models.ledger import Usage
 from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import CheckpointFact, CommitFact
-from tests.lab import git, make_target
+from tests.engine import git, make_target
 
 KEY = "calc-sub"
 TRAILERS = f"\n\nPerdure-Delivery: {KEY}\nPerdure-Step: implement/1\n"

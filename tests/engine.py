@@ -1,4 +1,4 @@
-"""A laboratory: a home with its own Temporal server, supervised workers, a rehearsal and target repositories.
+"""An engine: a home with its own Temporal server, supervised workers, a rehearsal and target repositories.
 
 Everything in it is real: processes that die of real signals, git, HTTP, the sandbox.
 """
@@ -42,7 +42,7 @@ __all__ = [
     "HAPPY",
     "SCREENPLAYS",
     "TESTED",
-    "Lab",
+    "Engine",
     "check_shipped",
     "finished",
     "git",
@@ -51,7 +51,7 @@ __all__ = [
     "pulls",
     "sandboxes",
     "until",
-]  # with what every laboratory's target needs: tests import it from here
+]  # with what every engine's target needs: tests import it from here
 
 SCREENPLAYS = Path(__file__).parent / "screenplays"
 HAPPY = (SCREENPLAYS / "add_sub.toml").read_text()
@@ -73,10 +73,10 @@ BUILT_CALLS = 4
 _UNMEASURED = {"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""}
 
 
-class Lab:
+class Engine:
     """One home. `env` is what its workers get on top of the tester's environment.
 
-    measured  Their coverage is: it takes a third of their time, and most laboratories go the same ways through them.
+    measured  Their coverage is: it takes a third of their time, and most engines go the same ways through them.
     """
 
     def __init__(
@@ -111,27 +111,27 @@ class Lab:
         measured: bool = False,
         own_server: bool = False,
         server_port: int | None = None,
-    ) -> AsyncIterator[Lab]:
+    ) -> AsyncIterator[Engine]:
         """A home with server and rehearsal, no worker yet; on the way out nothing is left running.
 
         own_server  Nobody shares it: for tests that end it, or look into its files or its `default` namespace.
         """
-        lab = cls(root, ports=ports, env=env, measured=measured)
+        engine = cls(root, ports=ports, env=env, measured=measured)
         os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
         text = screenplay.read_text() if isinstance(screenplay, Path) else textwrap.dedent(screenplay)
         async with Rehearsal(Screenplay.parse(text)) as rehearsal, AsyncExitStack() as served:
-            lab.rehearsal = rehearsal
-            lab.env |= {"ANTHROPIC_BASE_URL": rehearsal.url, "ANTHROPIC_API_KEY": "rehearsal"}
+            engine.rehearsal = rehearsal
+            engine.env |= {"ANTHROPIC_BASE_URL": rehearsal.url, "ANTHROPIC_API_KEY": "rehearsal"}
             if own_server or server_port:
-                served.push_async_callback(lab.end_server)
+                served.push_async_callback(engine.end_server)
             else:
-                await served.enter_async_context(joined(lab.home))
-            await lab.start_server(server_port)
+                await served.enter_async_context(joined(engine.home))
+            await engine.start_server(server_port)
             try:
-                yield lab
+                yield engine
             finally:
-                lab.end_workers()
-                await lab.end_supervisor()
+                engine.end_workers()
+                await engine.end_supervisor()
 
     async def end_supervisor(self) -> None:
         """The one that a command has started for a worker of its own; it would stay for fifteen idle minutes."""
@@ -257,20 +257,20 @@ class Lab:
         return self.rehearsal.report()
 
 
-async def finished(submitted: Submitted, lab: Lab, timeout: float = 100) -> DeliveryResult:
+async def finished(submitted: Submitted, engine: Engine, timeout: float = 100) -> DeliveryResult:
     """The delivery's end; when it does not come, what the worker said about it."""
     try:
         async with asyncio.timeout(patient(timeout)):
             return await submitted.delivery.result()
     except TimeoutError:
         described = await submitted.delivery.describe()
-        raise AssertionError(f"no end after {timeout} s: {described.pending}\n{lab.worker_log()[-4000:]}") from None
+        raise AssertionError(f"no end after {timeout} s: {described.pending}\n{engine.worker_log()[-4000:]}") from None
 
 
-def check_shipped(origin: Path, lab: Lab, result: DeliveryResult, files: dict[str, str]) -> None:
+def check_shipped(origin: Path, engine: Engine, result: DeliveryResult, files: dict[str, str]) -> None:
     """What holds after any survived fault: one branch, one pull request, each step's commit once, nothing broken."""
     branch = f"perdure/{result.delivery_id}"
-    assert result.status == "delivered", (result.message, lab.worker_log()[-3000:])
+    assert result.status == "delivered", (result.message, engine.worker_log()[-3000:])
     assert heads(origin).keys() == {"main", branch}
     assert heads(origin)[branch] == result.head_sha
     opened = pulls(origin)
@@ -280,18 +280,18 @@ def check_shipped(origin: Path, lab: Lab, result: DeliveryResult, files: dict[st
     assert len(steps) == len(set(steps)) > 0, f"a step was committed twice: {steps}"
     for name, text in files.items():
         assert git(origin, "show", f"{branch}:{name}") == text.strip(), name
-    vaults = list(lab.home.vaults.glob("*.git"))
+    vaults = list(engine.home.vaults.glob("*.git"))
     for repository in (origin, *vaults):
         git(repository, "fsck", "--strict", "--connectivity-only")
-    assert lab.rehearsal is not None
-    assert lab.rehearsal.prefix_breaks == 0
+    assert engine.rehearsal is not None
+    assert engine.rehearsal.prefix_breaks == 0
     assert result.receipt.replies_paid_twice == 0
 
 
-def sandboxes(lab: Lab) -> list[str]:
+def sandboxes(engine: Engine) -> list[str]:
     """Sandboxes of this home with a living process, dead workers' included: each holds its workspace's lock."""
     held = []
-    for path in lab.home.root.glob("workspaces/*/sandbox-*"):
+    for path in engine.home.root.glob("workspaces/*/sandbox-*"):
         lock = try_lock(path)
         if lock is None:
             held.append(path.name)

@@ -1,4 +1,4 @@
-"""A laboratory with a GitHub in it: the twin with one repository and one issue, and workers that hold its token."""
+"""An engine with a GitHub in it: the twin with one repository and one issue, and workers that hold its token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.models.result import DeliveryResult
-from tests.lab import HAPPY, Lab, git, heads, make_target
+from tests.engine import HAPPY, Engine, git, heads, make_target
 from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
@@ -31,10 +31,10 @@ say = "Add sub"
 
 
 @dataclass
-class GitHubLab:
+class EngineWithGitHub:
     """`url` of the repository on the twin, `bare` where the twin keeps it, `issue` the one issue there."""
 
-    lab: Lab
+    engine: Engine
     github: GitHubTwin
     bare: Path
     issue: int
@@ -45,7 +45,7 @@ class GitHubLab:
 
     async def submit(self, **more: Any) -> Any:
         id = more.pop("id", None)
-        return await self.lab.perdure.submit({"repository": self.url, "issue": self.issue, **more}, id=id)
+        return await self.engine.perdure.submit({"repository": self.url, "issue": self.issue, **more}, id=id)
 
     async def build(self, **more: Any) -> Any:
         """Build and ship, without planning, tests or review: for tests that are about the forge."""
@@ -54,7 +54,7 @@ class GitHubLab:
     def check_one(self, result: DeliveryResult) -> dict[str, Any]:
         """One branch of ours, one pull request, one comment, nothing else touched; returns the pull request."""
         branch = f"perdure/{result.delivery_id}"
-        assert result.pull_request is not None, (result.message, self.lab.worker_log()[-3000:])
+        assert result.pull_request is not None, (result.message, self.engine.worker_log()[-3000:])
         ours = {name: sha for name, sha in heads(self.bare).items() if name != "perdure-artifacts"}
         assert ours.keys() == {"main", branch}
         assert ours[branch] == result.head_sha
@@ -70,9 +70,9 @@ class GitHubLab:
 
 
 @asynccontextmanager
-async def github_lab(
+async def engine_with_github(
     root: Path, screenplay: str = HAPPY, *, ports: int, env: dict[str, str] | None = None, own_server: bool = False
-) -> AsyncIterator[GitHubLab]:
+) -> AsyncIterator[EngineWithGitHub]:
     """No worker yet."""
     origin = make_target(root / "origin" / "calc.git")
     async with GitHubTwin(root / "github", token=TOKEN) as github:
@@ -85,5 +85,7 @@ async def github_lab(
             comments=(("bob", "Yes please. @ada fixes #2"),),
         )
         given = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN, **(env or {})}
-        async with Lab.open(root, screenplay, ports=ports, env=given, measured=True, own_server=own_server) as lab:
-            yield GitHubLab(lab, github, root / "github" / "me" / "calc.git", issue)
+        async with Engine.open(
+            root, screenplay, ports=ports, env=given, measured=True, own_server=own_server
+        ) as engine:
+            yield EngineWithGitHub(engine, github, root / "github" / "me" / "calc.git", issue)

@@ -32,7 +32,7 @@ def git(where: Path, *args: str) -> str:
     return done.stdout.strip()
 
 
-class Lab:
+class TwinRepository:
     """`hub`: the local GitHub; `sha`: what the branch HEAD of me/calc points at, one commit above main."""
 
     def __init__(self, hub: GitHubTwin, sha: str) -> None:
