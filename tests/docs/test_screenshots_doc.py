@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = " ".join((ROOT / "docs" / "screenshots.md").read_text(encoding="utf-8").split())
 
 
+@pytest.mark.story
 @pytest.mark.timeout(120)
 async def test_the_example_is_started_and_its_pages_are_taken(tmp_path: Path) -> None:
     guide = (ROOT / "docs" / "screenshots.md").read_text(encoding="utf-8")

@@ -170,7 +170,6 @@ async def test_who_can_lands_once_and_in_order_whatever_dies_a_conflict_is_mende
         assert any(call.step == "fix_landing" for call in engine.rehearsal.calls)
 
 
-@pytest.mark.always
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_two_backlogs_and_a_person_on_one_branch_lose_nothing(tmp_path: Path, ports: int) -> None:

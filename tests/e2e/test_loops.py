@@ -11,7 +11,7 @@ import pytest_asyncio
 from perdure.models.errors import InvalidRequest
 from tests.engine import CALC, FIXES, HAPPY, TESTED, Engine, check_shipped, finished, git, heads, make_target, pulls
 
-pytestmark = [pytest.mark.always, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ODD = """
 [[line]]
@@ -48,6 +48,7 @@ async def fixes(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIt
         yield engine
 
 
+@pytest.mark.always
 async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything_is_shipped(
     tmp_path: Path, fixes: Engine
 ) -> None:
@@ -92,6 +93,7 @@ async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything
     assert result.pull_request.title == "feat: add sub"
 
 
+@pytest.mark.always
 async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_the_owners_choice(
     tmp_path: Path, fixes: Engine
 ) -> None:
@@ -113,6 +115,7 @@ async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_t
     assert "1 of 1 fails: test_adds" in body
 
 
+@pytest.mark.always
 async def test_a_branch_that_is_the_base_is_refused_before_anything_is_paid_for(tmp_path: Path, fixes: Engine) -> None:
     origin = make_target(tmp_path / "calc.git")
     before, calls = heads(origin), fixes.model_calls()

@@ -32,7 +32,6 @@ def _zombie(pid: int) -> bool:
         return True
 
 
-@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_server_and_worker_both_killed_and_restarted_on_the_same_home_go_on(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")

@@ -74,6 +74,7 @@ async def test_a_token_that_cannot_be_used_is_one_line_and_ends_the_sessions_of_
     assert len(token_of(home)) == 64
 
 
+@pytest.mark.story
 @pytest.mark.timeout(240)
 async def test_a_page_whose_token_is_damaged_serves_nobody_says_so_once_and_comes_back_with_another(home: Home) -> None:
     path = home.root / "page.token"
@@ -109,6 +110,7 @@ async def test_the_command_that_finds_a_damaged_token_says_what_where_and_the_fi
     assert "rm -r" in fix
 
 
+@pytest.mark.story
 @pytest.mark.timeout(240)
 async def test_a_dead_pages_address_is_named_by_nobody_while_the_next_one_has_not_said_where_it_is(home: Home) -> None:
     async with joined(home):

@@ -13,7 +13,7 @@ from app_fixtures import Bench, by_name, one_pixel, quick
 
 from perdure.adapters.browser.browser import find_browser
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.story]
 
 SPY = """
 import json, socket, subprocess

@@ -214,6 +214,7 @@ async def test_the_publisher_itself_needs_the_token_and_no_key(here: Here) -> No
     assert key["mark"] == "✓"
 
 
+@pytest.mark.story
 @pytest.mark.long
 async def test_a_worker_that_was_started_before_the_token_was_set_is_named(here: Here) -> None:
     """The worker of a home that is up keeps the environment of its start."""

@@ -20,7 +20,7 @@ from perdure.models.errors import ForgeRefused, ForgeUnavailable
 if TYPE_CHECKING:
     from github.Repository import Repository
 
-FORGE_PATTERN_S = 5.0
+FORGE_PATTERN_S = 2.0
 """For one pattern of a repository's rules against one name: a tenth of a second's work, and a stranger's pattern."""
 
 

@@ -24,11 +24,14 @@ TEST = (
 BASE: Files = {"calc.js": JS, "package.json": '{"scripts": {"test": "node --test"}}'} | {
     f"test/{name}.test.js": TEST.format(name) for name in NAMES
 }
+LAST = NAMES[-1]
+APART: Files = BASE | {f"test/{LAST}.test.js": TEST.format(LAST).replace("1, 1), 2", "2, 1), 3")}
+"""Of its tests the last one asks for something else."""
 MORE: Files = {
     "calc.js": f"{JS}exports.half = (a) => a / 2;\n",
     "test/half.test.js": TEST.format("half").replace("add(1, 1), 2", "require('../calc.js').half(4), 2"),
 }
-WRONG: Files = {**MORE, "calc.js": JS.replace("a + b", "a * b")}
+WRONG: Files = {**MORE, "calc.js": JS.replace("a + b", "a === 1 ? a + b : 0")}
 BENT: Files = {**MORE, "test/a.test.js": f"{TEST.format('a')}test('more', () => {{}});\n"}
 
 
@@ -59,10 +62,10 @@ async def test_a_test_that_neither_half_has_is_asked_for_as_a_whole(tried: Trial
 
 async def test_a_wrong_product_fails_in_them(tried: Trials, tmp_path: Path) -> None:
     require("node", "npm")
-    found = await tried(BASE, WRONG, "npm test", known=known(f"adds {name}" for name in NAMES))
+    found = await tried(APART, WRONG, "npm test", known=known(f"adds {name}" for name in NAMES))
     (one,) = found.commands
     assert runs(tmp_path)[:3] == ["b", "bc", "bc"]
-    assert (one.base_tests, one.base_passed) == (4, 0)
+    assert (one.base_tests, one.base_passed) == (4, 3)
 
 
 def known(names: Iterable[str]) -> TestReport:

@@ -40,7 +40,7 @@ def edited(before: dict[str, str], change: dict[str, Any]) -> Files:
 
 
 def marks(change: dict[str, Any]) -> list[pytest.MarkDecorator]:
-    return [] if change.get("quick") else [pytest.mark.slow]
+    return [pytest.mark.story if change.get("quick") else pytest.mark.slow]
 
 
 @pytest.mark.timeout(500)

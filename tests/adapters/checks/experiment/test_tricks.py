@@ -19,7 +19,10 @@ HERE = Path(__file__).parent
 def table(name: str) -> list[Any]:
     """One parameter each of a file beside this one."""
     ((_, found),) = tomllib.loads((HERE / name).read_text()).items()
-    return [pytest.param(one, id=one["name"], marks=[pytest.mark.slow] * one.get("slow", False)) for one in found]
+    return [
+        pytest.param(one, id=one["name"], marks=pytest.mark.slow if one.get("slow") else pytest.mark.story)
+        for one in found
+    ]
 
 
 def caught(found: Experiment) -> set[str]:

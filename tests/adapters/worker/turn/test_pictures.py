@@ -78,6 +78,7 @@ async def captured(bench: Bench) -> Captured:
     return done
 
 
+@pytest.mark.story
 async def test_the_reviewer_sees_the_pages_of_the_commit_and_pays_for_pixels_not_for_text(app_fixtures: Bench) -> None:
     bench = app_fixtures
     (Workspace.open(bench.host.home, DELIVERY).path / "index.html").write_text("not committed")

@@ -62,6 +62,7 @@ async def opened(browser: Browser, tmp_path: Path, html: str, width: int = 1100)
 
 
 @browsed
+@pytest.mark.story
 async def test_a_page_has_every_part_and_is_heard_and_read_in_light_dark_on_a_telephone_and_on_paper(
     browser: Browser, tmp_path: Path
 ) -> None:
