@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -114,6 +115,7 @@ def run(arguments: list[str]) -> int:
 
 def main() -> NoReturn:
     """Entry point. Ends the process at once: the Temporal SDK was seen to crash in an ordinary exit."""
+    gc.disable()  # nearly all there is to do is to load what the command needs: carry_out ends it
     _open_streams()
     secrets.take()  # commands import what they need, GitPython among it, which starts a process
     for stream in (sys.stdout, sys.stderr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from perdure.models.errors import BadInput
 if TYPE_CHECKING:
     from perdure.client import Backlog, Delivery, Described, Perdure
 
+LOADED_AFTER_S = 5.0
+"""After its start a command has loaded all it needs; those that are over sooner leave no garbage that counts."""
+
 T = TypeVar("T")
 Seen = TypeVar("Seen", "Delivery", "Backlog")
 
@@ -23,7 +27,11 @@ def carry_out(work: Coroutine[Any, Any, T]) -> T:
     """Return what it comes to. asyncio is loaded only here: help and mistakes need none of it."""
     import asyncio
 
-    return asyncio.run(work)
+    async def carried() -> T:
+        asyncio.get_running_loop().call_later(LOADED_AFTER_S, gc.enable)
+        return await work
+
+    return asyncio.run(carried())
 
 
 async def connected(screen: Screen) -> Perdure:
