@@ -6,14 +6,14 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
-
-from github import GithubException
-from github.Requester import Requester
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.adapters.forges.github.errors import of_status, server_time, speaking
-from perdure.adapters.forges.github.wire import connect
 from perdure.models.errors import ForgeRefused
+
+if TYPE_CHECKING:
+    from github import Github
+    from github.Requester import Requester
 
 FORGE_TOKEN_MARGIN_S = 300.0
 """An App's token lives for an hour; one this close to its end could end within a push."""
@@ -72,7 +72,7 @@ class TokenAccount:
         if not self._token:
             raise no_token(self.variable)
         if not self._login:
-            with speaking(self._api, self.variable), connect(self._api, self._token) as github:
+            with speaking(self._api, self.variable), _connect(self._api, self._token) as github:
                 self._login = _who(github.requester)
         return self._login
 
@@ -125,7 +125,7 @@ class AppAccount:
 
     def login(self, repository: str) -> str:
         if not self._login:
-            with speaking(self._api, self.variable), connect(self._api, app=(self.id, self._key)) as github:
+            with speaking(self._api, self.variable), _connect(self._api, app=(self.id, self._key)) as github:
                 _, app = github.requester.requestJsonAndCheck("GET", "/app")
                 self._login = f"{app['slug']}[bot]"
         return self._login
@@ -146,7 +146,7 @@ class AppAccount:
             fix=f"install the App on {repository} with Contents, Pull requests and Issues: read and write",
         )
         with speaking(self._api, self.variable, missing=missing):
-            with connect(self._api, app=(self.id, self._key)) as github:
+            with _connect(self._api, app=(self.id, self._key)) as github:
                 ask = github.requester.requestJsonAndCheck
                 _, installation = ask("GET", f"/repos/{repository}/installation")
                 headers, issued = ask("POST", f"/app/installations/{int(installation['id'])}/access_tokens", input={})
@@ -155,8 +155,16 @@ class AppAccount:
             return _Installed(str(issued["token"]), time.time() + life, dict(issued.get("permissions") or {}))
 
 
+def _connect(api: str, token: str | None = None, *, app: tuple[str, str] | None = None) -> Github:
+    from perdure.adapters.forges.github.wire import connect  # PyGithub: a tenth of a worker's start
+
+    return connect(api, token, app=app)
+
+
 def _who(requester: Requester) -> str:
     """A person's token knows its owner; one that a build server made is only told over GraphQL."""
+    from github import GithubException
+
     try:
         _, user = requester.requestJsonAndCheck("GET", "/user")
         return str(user["login"])

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.adapters.agents.cli.launch import Asking, command, furnish
 from perdure.adapters.agents.cli.memory import gather, holds, put_back, read_inside
 from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentSaid, understood
-from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import Upstream
 from perdure.adapters.agents.proxied.wires import WIRES
 from perdure.adapters.sandbox.base import Finished
@@ -27,6 +26,9 @@ from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Held, Turn
 from perdure.models.preset import Preset
 from perdure.models.turn import TurnInput
+
+if TYPE_CHECKING:
+    from perdure.adapters.agents.proxied.proxy import Proxy
 
 AGENT_LIFE_S = 7 * 86400.0
 """Of one process; each of its turns has limits of its own."""
@@ -99,7 +101,7 @@ class AgentProcess:
         named.write_text(str(sockets))
         self._stack.callback(named.unlink, missing_ok=True)
         self._stack.callback(remove, sockets)
-        proxy = Proxy(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
+        proxy = (await in_thread(_proxy))(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
         await self._stack.enter_async_context(proxy)
         common = replace(session.command(), lock=session.lease.agent_lock)
         streams = await self._plugged(session, asking, sockets)
@@ -239,3 +241,10 @@ def _read(preset: Preset, output: Path) -> AgentSaid:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - AGENT_OUTPUT_BYTES))
         return understood(preset, file.read())
+
+
+def _proxy() -> type[Proxy]:
+    """Loaded with the first agent: aiohttp is a tenth of a worker's start."""
+    from perdure.adapters.agents.proxied.proxy import Proxy
+
+    return Proxy
