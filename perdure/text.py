@@ -27,6 +27,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+def is_text(text: str) -> bool:
+    """False with bytes in it that are not UTF-8, as names of files, variables and arguments may have."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def without_control(text: str) -> str:
     """Return a program's output without terminal control sequences: every other character is as it was."""
     return _CONTROL.sub("", _SEQUENCE.sub("", text))

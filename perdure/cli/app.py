@@ -23,6 +23,7 @@ from perdure.cli.request import deliver, fork, retry
 from perdure.cli.request import run as run_phase
 from perdure.demo import command as demo
 from perdure.models.errors import BadInput
+from perdure.text import is_text
 
 app = Commands(
     name="perdure",
@@ -145,8 +146,6 @@ def _open_streams() -> None:
 def _check_text(arguments: list[str]) -> None:
     """Everything that is typed may go into a request, a record or a message: all of those are UTF-8."""
     for one in arguments:
-        try:
-            one.encode()
-        except UnicodeEncodeError:
+        if not is_text(one):
             shown = ascii(one.encode(errors="surrogateescape"))[1:101]
-            raise BadInput(f"an argument is not UTF-8 text: {shown}", where="perdure", fix="type it as UTF-8") from None
+            raise BadInput(f"an argument is not UTF-8 text: {shown}", where="perdure", fix="type it as UTF-8")

@@ -21,6 +21,7 @@ from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.limits import SERVER_ANSWER_S, WORKER_SAYS
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
+from perdure.text import is_text
 
 _DEFAULT_ADDRESS = "localhost:7233"
 
@@ -48,8 +49,13 @@ async def connect(home: Home, *, start: bool, say: Say, interceptors: Intercepto
 
 def configured() -> ClientConnectConfig | None:
     """The server that TEMPORAL_* variables or a profile name, None when they name none: then it is the embedded one."""
+    variables = environment()
+    for name in [name for name, value in variables.items() if not is_text(name + value)]:
+        if name.startswith("TEMPORAL_"):
+            raise BadInput("a variable of Temporal is not UTF-8 text", where=f"environment variable {name}")
+        del variables[name]  # the library takes none of them otherwise
     try:
-        config = ClientConfig.load_client_connect_config(override_env_vars=environment())
+        config = ClientConfig.load_client_connect_config(override_env_vars=variables)
     except RuntimeError as error:  # a file that does not parse, a profile that does not exist
         where = os.environ.get("TEMPORAL_CONFIG_FILE") or "TEMPORAL_* variables and profile file"
         raise BadInput(f"the Temporal configuration cannot be read: {error}", where=where) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -172,6 +173,16 @@ def test_a_checkout_cannot_make_another_directory_its_working_tree(tmp_path: Pat
     checkout, _ = hostile(tmp_path, f"[core]\n worktree = {tmp_path}\n")
     with pytest.raises(BadInput, match=r"core\.worktree leads elsewhere"):
         resolve(".", checkout)
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"two\nlines"])
+def test_a_directory_whose_name_cannot_be_written_down_is_refused_by_that(tmp_path: Path, name: bytes) -> None:
+    odd = tmp_path / os.fsdecode(name)
+    subprocess.run(["git", "init", "-q", odd], check=True, timeout=60)
+    with pytest.raises(BadInput, match="path is not UTF-8 text, or has the end of a line") as refused:
+        find(odd)
+    assert refused.value.fix == "rename the directory"
+    str(refused.value).encode()
 
 
 def test_every_key_of_git_that_starts_a_program_is_known_to_be_one() -> None:

@@ -55,6 +55,15 @@ async def test_a_profile_counts_as_configured(monkeypatch: pytest.MonkeyPatch, t
     assert configured() is None
 
 
+async def test_a_variable_that_is_not_text_is_left_out_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", os.fsdecode(b"/home/caf\xe9"))
+    assert configured() is None
+    monkeypatch.setenv("TEMPORAL_ADDRESS", os.fsdecode(b"caf\xe9:7233"))
+    with pytest.raises(BadInput, match="not UTF-8") as refused:
+        configured()
+    assert refused.value.where == "environment variable TEMPORAL_ADDRESS"
+
+
 async def test_a_profile_that_does_not_exist_is_bad_input(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_PROFILE", "nope")
     with pytest.raises(BadInput, match="nope"):

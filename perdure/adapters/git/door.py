@@ -72,6 +72,7 @@ _USERINFO = re.compile(r"(?<=://)[^/\s@']*@")
 _TOKEN = re.compile(r"(?i)\b((?:access_|private_|job_)?token|password)=[^&\s']+")
 _KNOWN_TOKEN = re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-)[\w-]+")
 _STDERR_LINES = 20
+_DAMAGED = re.compile(r"inflate: |corrupt|object file \S+ is empty|packfile \S+ cannot")
 
 
 def redact(text: str) -> str:
@@ -103,7 +104,9 @@ class GitError(PerdureError):
         self.stderr = readable("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
         how = "was ended" if returncode is None else f"failed with exit code {returncode}"
         said = main_line(self.stderr) or "it said nothing"
-        super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=" ".join(("git", *self.command)))
+        fix = "git fsck --full shows what is damaged there" if _DAMAGED.search(self.stderr) else ""
+        where = " ".join(("git", *self.command))
+        super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=where, fix=fix)
 
 
 class GitTooMuch(GitError):

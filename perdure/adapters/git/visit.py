@@ -16,6 +16,7 @@ from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
 from perdure.models.errors import BadInput
+from perdure.text import is_text
 
 BLANKED_CHARS = 64 * 1024
 """Of the keys that a repository's own configuration names programs by: each goes into git's environment, which holds no
@@ -100,8 +101,14 @@ def find(path: Path) -> LocalRepository:
     """The repository whose working tree a directory is in, or the bare one that it is.
 
     Raises GitError when there is none, BadInput for one that lies inside another repository, or that would have us work
-    in a directory which does not belong to it.
+    in a directory which does not belong to it, or whose path cannot be written down.
     """
+    if not is_text(where := str(path.absolute())) or set(where) & {"\n", "\r"}:
+        raise BadInput(
+            "the repository's path is not UTF-8 text, or has the end of a line in it",
+            where=ascii(where),
+            fix="rename the directory",
+        )
     if _looks_bare(path):
         git, bare = _visited(path, path)
         if bare:

@@ -55,6 +55,22 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
         pytest.fail("the child of a timed-out git is still alive")
 
 
+def test_of_a_damaged_repository_the_error_says_how_to_look(tmp_path: Path) -> None:
+    git = Git(git_dir=tmp_path / ".git", cwd=tmp_path)
+    Git(cwd=tmp_path).run("init", "-q", str(tmp_path))
+    name = git.run("hash-object", "-w", "--stdin", stdin=b"words").text
+    damaged = tmp_path / ".git" / "objects" / name[:2] / name[2:]
+    damaged.chmod(0o644)
+    for content in (b"garbage", b""):
+        damaged.write_bytes(content)
+        with pytest.raises(GitError) as caught:
+            git.run("cat-file", "blob", name)
+        assert caught.value.fix == "git fsck --full shows what is damaged there"
+    with pytest.raises(GitError) as caught:
+        git.run("cat-file", "blob", "0" * 40)
+    assert caught.value.fix == ""
+
+
 def test_an_ended_command_is_not_waited_for_where_a_helper_has_left_its_group(tmp_path: Path) -> None:
     """Such as the master of a shared ssh connection, which keeps stderr for as long as it lives."""
     pid_file = tmp_path / "pid"
