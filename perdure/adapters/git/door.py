@@ -72,7 +72,10 @@ _USERINFO = re.compile(r"(?<=://)[^/\s@']*@")
 _TOKEN = re.compile(r"(?i)\b((?:access_|private_|job_)?token|password)=[^&\s']+")
 _KNOWN_TOKEN = re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-)[\w-]+")
 _STDERR_LINES = 20
-_DAMAGED = re.compile(r"inflate: |corrupt|object file \S+ is empty|packfile \S+ cannot")
+_DAMAGED = re.compile(
+    r"inflate: data|object file \S+ is empty|loose object \S+ .*is corrupt|packfile \S+ (cannot|is far too short)"
+)
+"""Of objects that lie in a repository; what was damaged on its way is said otherwise, and comes whole the next time."""
 
 
 def redact(text: str) -> str:
@@ -96,7 +99,8 @@ def _cut(line: str) -> str:
 
 
 class GitError(PerdureError):
-    """A git command that failed. `stderr`: its last lines, redacted; `returncode` is None when we ended it."""
+    """A git command that failed. `stderr`: its last lines, redacted; `returncode` is None when we ended it; `damaged`:
+    a repository is, and the next try would fail likewise."""
 
     def __init__(self, args: Sequence[str], returncode: int | None, stderr: str) -> None:
         self.command = tuple(redact(arg) for arg in args)
@@ -104,7 +108,8 @@ class GitError(PerdureError):
         self.stderr = readable("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
         how = "was ended" if returncode is None else f"failed with exit code {returncode}"
         said = main_line(self.stderr) or "it said nothing"
-        fix = "git fsck --full shows what is damaged there" if _DAMAGED.search(self.stderr) else ""
+        self.damaged = _DAMAGED.search(self.stderr) is not None
+        fix = "git fsck --full shows what is damaged there" if self.damaged else ""
         where = " ".join(("git", *self.command))
         super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=where, fix=fix)
 

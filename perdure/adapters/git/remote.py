@@ -74,6 +74,9 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
     if isinstance(error, GitTooMuch):
         fix = "check the address; a repository this large does not fit here"
         return ForgeRefused(f"the remote is left: {said}", where=where, fix=fix)
+    if error.damaged:
+        fix = "git fsck --full shows what is damaged: there, or in vaults/ of PERDURE_HOME, which may be moved away"
+        return ForgeRefused(f"the repository or this host's copy of it is damaged: {said}", where=where, fix=fix)
     if error.returncode is not None and _FINAL.search(error.stderr) and not away:
         fix = access_fix(where, error.stderr, credential)
         return ForgeRefused(f"the remote refuses: {said}", where=where, fix=fix)

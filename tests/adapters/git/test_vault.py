@@ -57,6 +57,20 @@ def test_the_vault_never_collects_by_itself(vault: Vault, name: str, value: str)
     assert git(vault.path, "config", "--local", name) == value
 
 
+def test_a_damaged_vault_is_not_taken_for_a_remote_that_is_away(home: Home, tmp_path: Path) -> None:
+    origin = make_origin(tmp_path / "calc.git")
+    vault = Vault.open(home, str(origin))
+    vault.fetch()
+    for stored in (path for path in (vault.path / "objects").rglob("*") if path.is_file()):
+        stored.chmod(0o644)
+        stored.write_bytes(b"")
+    with pytest.raises(ForgeRefused, match="copy of it is damaged") as refused:
+        vault.fetch()
+    assert "may be moved away" in refused.value.fix
+    vault.path.rename(tmp_path / "away")
+    assert Vault.open(home, str(origin)).fetch()[0] == "main"
+
+
 def test_an_unreferenced_checkpoint_outlives_a_persons_git_gc(vault: Vault) -> None:
     (lonely,) = commits(vault, 1)
     git(vault.path, "gc", "-q")
