@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-
-from perdure import __version__, secrets
+from perdure import __version__, secrets, startup
 
 if __name__ == "__main__":
-    gc.disable()  # until all is loaded: a seventh of loading was to look for garbage, and none is made
-    secrets.take()  # before anything below is imported: GitPython starts a process
+    startup.begin()  # before anything below is imported: GitPython starts a process
 
 import asyncio
 import logging
@@ -77,8 +74,6 @@ def queues(host: Host) -> dict[str, dict[str, Any]]:
 
 if __name__ == "__main__":
     forkserver.serve()  # from here on it is a worker
-    gc.freeze()
-    gc.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     asyncio.run(main())
     logging.shutdown()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from perdure import __version__, secrets
+from perdure import __version__, startup
 from perdure.cli.backlog import command as backlog
 from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, START, STEER, Commands
 from perdure.cli.decide import answer, budget, say
@@ -116,9 +115,8 @@ def run(arguments: list[str]) -> int:
 
 def main() -> NoReturn:
     """Entry point. Ends the process at once: the Temporal SDK was seen to crash in an ordinary exit."""
-    gc.disable()  # nearly all there is to do is to load what the command needs: carry_out ends it
     _open_streams()
-    secrets.take()  # commands import what they need, GitPython among it, which starts a process
+    startup.begin()  # commands import what they need, GitPython among it, which starts a process
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=PLAIN)

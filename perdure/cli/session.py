@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure import secrets
+from perdure import secrets, startup
 from perdure.cli.ids import resolve_id
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
@@ -28,7 +27,7 @@ def carry_out(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     async def carried() -> T:
-        asyncio.get_running_loop().call_later(LOADED_AFTER_S, gc.enable)
+        asyncio.get_running_loop().call_later(LOADED_AFTER_S, startup.loaded)
         return await work
 
     return asyncio.run(carried())

@@ -20,6 +20,7 @@ from asyncio.subprocess import Process
 from types import TracebackType
 from typing import Any, NoReturn
 
+from perdure import startup
 from perdure.models.errors import PerdureError
 
 FORKS_LOAD_MORE_S = 5.0
@@ -41,11 +42,12 @@ _MESSAGE = 32
 
 def serve() -> None:
     """Fork a worker at each request of the supervisor that started this process. Returns in each worker, and at once
-    in a process that no supervisor started for that."""
+    in a process that no supervisor started for that: with all that is loaded out of its garbage collections."""
     sys.excepthook = _told
     given = os.environ.pop(DESCRIPTOR, "")
     if given.isdigit():
         _Server(socket.socket(fileno=int(given))).work()
+    startup.loaded()
 
 
 def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
