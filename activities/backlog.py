@@ -27,7 +27,7 @@ from perdure.adapters.git.publish import commits_between, publish_first
 from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.source import Target
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.terms import base_of, find_target
+from perdure.adapters.repository.terms import base_of, check_lands, find_target
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, to_the_end
 from perdure.adapters.system.zones import offsets
@@ -88,7 +88,9 @@ class Backlogs(OnHost):
     def _open(self, work: OpenBacklogInput, make: bool) -> Opened:
         target, vault = self.target(work)
         base, base_sha = base_of(vault, target, _wanted(work))
-        limits = Terms(self._host).settings(vault, base, base_sha, _wanted(work)).config.limits
+        config = Terms(self._host).settings(vault, base, base_sha, _wanted(work)).config
+        if work.said.get("land") != "stack":
+            check_lands(config)
         issues, proposed = self._issues(target, work) if make else ((), {})
         heads = target.heads
         if make and base_sha == FIRST_COMMIT:
@@ -110,7 +112,7 @@ class Backlogs(OnHost):
             frees=True,
             follows=not named,
             notifies=bool(self._host.listeners.addresses),
-            limited=limits.open_pull_requests is not None,
+            limited=config.limits.open_pull_requests is not None,
             offsets=offsets(str(work.said.get("window") or ""), datetime.now(UTC)),
             issues=issues,
             proposed=proposed,

@@ -93,6 +93,16 @@ class ItemView(Recorded):
     critical: bool = False
 
 
+_CUT_OFF = {"cancelled": "was cancelled", "failed": "failed", "terminated": "was terminated"}
+
+
+def unbegun(view: ItemView, status: str) -> ItemView:
+    """The same, or as cancelled: an item that nobody begins any more, since its backlog was cut off."""
+    if view.phase not in ("ready", "after") or status not in _CUT_OFF:
+        return view
+    return view.model_copy(update={"phase": "cancelled", "because": f"not begun: the backlog {_CUT_OFF[status]}"})
+
+
 class BacklogProgress(Recorded):
     """The answer to query `progress`, and the result of a backlog that has ended. `asks`: why its branch does not
     follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know."""
@@ -117,3 +127,7 @@ class BacklogProgress(Recorded):
     turn: str = ""
     began: datetime | None = None
     items: tuple[ItemView, ...] = ()
+
+    def cut_off(self, status: str) -> BacklogProgress:
+        """The same of one that ended as this, by no word of its own."""
+        return self.model_copy(update={"status": status, "items": tuple(unbegun(view, status) for view in self.items)})

@@ -11,7 +11,8 @@ from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.errors import InvalidRequest
 from perdure.models.rules.backlog import parse_backlog, parse_item, refusal, sent_digest, taken
-from perdure.models.rules.changes import problem
+from perdure.models.rules.changes import problem, reopened
+from perdure.models.rules.inbox import NotCounted
 from tests.models.backlog_night import NOON, backlog
 
 API = {"id": "api", "request": "Add GET /durations"}
@@ -192,6 +193,16 @@ def test_each_change_counts_only_where_it_can_still_be_made(phase: str, change: 
     said = problem(state, change, "api", item)
     assert said.startswith(words)
     assert bool(said) == bool(words)
+
+
+def test_of_a_backlog_that_ended_an_item_that_had_not_begun_may_be_retried_like_the_rest() -> None:
+    _, ended = backlog(API, {"id": "docs"}, {"id": "guide", "depends_on": ("docs",)})
+    ended.status, ended.items["docs"].phase = "cancelled", ItemPhase.FAILED
+    again = reopened(ended, "retry", "api", "", NOON)
+    assert (again.status, again.items["api"].phase) == ("running", ItemPhase.WAITING)
+    assert again.items["docs"].phase is ItemPhase.FAILED
+    with pytest.raises(NotCounted, match="guide is blocked by docs: retry docs"):
+        reopened(ended, "retry", "guide", "", NOON)
 
 
 def test_an_item_that_was_begun_once_is_not_edited_although_it_waits_again() -> None:

@@ -191,6 +191,10 @@ def test_the_reasons_are_one_line_each() -> None:
     assert next(view.because for view in views(request, state, NOON) if view.id == "cache") == "1 before it"
     state.held = "held: lunch"
     assert next(view.because for view in views(request, state, NOON) if view.id == "stats") == "held: lunch"
+    state.status = "cancelled"
+    over = {view.id: (view.phase, view.because) for view in views(request, state, NOON)}
+    assert over["stats"] == over["news"] == ("cancelled", "not begun: the backlog was cancelled")
+    assert over["export"][0] == "blocked"
 
 
 def test_nothing_begins_while_held_or_outside_of_the_window_and_it_wakes_when_that_opens() -> None:

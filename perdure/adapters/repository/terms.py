@@ -17,6 +17,7 @@ from perdure.adapters.git.remote import Heads
 from perdure.adapters.git.source import ELSEWHERE, Target, check_checkout, locate, place_on_host
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
+from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
@@ -139,6 +140,21 @@ def check_branch(
             f"branch: {request.branch} has no commit that {base} has not",
             where=request.repository,
             fix="push what you want reviewed or proposed, or name another branch",
+        )
+
+
+def check_lands(config: RepositoryConfig) -> None:
+    """InvalidRequest where nothing that is built under these settings could land: before anybody pays for it. A
+    repository without a test command is none of these: another item may bring one."""
+    chosen = config.delivery.phases
+    if config.ship.allow_untested or Phase.BUILD not in chosen:
+        return
+    left_out = [phase for phase in (Phase.TEST, Phase.REVIEW) if phase not in chosen]
+    if left_out:
+        raise InvalidRequest(
+            f"phases: nothing lands without {' and '.join(left_out)}, and the settings leave that out",
+            where="delivery.phases",
+            fix="select it, or set allow_untested = true below [ship]",
         )
 
 

@@ -56,7 +56,8 @@ def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime
     """The state with which another run of an ended backlog begins: all that landed or was left out stays so.
 
     change, id   skip or retry, of one item; retry without an id: all that failed or was cancelled
-    What was being built when somebody terminated the backlog is begun again: a delivery that is there is adopted.
+    What was being built when somebody terminated the backlog is begun again: a delivery that is there is adopted. What
+    had not begun begins whatever is retried, and may be named like the rest.
 
     Raises NotCounted, in words for whoever asked.
     """
@@ -64,7 +65,9 @@ def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime
     unasked = {"looked": None, "asks": "", "left": False}
     again = ended.model_copy(update=fresh | unasked, deep=True)
     cut_off = [at for at in again.items.values() if at.phase is ItemPhase.BUILDING]
-    known = change == "retry" and id in {at.item.id for at in cut_off}
+    free = again.items.keys() - Dependencies.of(again).blocked.keys()
+    unbegun = {one for one in free if again.items[one].phase is ItemPhase.WAITING}
+    known = change == "retry" and id in {at.item.id for at in cut_off} | unbegun
     if id and not known and (words := problem(ended, change, id)):
         raise NotCounted(words)
     failed = [at for at in again.items.values() if at.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED)]

@@ -7,7 +7,7 @@ from datetime import datetime
 from math import floor
 
 from perdure.models.backlog import CHECKS_MOST, BacklogRequest
-from perdure.models.backlog_messages import ItemView
+from perdure.models.backlog_messages import ItemView, unbegun
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.dependencies import Dependencies
@@ -39,7 +39,7 @@ def views(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[
     graph, why = Dependencies.of(state), refusals(request, state, now)
     critical = frozenset(graph.critical)
     return tuple(
-        _view(state, at, graph, why.get(id, ""), id in critical)
+        unbegun(_view(state, at, graph, why.get(id, ""), id in critical), state.status)
         for id, at in sorted(state.items.items(), key=lambda one: (one[1].order, one[0]))
     )
 

@@ -46,7 +46,7 @@ def details(request: BacklogRequest, state: BacklogState, now: datetime, id: str
     lines = [
         f"### {_headline(state, items)}",
         *_words(state),
-        *_goes_on(state, items, id),
+        *_goes_on(state, id),
         *_asks(state),
         *_waiting(waiting, state),
         *_facts(request, state),
@@ -90,7 +90,10 @@ def _words(state: BacklogState) -> list[str]:
     return [f"**{name}:** {cell(words, 300)}  " for name, words in found if words]
 
 
-def _goes_on(state: BacklogState, items: list[ItemView], id: str) -> list[str]:
+_DONE_WITH = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.CANCELLED, ItemPhase.DECOMPOSED)
+
+
+def _goes_on(state: BacklogState, id: str) -> list[str]:
     """The way on for whoever reads that it is held, or has ended without all of it."""
     if not id or (state.opened is not None and state.opened.within is not None):  # tasks: their delivery says so
         return []
@@ -98,9 +101,7 @@ def _goes_on(state: BacklogState, items: list[ItemView], id: str) -> list[str]:
     if state.status == "running":
         on = f"{code(f'perdure backlog resume {typed}')}, or More Actions, Send a Signal `resume`"
         return [f"**To go on:** {on}  "] if state.held else []
-    left = state.status != "cancelled" and any(
-        item.phase not in ("landed", "skipped", "cancelled", "decomposed") for item in items
-    )
+    left = state.status != "cancelled" and any(at.phase not in _DONE_WITH for at in state.items.values())
     return [f"**To go on with what did not land:** {code(f'perdure backlog retry {typed}')}  "] if left else []
 
 

@@ -106,6 +106,17 @@ async def test_a_branch_nobody_can_land_on_is_refused_before_anything_is_made(
         await opening.open(branch=branch)
 
 
+async def test_settings_under_which_nothing_could_land_are_refused_before_anything_is_paid_for(
+    opening: Opening,
+) -> None:
+    phases = 'version = 1\n[delivery]\nphases = ["build", "ship"]\n'
+    with pytest.raises(InvalidRequest, match="nothing lands without test and review") as refused:
+        await opening.open(said={"config": phases})
+    assert "allow_untested" in refused.value.fix
+    for more in ({"config": f"{phases}[ship]\nallow_untested = true\n"}, {"config": phases, "land": "stack"}):
+        assert (await opening.open(said=more)).branch == OWN
+
+
 async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: Opening, tmp_path: Path) -> None:
     host = Host.open(Home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
     closed = Opening(host, opening.origin)
