@@ -22,6 +22,10 @@ ITEMS_MOST = 1000
 PARALLEL_MOST = 100
 """Deliveries of one backlog at once: more than any one forge or model account was seen to let through."""
 
+CHECKS_S = 600.0
+"""For the `check` commands of landed items in one landing: meanwhile nobody else lands. One test command may take as
+long by default."""
+
 CHECKS_MOST = 20
 """Commands of landed items in one landing, and so of one item: at some seconds each they take less than the tests of an
 ordinary repository. The others' turn comes with the next landings."""

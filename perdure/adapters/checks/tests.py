@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,6 +80,7 @@ async def run_tests(
     baseline: Baseline | None = None,
     renew: Callable[[], object] | None = None,
     held: Callable[[TestCommand], tuple[str, ...]] = lambda _: (),
+    within_s: float | None = None,
 ) -> TestReport:
     """Run all commands one after the other.
 
@@ -88,12 +90,17 @@ async def run_tests(
     renew        makes `source` clean again: before each command but the first, for none may prepare the next, and
                  before a failure is tried once more; None: it stays as it is
     held         paths of `source` that this command may not write to; only grade `full` keeps them
+    within_s     a command that has not begun after so many seconds is left out of the report; None: all are run
 
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
     """
     before = by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
+    began = time.monotonic()
     for number, test in enumerate(commands, start=1):
+        if within_s is not None and time.monotonic() - began >= within_s:
+            on_progress(f"{test.name}: left out, the time for all is over")
+            continue
         on_progress(f"{test.name}: running")
         if results and renew is not None:
             await in_thread(renew)

@@ -8,9 +8,11 @@ import pytest
 from landing_fixtures import BRANCH, CONFIG, Night, night
 from turn_fixtures import in_activity
 
+from activities import run_tests
 from activities.rebase import Rebasing
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused
+from perdure.models.report import TestReport
 from perdure.models.result import TestsStatus
 from tests.engine import git
 
@@ -195,6 +197,22 @@ async def test_what_landed_items_named_holds_and_what_does_not_hold_without_the_
     web.number += 1
     own = await web.test(made, web="test -e never-was")
     assert own.status is TestsStatus.RED, "its own has to hold, whatever holds without it"
+
+
+async def test_checks_of_landed_items_hold_the_turn_for_so_long_and_what_is_left_out_says_nothing(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tests, "CHECKS_S", 0.5)
+    web = await night.item("web", {"c.txt": "web\n"})
+    made = await web.rebase()
+    slow = {f"item{number}": "sleep 1" for number in range(5)}
+    verdict = await web.test(made, **slow)
+    assert verdict.status is TestsStatus.GREEN
+    told = TestReport.model_validate_json(web.vault.get_artifact(web.id, verdict.report))
+    assert len([one for one in told.commands if one.name.startswith("check of item")]) == 1
+    web.number += 1
+    own = await web.test(made, web="sleep 1; test -e never-was")
+    assert own.status is TestsStatus.RED, "its own is never left out"
 
 
 async def test_a_commit_tells_which_open_items_it_would_conflict_with(night: Night) -> None:
