@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ _MEANT = {"status": "show", "ls": "list", "log": "logs", "start": "deliver", "st
 """Words that people try first, too unlike ours to be found by their letters."""
 
 
+_BELOW_ZERO = re.compile(r"-\d.*")
+
+
 def _without_types(params: list[Any]) -> list[Any]:
     for param in params:
         if isinstance(param, TyperOption) and param.is_flag and param.metavar is None:
@@ -37,6 +41,13 @@ def _without_types(params: list[Any]) -> list[Any]:
 class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """With `-5` as a number where an argument may be one below zero: an unknown option anywhere else."""
+        numbers = [getattr(one, "min", None) for one in self.params if one.param_type_name == "argument"]
+        if any((least or 0) < 0 for least in numbers) and any(map(_BELOW_ZERO.fullmatch, args)):
+            ctx.ignore_unknown_options = True  # such a one then stands among the arguments, and is one too many
+        return super().parse_args(ctx, args)
 
 
 class Group(TyperGroup):

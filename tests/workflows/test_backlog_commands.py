@@ -68,7 +68,7 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         assert given["more"] == {
             "id": "more", "request": "Do more of it", "depends_on": ["page"], "attempts": 3, "after_red": True,
         }  # fmt: skip
-        assert "priority 5: more" in (await run("prioritise", fresh, "more", "5")).out
+        assert "priority -5: more" in (await run("prioritise", fresh, "more", "-5")).out
         assert "goes on: docs" in (await run("retry", fresh, "docs")).out
         await shown(perdure, fresh, docs="failed")
         assert (await perdure.backlog(fresh).past()).started[f"{fresh}/docs"] == 2, "red once more"
