@@ -120,7 +120,7 @@ def a_user_file_of_10_MB() -> None:
 
 @case
 def an_endless_file_after_config() -> None:
-    from perdure.cli.request.validation import read_config
+    from perdure.cli.request.repository import read_config
 
     read_config(Path("/dev/zero"))
 

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 
 def check_with(taken: Taken, request: BacklogRequest, env: Mapping[str, str]) -> None:
-    """InvalidRequest, as `field: why`, for an integration branch that nobody could land on, settings that are none, and
-    issues where nobody can read any. Blocks on git. The worker looks again: much may change until then."""
+    """InvalidRequest, as `field: why`, for an integration branch that nobody could land on, and issues where nobody can
+    read any. Blocks on git. The worker looks again: much may change until then."""
     if request.branch is not None:
         _check_branch(request.branch, taken)
-    if request.config is not None:
-        _check_config(request.config)
     asking = ["issues"] if request.issues is not None else []
     asking += [f"items.{at}.issue" for at, item in enumerate(request.items) if item.issue is not None]
     if asking and not _reads_issues(taken, env):
@@ -55,12 +53,15 @@ def _is_name(branch: str) -> bool:
     return git.run("check-ref-format", f"refs/heads/{branch}", ok=(0, 1)).returncode == 0
 
 
-def _check_config(text: str) -> None:
+def check_config(request: BacklogRequest) -> None:
+    """InvalidRequest, as `config: why`, for settings that are none."""
     from perdure.adapters.repository.config import load_repository_config
     from perdure.models.errors import BadInput
 
+    if request.config is None:
+        return
     try:
-        load_repository_config(text, "config")
+        load_repository_config(request.config, "config")
     except BadInput as error:
         at = f" ({error.where})" if error.where not in ("", "config") else ""
         raise InvalidRequest(f"config: {error.what}{at}", fix=error.fix) from None

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.backlog.checked import check_with
+from perdure.cli.backlog.checked import check_config, check_with
 from perdure.cli.backlog.file import BacklogFile, parsed, read_file
+from perdure.cli.request.repository import read_config
 from perdure.cli.request.schedule import Timed, put_on
 from perdure.cli.request.validation import (
     DeliverOptions,
@@ -27,7 +28,6 @@ from perdure.cli.request.validation import (
     check_id,
     parse_gates,
     parse_labels,
-    read_config,
     take_in,
 )
 from perdure.cli.screen import Screen
@@ -119,7 +119,8 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
         raw["items"] = [*_items(raw), *({"issue": number} for number in found)]
     if asked.request is not None:
         raw["items"] = [{"id": LARGE, "request": asked.request, "decompose": "go" if asked.yes else "ask"}]
-    first = _checked(raw, file, over)
+    # Of --config, `take_in` says the line.
+    first = _checked(raw, file, over, *([check_config] if asked.config is None else []))
     taken = take_in(
         DeliverOptions(
             request=_STANDS_FOR,
@@ -130,6 +131,7 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
             config=asked.config,
             gate=list(first.gates) or None,
             labels=first.labels,
+            written=(f"{file.name}: config", first.config) if first.config is not None else None,
         ),
         env,
     )

@@ -57,7 +57,7 @@ def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
     from perdure.adapters.git.source import resolve
     from perdure.adapters.repository.config import load_repository_config, with_detected
     from perdure.adapters.repository.detect import detect
-    from perdure.cli.request.validation import read_config
+    from perdure.cli.request.repository import read_config
 
     given = load_repository_config(read_config(file), str(file)) if file else None
     target = resolve(repo, Path.cwd(), Forges.from_environment(secrets.environment()))

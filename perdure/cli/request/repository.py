@@ -53,6 +53,16 @@ def in_working_tree(checkout: Path) -> str | None:
         return None
 
 
+def read_config(path: Path) -> str:
+    from perdure.adapters.system.bounded import read_text, why_unread
+
+    try:
+        return read_text(path, CONFIG_BYTES)
+    except (OSError, ValueError) as error:
+        what = f"the configuration cannot be read: {why_unread(error)}"
+        raise BadInput(what, where=f"--config {path}", fix="name a TOML file") from None
+
+
 def origin_of(cwd: Path) -> str | None:
     """The origin of the checkout that a directory is in, without asking it; None where there is none."""
     from perdure.adapters.git.visit import visiting

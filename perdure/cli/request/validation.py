@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.request.options import Options
-from perdure.cli.request.repository import file_at, in_working_tree, place_of
+from perdure.cli.request.repository import file_at, in_working_tree, place_of, read_config
 from perdure.local.access import NAMES
 from perdure.models.config import BUILT_IN, RepositoryConfig
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.host_config import HostConfig
 from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
-from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
+from perdure.models.limits import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.phases import Phase, why_not
 from perdure.models.request import DeliveryRequest, parse_request
 
@@ -35,6 +35,7 @@ class DeliverOptions(Options):
     fix       red tests and blockers are mended, not only reported
     push      new commits are pushed although no pull request is asked for
     wordless  nobody needs to say what is wanted: an existing branch is looked at, or a plan says it
+    written   settings that stand in a backlog's file, `night.yaml: config` and their text; --config counts instead
     """
 
     text: str | None = None
@@ -43,6 +44,7 @@ class DeliverOptions(Options):
     fix: bool = True
     push: bool = False
     wordless: bool = False
+    written: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
     if asked.id is not None and asked.new:
         fix = "give one of them: a name that is not taken starts another as well"
         raise BadInput("--new finds a name by itself", where="--id and --new", fix=fix)
-    given = read_config(asked.config) if asked.config else None
+    settings, given = asked.written or ("", None)
+    if asked.config:
+        settings, given = f"{asked.config} (--config)", read_config(asked.config)
 
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import resolve
@@ -102,7 +106,7 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
     from perdure.adapters.repository.host import load_host_config
 
     host = load_host_config(env)
-    own = load_repository_config(given, str(asked.config)) if given is not None else None
+    own = load_repository_config(given, str(asked.config or settings)) if given is not None else None
     if not (elsewhere := workers_elsewhere()) and asks_a_model(phases, fix=asked.fix):
         check_key(env, asked.agent or env.get("PERDURE_AGENT", "").strip())
     forges = Forges.from_environment(dict(env))  # of a copy: the worker that is started inherits the tokens
@@ -114,7 +118,7 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
     on_base = file_at(place, base_sha) if place is not None else None
     file, config = f"perdure.toml on {base}", own
     if own is not None:
-        file = f"{asked.config} (--config)"
+        file = settings
     elif on_base is not None:
         config = load_repository_config(on_base, f"perdure.toml on {base}")
     elif place is not None:
@@ -273,16 +277,6 @@ def check_key(env: Mapping[str, str], agent: str = "") -> None:
             where=" or ".join(keys),
             fix=f"export {keys[0]}=…, or rehearse without one: perdure demo",
         )
-
-
-def read_config(path: Path) -> str:
-    from perdure.adapters.system.bounded import read_text, why_unread
-
-    try:
-        return read_text(path, CONFIG_BYTES)
-    except (OSError, ValueError) as error:
-        what = f"the configuration cannot be read: {why_unread(error)}"
-        raise BadInput(what, where=f"--config {path}", fix="name a TOML file") from None
 
 
 def workers_elsewhere() -> bool:

@@ -114,3 +114,16 @@ def test_the_key_that_is_needed_is_that_of_the_agent(agent: str, has: str, where
     check_key({where.partition(" ")[0]: "none"}, agent)
     with pytest.raises(BadInput, match=r"no agent is called 'codecs' on this host .did you mean codex"):
         check_key({has: "none"}, "codecs")
+
+
+def test_settings_that_stand_in_the_file_count_and_are_named(tmp_path: Path) -> None:
+    make_target(tmp_path / "calc.git", {"perdure.toml": "version = 1\n[limits]\ntest_fixes = 3\n"})
+    night, mine = tmp_path / "night.yaml", tmp_path / "mine.toml"
+    items = "items:\n  - id: api\n    request: Add it\n"
+    night.write_text("version: 1\nconfig: |\n  version = 1\n  [limits]\n  test_fixes = 1\n" + items)
+    mine.write_text("version = 1\n[limits]\ntest_fixes = 2\n")
+    for config, named, fixes in ((None, f"{night}: config", 1), (mine, f"{mine} (--config)", 2)):
+        asked = BacklogOptions(file=str(night), repo=str(tmp_path / "calc.git"), config=config)
+        taken = take_in_backlog(asked, {"ANTHROPIC_API_KEY": "none"}).taken
+        assert taken.repository_config is not None
+        assert (taken.file, taken.repository_config.limits.test_fixes) == (named, fixes)
