@@ -24,12 +24,14 @@ from perdure.models.rules.inbox import NotCounted
 class SubmittedBacklog:
     """`attached`: it was already there, nothing new was started; it may be running or have ended.
 
-    `accepted`: whether a worker has looked at it; None where nobody waited for that.
+    `accepted`: whether a worker has looked at it; None where nobody waited for that. `there`: what the one that was
+    there was started with, without its items.
     """
 
     backlog: Backlog
     attached: bool
     accepted: bool | None = None
+    there: BacklogRequest | None = None
 
 
 async def submit_backlog(
@@ -57,7 +59,7 @@ async def submit_backlog(
         return SubmittedBacklog(backlog, attached=False)
     except WorkflowAlreadyStartedError:
         await _check_same(backlog, raw)
-        return SubmittedBacklog(backlog, attached=True)
+        return SubmittedBacklog(backlog, attached=True, there=unlisted(await backlog.request()))
 
 
 async def _check_same(backlog: Backlog, raw: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.backlog.again import unheeded
 from perdure.cli.backlog.checked import check_config, check_with
 from perdure.cli.backlog.file import BacklogFile, parsed, read_file
 from perdure.cli.request.repository import read_config
@@ -210,8 +211,10 @@ async def hand_in_backlog(
     found = await perdure.submit_backlog(taken.request, taken.id, patience=patience)
     submitted.append(found)
     typed, another = f"perdure backlog status {taken.id}", "; --id NAME starts another"
-    limits = _limits(taken.request)
+    limits = _limits(found.there or taken.request)
     await tell_start(taken.taken, taken.id, found, screen, limits, typed=typed, another=another, detach=detach)
+    if found.there is not None and (words := unheeded(found.there, taken.request)):
+        screen.say(words)
     if detach and screen.json:
         screen.data({"backlog_id": taken.id, **started_json(found)})
     return found

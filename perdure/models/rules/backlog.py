@@ -20,6 +20,12 @@ from perdure.models.rules.dependencies import cycle
 from perdure.models.rules.stack import no_place
 from perdure.text import nearest, one_line
 
+_KEPT = (
+    *("parallel", "budget_usd", "window", "overlap", "attempts", "after_red"),
+    *("gates", "questions", "labels", "model", "agent", "config"),
+)
+"""A backlog is the same whatever these say, and goes on with those that it was started with."""
+
 _FIELD_WITHIN = re.compile(r"(items\.\d+): (\w+: )")
 
 
@@ -114,6 +120,11 @@ def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
         if not other and state.sent not in ("", sent_digest(sent)):
             other = "a backlog of other items"
     return f"the id is taken by {other}" if other else ""
+
+
+def not_counted(there: BacklogRequest, sent: BacklogRequest) -> tuple[str, ...]:
+    """Fields in which the same backlog was sent otherwise than the one there was started: they change nothing."""
+    return tuple(name for name in _KEPT if getattr(there, name) != getattr(sent, name))
 
 
 def unlisted(raw: Mapping[str, Any]) -> BacklogRequest:
