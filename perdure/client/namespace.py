@@ -135,10 +135,15 @@ class Perdure:
         return Schedules(self.client, self._key)
 
     async def submit_backlog(
-        self, request: BacklogRequest | dict[str, Any], id: str, *, patience: timedelta | None = None
+        self,
+        request: BacklogRequest | dict[str, Any],
+        id: str,
+        *,
+        patience: timedelta | None = None,
+        listed: bool = False,
     ) -> SubmittedBacklog:
         """Start a backlog or attach to it, as perdure.client.backlog_submit says."""
-        return await submit_backlog(self.client, self._key, request, id, patience)
+        return await submit_backlog(self.client, self._key, request, id, patience, listed=listed)
 
     def events(self, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
         """The events of a delivery or a backlog, as perdure.client.events says."""

@@ -1,7 +1,9 @@
-"""A backlog handed in that was there already: what of these words it does not heed."""
+"""A backlog handed in that was there already: what of it does not count there, and what has come since."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.cli.words import money
@@ -20,6 +22,23 @@ def unheeded(there: BacklogRequest, sent: BacklogRequest) -> str:
         for name in not_counted(there, sent)
     ]
     return f"{', '.join(parts)} did not count" if parts else ""
+
+
+def since_then(id: str, issues: Sequence[int], *, running: bool, repo: str = "") -> str:
+    """Name the issues that it has not, and the command that adds them; where it has ended, the one that builds them.
+    `repo`: the repository as it was typed. Empty: it has all."""
+    if not issues:
+        return ""
+    numbers = " ".join(map(str, issues))
+    each = numbers if len(issues) == 1 else "$issue"
+    typed = f"perdure backlog add {shlex.quote(id)} --issue {each}"
+    if not running:
+        at = f" --repo {shlex.quote(repo)}" if repo else ""
+        typed = f"perdure deliver --issue {each}{at}{' --detach' if len(issues) > 1 else ''}"
+    ended = "" if running else ", and it has ended"
+    if len(issues) == 1:
+        return f"issue {numbers} has come since{ended}: {typed}"
+    return f"issues {', '.join(map(str, issues))} have come since{ended}: for issue in {numbers}; do {typed}; done"
 
 
 def _said(name: str, request: BacklogRequest) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.backlog.again import unheeded
+from perdure.cli.backlog.again import since_then, unheeded
 from perdure.cli.backlog.checked import check_config, check_with
 from perdure.cli.backlog.file import BacklogFile, parsed, read_file
 from perdure.cli.request.repository import read_config
@@ -97,11 +97,18 @@ class BacklogOptions:
 
 @dataclass(frozen=True)
 class TakenBacklog:
-    """A backlog that can be submitted, under this id, and what was learned about its repository on the way."""
+    """A backlog that can be submitted, under this id, and what was learned about its repository on the way.
+
+    issues  open ones are among its items; listed: they are all of these, and the id is made from --issues
+    repo    of --repo
+    """
 
     id: str
     request: BacklogRequest
     taken: Taken
+    issues: bool = False
+    listed: bool = False
+    repo: str = ""
 
 
 def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: bool = False) -> TakenBacklog:
@@ -139,7 +146,10 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
     known = {"repository": taken.request.repository, "source": taken.request.source}
     whole = raw | {name: value for name, value in known.items() if value is not None}
     request = _checked(whole, file, over, lambda request: check_with(taken, request, env))
-    return TakenBacklog(asked.id or _id(asked, taken.request.repository), request, taken)
+    issues = asked.issues is not None
+    listed = issues and asked.file is None and asked.id is None
+    id = asked.id or _id(asked, taken.request.repository)
+    return TakenBacklog(id, request, taken, issues, listed, asked.repo or "")
 
 
 def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
@@ -208,16 +218,26 @@ async def hand_in_backlog(
 
     perdure = await at_work(taken.taken, screen)
     patience = DECISION_ACCEPTED if detach else None
-    found = await perdure.submit_backlog(taken.request, taken.id, patience=patience)
+    found = await perdure.submit_backlog(taken.request, taken.id, patience=patience, listed=taken.listed)
     submitted.append(found)
-    typed, another = f"perdure backlog status {taken.id}", "; --id NAME starts another"
+    typed, another = f"perdure backlog status {taken.id}", "" if taken.issues else "; --id NAME starts another"
     limits = _limits(found.there or taken.request)
     await tell_start(taken.taken, taken.id, found, screen, limits, typed=typed, another=another, detach=detach)
-    if found.there is not None and (words := unheeded(found.there, taken.request)):
+    for words in await _told(found, taken):
         screen.say(words)
     if detach and screen.json:
-        screen.data({"backlog_id": taken.id, **started_json(found)})
+        come = {"come": found.come} if found.come else {}
+        screen.data({"backlog_id": taken.id, **started_json(found), **come})
     return found
+
+
+async def _told(found: SubmittedBacklog, taken: TakenBacklog) -> list[str]:
+    """Lines about one that was there already: what of the words does not count, and the issues that it has not."""
+    lines = [unheeded(found.there, taken.request)] if found.there is not None else []
+    if found.come:
+        running = (await found.backlog.describe()).running
+        lines.append(since_then(taken.id, found.come, running=running, repo=taken.repo))
+    return list(filter(None, lines))
 
 
 async def schedule_backlog(taken: TakenBacklog, at: Timed, screen: Screen) -> int:

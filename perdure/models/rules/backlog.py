@@ -20,6 +20,8 @@ from perdure.models.rules.dependencies import cycle
 from perdure.models.rules.stack import no_place
 from perdure.text import nearest, one_line
 
+OTHER_ITEMS = "a backlog of other items"
+
 _KEPT = (
     *("parallel", "budget_usd", "window", "overlap", "attempts", "after_red"),
     *("gates", "questions", "labels", "model", "agent", "config"),
@@ -99,7 +101,12 @@ def taken(there: BacklogRequest, sent: BacklogRequest) -> str:
         return words
     before, now = ({item.id: item for item in request.items} for request in (there, sent))
     differ = [id for id in dict.fromkeys([*before, *now]) if before.get(id) != now.get(id)]
-    return f"a backlog of other items: {', '.join(differ[:5])}{' …' if len(differ) > 5 else ''}" if differ else ""
+    return f"{OTHER_ITEMS}: {', '.join(differ[:5])}{' …' if len(differ) > 5 else ''}" if differ else ""
+
+
+def is_issue(item: BacklogItem) -> bool:
+    """True of an item that is an issue and nothing else, as a selector finds it."""
+    return item.issue is not None and item == parse_item({"issue": item.issue})
 
 
 def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
@@ -118,7 +125,7 @@ def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
     else:
         other = _elsewhere(there, sent)
         if not other and state.sent not in ("", sent_digest(sent)):
-            other = "a backlog of other items"
+            other = OTHER_ITEMS
     return f"the id is taken by {other}" if other else ""
 
 

@@ -58,6 +58,49 @@ async def test_open_issues_are_items_beside_those_of_a_file(github: GitHubTwin, 
     assert TOKEN not in ran.out + ran.err + alone.out + alone.err
 
 
+@pytest.mark.timeout(120)
+async def test_the_same_issues_come_back_to_their_backlog_when_others_have_come(
+    github: GitHubTwin, there: Cli, server: str
+) -> None:
+    """Nothing is begun twice, and the new ones are named with the command that adds them."""
+    gone, stays = (github.add_issue("me/calc", title, labels=("ready",)) for title in ("Add mul", "Add div"))
+    asked = ("--issues", "label:ready", "--detach")
+    first = json.loads((await typed(there, *asked, "--json")).out)
+    assert first["backlog_id"] == "calc-label-ready"
+    github.delete_issue("me/calc", gone)
+    new = github.add_issue("me/calc", "Add pow", labels=("ready",))
+    again = await typed(there, *asked)
+    assert again.code == 0, again
+    assert "calc-label-ready is already there: nothing new was started" in again.out.splitlines()
+    adds = f"perdure backlog add calc-label-ready --issue {new}"
+    assert f"issue {new} has come since: {adds}" in again.out.splitlines()
+    more = github.add_issue("me/calc", "Add mod", labels=("ready",))
+    told = json.loads((await typed(there, *asked, "--json")).out)
+    assert told == {"backlog_id": "calc-label-ready", "attached": True, "come": [new, more]}
+    other = await typed(there, *asked, "--land", "stack")
+    assert other.code == 2
+    assert "taken by a backlog that lands as a branch, not as a stack" in other.err
+    assert "--id calc-label-ready-2" in other.err
+    client = await Client.connect(server, plugins=[perdure_plugin()])
+    await client.get_workflow_handle("calc-label-ready").terminate()
+    ended = (await typed(there, *asked, "--repo", ".")).out
+    assert f"issues {new}, {more} have come since, and it has ended: for issue in {new} {more}; do" in ended
+    assert "do perdure deliver --issue $issue --repo . --detach; done" in ended
+    assert stays in [item["issue"] for item in (await Backlog(client, "calc-label-ready").request())["items"]]
+
+
+@pytest.mark.timeout(90)
+async def test_no_second_backlog_of_the_same_issues_is_proposed(github: GitHubTwin, there: Cli) -> None:
+    github.add_issue("me/calc", "Add mul", labels=("ready",))
+    asked = ("--issues", "label:ready", "--id", "mine", "--detach")
+    assert (await typed(there, *asked)).code == 0
+    github.add_issue("me/calc", "Add pow", labels=("ready",))
+    ran = await typed(there, *asked)
+    assert (ran.code, "taken by a backlog of other items" in ran.err) == (2, True)
+    assert "fix: perdure backlog add mine --issue N" in ran.err
+    assert "mine-2" not in ran.err
+
+
 async def test_issues_that_are_not_there_are_refused_in_words(there: Cli, tmp_path: Path) -> None:
     ran = await typed(there, "--issues", "label:nobodys")
     assert (ran.code, ran.out) == (2, "")
