@@ -5,7 +5,6 @@ In another language: the same updates, signals and query, docs/backlog.md.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.backlog_past import BacklogPast, read_backlog_past
+from perdure.client.calls import send_update
 from perdure.client.once import request_of
 from perdure.client.submit import ATTACH, start
 from perdure.client.view import Described, describe
@@ -32,7 +32,6 @@ from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.backlog_state import BacklogState, GoOn
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import following
-from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.changes import reopened
 from perdure.models.rules.inbox import NotCounted
 
@@ -231,14 +230,9 @@ class Backlog:
             with suppress(WorkflowAlreadyStartedError):  # somebody else has done so just now: it is told of this, too
                 return await self._reopen("skip" if name == "skip" else "retry", said["item"], said.get("note", ""))
         await self._running()
+        meant = {field: value for field, value in said.items() if value != ""}
         try:
-            async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
-                words = await self._handle.execute_update(
-                    name,
-                    {field: value for field, value in said.items() if value != ""},
-                    id=uuid.uuid4().hex,
-                    rpc_timeout=DECISION_ACCEPTED,
-                )
+            words = await send_update(self._handle, name, meant, uuid.uuid4().hex)
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
             fix = f"perdure up --detach starts one; perdure backlog status {self.id} shows if it counted"
             raise PerdureError("no worker has answered", where=self.id, fix=fix) from None

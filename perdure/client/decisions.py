@@ -25,12 +25,13 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.calls import send_update
 from perdure.client.standalone import ask_host
 from perdure.client.view import Described, ended_words
 from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, understood
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, short_run
-from perdure.models.limits import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
+from perdure.models.limits import KEPT_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.inbox import SHAPES, VERDICTS, Inbox, NotCounted
 from perdure.models.state import DeliveryState, Progress
@@ -231,10 +232,7 @@ class Decisions(ABC):
         how = sha256(json.dumps([update, raw], sort_keys=True).encode()).hexdigest()[:8]
         id = f"{gate}-{meant.of or said['id']}-{short_run(described.run_id)}-{how}"
         try:
-            async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
-                words: str = await self._handle.execute_update(
-                    update, raw, id=id, result_type=str, rpc_timeout=DECISION_ACCEPTED
-                )
+            words = str(await send_update(self._handle, update, raw, id))
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
             if asked is not None:  # nobody could be told later: refused now, by the same rules
                 Inbox(DeliveryState(asked=asked)).check(update, raw)
