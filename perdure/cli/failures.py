@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import typer
 
 from perdure.cli import plain
+from perdure.cli.host.workers import unanswered
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -49,7 +50,7 @@ def lines(error: PerdureError) -> list[str]:
 def _known(error: BaseException) -> PerdureError | None:
     """The error as a person may read it; None when there is nothing to say (Ctrl-C, a closed pipe)."""
     if isinstance(error, PerdureError):
-        return error
+        return unanswered(error)
     if isinstance(error, typer.TyperException):
         return _usage(error)
     if isinstance(error, KeyboardInterrupt | typer.Abort | BrokenPipeError):

@@ -23,25 +23,22 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.backlog_past import BacklogPast, read_backlog_past
-from perdure.client.calls import send_update
+from perdure.client.calls import ask, send_update
 from perdure.client.once import request_of
 from perdure.client.submit import ATTACH, start
 from perdure.client.view import Described, describe
 from perdure.models.backlog import BacklogItem
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.backlog_state import BacklogState, GoOn
-from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.ids import following
 from perdure.models.rules.changes import reopened
 from perdure.models.rules.inbox import NotCounted
 
 WORKFLOW = "Backlog"
 
-QUERY_TIMEOUT = timedelta(seconds=5)
-"""A query needs a worker; after this long there is none, and describe has to do."""
-
 STATE_TIMEOUT = timedelta(seconds=30)
-"""Likewise of one that has ended, whose whole history a busy worker reads again; nothing else has to do here."""
+"""For a query of one that has ended, whose whole history a busy worker reads again: nothing else has to do here."""
 
 _CUT_OFF = {WorkflowExecutionStatus.CANCELED: "cancelled", WorkflowExecutionStatus.TERMINATED: "terminated"}
 
@@ -50,7 +47,7 @@ class Backlog:
     """One backlog, by its id. Its deliveries are `<id>/<item>`: perdure.client.Delivery reads and decides those.
 
     What changes it raises NotCounted (a BadInput, in the backlog's own words) when it does not count, BadInput when the
-    backlog has ended or there is none, and PerdureError when no worker answers.
+    backlog has ended or there is none, and NoWorker when none answers.
     """
 
     def __init__(self, client: Client, id: str) -> None:
@@ -83,27 +80,26 @@ class Backlog:
         """Read what history tells of all its runs: for this no worker is needed. Raises RPCError."""
         return await read_backlog_past(self._client, self.id)
 
-    async def progress(self) -> BacklogProgress:
-        """Return where it stands: asks the workflow, which needs a worker. PerdureError when none answers."""
+    async def progress(self, *, once: bool = False) -> BacklogProgress:
+        """Return where it stands: asks the workflow, which needs a worker. NoWorker when none answers.
+
+        That takes as long as another worker needs in the place of one that has died; `once`: only five seconds.
+        """
         try:
-            found = await self._progress()
+            found = await self._progress(once)
             if found.status != "running" or (described := await self.describe()).running:
                 return found
             if described.status is WorkflowExecutionStatus.COMPLETED:  # in between
-                return await self._progress()
+                return await self._progress(once)
             return found.model_copy(update={"status": _CUT_OFF.get(described.status, "failed")})
         except RPCError:
             running = (await self.describe()).running
             if not running:
                 return await self.result()
-            fix = "perdure up --detach starts one; the work goes on then"
-            raise PerdureError("no worker answers", where=self.id, fix=fix) from None
+            raise NoWorker("no worker answers", where=self.id, then="the work goes on then") from None
 
-    async def _progress(self) -> BacklogProgress:
-        found: BacklogProgress = await self._handle.query(
-            "progress", result_type=BacklogProgress, rpc_timeout=QUERY_TIMEOUT
-        )
-        return found
+    async def _progress(self, once: bool = False) -> BacklogProgress:
+        return await ask(self._handle, "progress", BacklogProgress, once=once)
 
     async def result(self) -> BacklogProgress:
         """Wait for the end. A backlog of which not everything landed is a result too; only a bad request raises."""
@@ -212,8 +208,8 @@ class Backlog:
         except RPCError:
             if (await self.describe()).running:
                 raise WorkflowAlreadyStartedError(self.id, WORKFLOW) from None
-            fix = "perdure up --detach starts one; nothing was changed"
-            raise PerdureError("no worker answers, and the backlog has ended", where=self.id, fix=fix) from None
+            what = "no worker answers, and the backlog has ended"
+            raise NoWorker(what, where=self.id, then="nothing was changed") from None
         if not state.items:
             raise BadInput(f"{self.id} was refused when it was started: there is nothing to go on with")
         at = datetime.now(UTC)
@@ -234,8 +230,8 @@ class Backlog:
         try:
             words = await send_update(self._handle, name, meant, uuid.uuid4().hex)
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
-            fix = f"perdure up --detach starts one; perdure backlog status {self.id} shows if it counted"
-            raise PerdureError("no worker has answered", where=self.id, fix=fix) from None
+            then = f"perdure backlog status {self.id} shows if it counted"
+            raise NoWorker("no worker has answered", where=self.id, then=then) from None
         except WorkflowUpdateFailedError as error:
             what = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
             raise NotCounted(what.removeprefix("NotCounted: "), where=self.id) from None

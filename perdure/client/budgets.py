@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.view import look_up
-from perdure.models.errors import BadInput, PerdureError
+from perdure.models.errors import BadInput, NoWorker, PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
 
@@ -72,7 +72,7 @@ async def ended(client: Client) -> str:
 
 
 async def read_table(client: Client) -> Table:
-    """Budgets and reservations. BadInput where there is no Treasury, PerdureError where no worker answers.
+    """Budgets and reservations. BadInput where there is no Treasury, NoWorker where none answers.
 
     Of one that somebody has ended: what it knew last, with a note that says so.
     """
@@ -92,7 +92,7 @@ async def read_table(client: Client) -> Table:
             raise BadInput("no budgets are shared here", where=TREASURY, fix=fix) from None
         if error.status == RPCStatusCode.FAILED_PRECONDITION and await ended(client):
             return Table(note=ENDED)  # before any worker had seen it
-        raise PerdureError("no worker answers", where=TREASURY, fix="perdure up --detach starts one") from None
+        raise NoWorker("no worker answers", where=TREASURY) from None
 
 
 async def add(client: Client, rule: str, usd: float) -> None:

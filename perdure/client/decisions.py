@@ -77,7 +77,7 @@ class Decisions(ABC):
     async def result(self) -> DeliveryResult: ...
 
     @abstractmethod
-    async def progress(self) -> Progress: ...
+    async def progress(self, *, once: bool = False) -> Progress: ...
 
     async def approve(self, of: str = "", *, note: str = "", by: str = "") -> Answered:
         """Yes, to a plan, a pull request, or going on at an unknown price."""
@@ -191,7 +191,7 @@ class Decisions(ABC):
     async def held(self) -> str:
         """Say who holds it and why, `held: let me look`; empty where nobody does, or no worker can say."""
         try:
-            return (await self.progress()).held
+            return (await self.progress(once=True)).held
         except PerdureError:
             return ""
 

@@ -13,6 +13,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from perdure.client.calls import ask
 from perdure.client.decisions import Decisions
 from perdure.client.events import events
 from perdure.client.history import Past, read_past
@@ -22,7 +23,7 @@ from perdure.client.once import request_of
 from perdure.client.standalone import ask_host
 from perdure.client.submit import start
 from perdure.client.view import Described, describe, look_up, polled
-from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
 from perdure.models.request import parse_request
@@ -33,9 +34,6 @@ from perdure.models.turn import Page, ReadInput
 
 ARTIFACT_READ_BYTES = 8_000_000
 """Of one artifact read that way, some 180 pages and a few seconds; a screenshot of a long page is below 2 MB."""
-
-QUERY_TIMEOUT = timedelta(seconds=5)
-"""A query needs a worker; after this long there is none, and describe has to do."""
 
 READ_TIMEOUT = timedelta(seconds=30)
 """Reading a page takes milliseconds on a host that lives."""
@@ -66,21 +64,19 @@ class Delivery(Decisions):
         """Return what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
         return await not_read(self._handle, self._client.data_converter)
 
-    async def progress(self) -> Progress:
+    async def progress(self, *, once: bool = False) -> Progress:
         """Return where it stands: asks the workflow; without a worker, what its memo says if it has ended.
 
-        Raises PerdureError when it runs and no worker answers: `describe` still works then.
+        Raises NoWorker when it runs and none answers: `describe` still works then. That takes as long as another worker
+        needs in the place of one that has died; `once`: only five seconds.
         """
         try:
-            progress: Progress = await self._handle.query("progress", result_type=Progress, rpc_timeout=QUERY_TIMEOUT)
-            return progress
+            return await ask(self._handle, "progress", Progress, once=once)
         except RPCError:
             described = await self.describe()
             if described.resume is None:
                 then = "the work goes on then" if described.running else "then the same again"
-                raise PerdureError(
-                    "no worker answers", where=self.id, fix=f"perdure up --detach starts one; {then}"
-                ) from None
+                raise NoWorker("no worker answers", where=self.id, then=then) from None
             request = parse_request(await self.request())
             ended = DeliveryState.model_validate(described.resume.state).as_ended()
             return progress_of(ended, request, self.id, described.run_id)

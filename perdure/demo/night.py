@@ -84,7 +84,7 @@ async def _watched(
         if not (await backlog.describe()).running:
             return blocked
         with suppress(PerdureError):  # no worker answers: it was killed, and the next one is on its way
-            progress = await backlog.progress()
+            progress = await backlog.progress(once=True)
             for line in changes(before, progress):
                 screen.say(line)
             before = progress

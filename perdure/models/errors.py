@@ -3,6 +3,7 @@
     PerdureError                 anything a person reads: what, where, fix
     ├── BadInput                 exit 2: what was asked cannot be done as written
     ├── TemporalUnreachable      exit 3
+    ├── NoWorker                 Temporal is there, and nobody who could answer for a workflow
     └── StepError                raised inside an activity; `retryable` says whether Temporal tries again
         ├── InvalidRequest       the submission itself is wrong: names the field and the nearest name
         ├── SetupFailed          setup or a test command cannot start: the delivery ends at $0.00
@@ -60,6 +61,15 @@ class BadInput(PerdureError):
 
 class TemporalUnreachable(PerdureError):
     exit_code = 3
+
+
+class NoWorker(PerdureError):
+    """`then`: what follows, in words, once a worker runs."""
+
+    def __init__(self, what: str, *, where: str = "", then: str = "") -> None:
+        fix = "perdure up --detach starts one"
+        super().__init__(what, where=where, fix=f"{fix}; {then}" if then else fix)
+        self.then = then
 
 
 class StepError(PerdureError):

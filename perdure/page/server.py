@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import web
 from temporalio.service import RPCError
 
+from perdure.cli.host.workers import unanswered
 from perdure.client import Perdure
 from perdure.client.overview import Overview
 from perdure.local.ports import HOST
@@ -167,7 +168,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return render(request, "error.html", status=error.status, what=error.reason, where=request.path, fix="")
     except PerdureError as error:
         status = HTTPStatus.BAD_REQUEST if isinstance(error, BadInput) else HTTPStatus.BAD_GATEWAY
-        return render(request, "error.html", status=status, what=error.what, where=error.where, fix=error.fix)
+        fix = unanswered(error).fix
+        return render(request, "error.html", status=status, what=error.what, where=error.where, fix=fix)
     except (RPCError, TimeoutError) as error:
         said = error.message if isinstance(error, RPCError) else "it did not answer in time"
         fix = "perdure up starts it; the page goes on by itself"

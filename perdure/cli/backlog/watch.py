@@ -69,7 +69,7 @@ async def follow(backlog: Backlog, screen: Screen) -> int:
                 if not described.running:
                     break
                 try:
-                    found = await backlog.progress()
+                    found = await backlog.progress(once=True)
                 except (PerdureError, RPCError, TemporalError):
                     if not silent and reached - answered > WATCH_SILENCE_S:
                         silent = True

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from perdure.models.errors import NoWorker, PerdureError
+
 NOBODY = "no worker is running: perdure up --detach starts one"
 STARTING = "the worker has not answered yet: it is starting, or the host is busy"
+COMES = "this home's is starting, or the host is busy: ask again in some seconds"
 
 
 def absent() -> str:
@@ -13,6 +16,13 @@ def absent() -> str:
     telling them to start one would only confuse. Of workers elsewhere nothing is known here.
     """
     return STARTING if supervised() else NOBODY
+
+
+def unanswered(error: PerdureError) -> PerdureError:
+    """The same error; of NoWorker, where a supervisor of this home lives, without a command that starts one more."""
+    if not (isinstance(error, NoWorker) and supervised()):
+        return error
+    return PerdureError(error.what, where=error.where, fix=f"{COMES}; {error.then}" if error.then else COMES)
 
 
 def supervised() -> bool:

@@ -221,7 +221,7 @@ class Watcher:
         from perdure.local.strangers import astray
 
         try:
-            progress = await self._delivery.progress()
+            progress = await self._delivery.progress(once=True)
             if not await astray(self._delivery.client, Home.find()):
                 self._progress, self._answered = progress, time.monotonic()
         except (PerdureError, TemporalError):
