@@ -91,7 +91,7 @@ class Backlog:
                 return found
             if described.status is WorkflowExecutionStatus.COMPLETED:  # in between
                 return await self._progress(once)
-            return found.model_copy(update={"status": _CUT_OFF.get(described.status, "failed")})
+            return found.cut_off(_CUT_OFF.get(described.status, "failed"))
         except RPCError:
             running = (await self.describe()).running
             if not running:
@@ -112,7 +112,7 @@ class Backlog:
             if isinstance(cause, ApplicationError) and cause.details:
                 return BacklogProgress.model_validate(cause.details[0])
             if (status := (await self.describe()).status) in _CUT_OFF:
-                return (await self._progress()).model_copy(update={"status": _CUT_OFF[status]})
+                return (await self._progress()).cut_off(_CUT_OFF[status])
             said = cause.cause if isinstance(cause, ActivityError) and cause.cause is not None else cause
             raise PerdureError(f"the backlog failed: {said}", where=self.id) from error
 
