@@ -6,19 +6,18 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
 from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.identity import NAMESPACE
+from perdure.local.runtimes import quiet, working
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.limits import SERVER_ANSWER_S, WORKER_SAYS
+from perdure.models.limits import SERVER_ANSWER_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 from perdure.text import is_text
@@ -78,7 +77,7 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, work
                 api_key=config.get("api_key"),
                 tls=config.get("tls"),
                 rpc_metadata=config.get("rpc_metadata") or {},
-                runtime=_runtime() if works else None,
+                runtime=working() if works else quiet(),
                 plugins=[perdure_plugin(interceptors=interceptors)],
             )
     except TimeoutError:
@@ -87,12 +86,6 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, work
         ) from None
     except (RPCError, RuntimeError, ValueError) as error:
         raise TemporalUnreachable(f"Temporal cannot be reached: {_reason(error)}", where=address, fix=fix) from None
-
-
-@cache
-def _runtime() -> Runtime:
-    """The SDK's own, with shorter pauses between the reports of its workers."""
-    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_SAYS)
 
 
 def _reason(error: Exception) -> str:

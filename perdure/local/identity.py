@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
 from perdure.local.ports import Pair
+from perdure.local.runtimes import quiet
 from perdure.models.limits import SERVER_ANSWER_S
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 
@@ -67,7 +68,7 @@ async def answers_as(record: ServerRecord, home: Home) -> bool:
     """
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):
-            client = await Client.connect(record.address)
+            client = await Client.connect(record.address, runtime=quiet())
             service = client.workflow_service
             await service.describe_namespace(DescribeNamespaceRequest(namespace=namespace_of(home)))
             described = await service.describe_namespace(DescribeNamespaceRequest(namespace=record.namespace))

@@ -12,7 +12,7 @@ import typer
 from perdure.cli.backlog.text import changes, headline, status_lines, waiting_rows
 from perdure.cli.host.workers import absent
 from perdure.cli.look.chapters import STOPS
-from perdure.cli.look.watch import EXIT_CANCELLED, EXIT_DETACHED, EXIT_MISSING, WATCH_LOST_S
+from perdure.cli.look.watch import AWAY, EXIT_CANCELLED, EXIT_DETACHED, EXIT_MISSING, WATCH_LOST_S
 from perdure.cli.screen import Screen
 from perdure.cli.session import look_at
 from perdure.models.backlog_messages import BacklogProgress
@@ -53,7 +53,7 @@ async def follow(backlog: Backlog, screen: Screen) -> int:
 
     before: BacklogProgress | None = None
     reached = answered = time.monotonic()
-    silent = False
+    silent = away = False
     with screen.live() as live:
         while True:
             try:
@@ -64,8 +64,11 @@ async def follow(backlog: Backlog, screen: Screen) -> int:
                     where = visible(str(error))[:200]
                     raise TemporalUnreachable("Temporal went away", where=where, fix=fix) from None
                 described = None
+                if not away:
+                    screen.say(AWAY)
+                away = True
             if described is not None:
-                reached = time.monotonic()
+                reached, away = time.monotonic(), False
                 if not described.running:
                     break
                 try:

@@ -14,7 +14,7 @@ from perdure.cli.decide.asking import waits_for_you
 from perdure.cli.decide.gate import at_gate, choices
 from perdure.cli.host.workers import STARTING, absent
 from perdure.cli.keys import at_a_terminal
-from perdure.cli.look.chapters import phase_bar, row
+from perdure.cli.look.chapters import STOPS, phase_bar, row
 from perdure.cli.look.closing import closing
 from perdure.cli.look.story import Teller
 from perdure.cli.screen import Screen
@@ -36,6 +36,9 @@ TURNS_SHOWN = 4
 
 WATCH_LOST_S = 60.0
 """A live view's wait for a server that has gone away: one that is restarted is back in seconds."""
+
+AWAY = f"{STOPS} Temporal does not answer: this goes on by itself when it is back"
+"""Said once an outage, by whoever looks on."""
 
 
 EXIT_MISSING, EXIT_WAITS, EXIT_CANCELLED, EXIT_DETACHED = 1, 4, 5, 130
@@ -95,6 +98,7 @@ class Watcher:
         self._through = through
         self._progress: Progress | None = None
         self._asked = ""
+        self._away = False
         self._left: set[str] = set()
         self._turns: dict[str, str] = {}
         self._answered = self._reached = time.monotonic()
@@ -202,10 +206,13 @@ class Watcher:
                     where=visible(str(error))[:200],
                     fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
                 ) from None
+            if not self._away:
+                self._screen.say(AWAY)
+            self._away = True
             return None
         if described is None:
             return None
-        self._reached = time.monotonic()
+        self._reached, self._away = time.monotonic(), False
         return self._through(described) if self._through is not None else described
 
     async def _ask_on(self) -> None:
