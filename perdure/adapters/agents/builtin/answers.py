@@ -63,7 +63,8 @@ def read_answer(
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)
         lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in found]
-        raise ValueError("\n".join(lines)[:_PROBLEM_CHARS]) from None
+        said = "\n".join(lines).replace(": Value error, ", ": ")  # pydantic's own words before ours
+        raise ValueError(said[:_PROBLEM_CHARS]) from None
     match answer:
         case Classification():
             return Outcome(summary=str(answer.kind), data={"kind": str(answer.kind)}), None
