@@ -88,6 +88,9 @@ async def test_a_large_request_is_decomposed_sent_back_edited_approved_and_lands
         said = await perdure("approve", "night/items", "--file", str(tmp_path / "items.yaml"), code=2)
         assert "items.1.depends_on: there is no item sum (did you mean sub?)" in said
         assert "line " in said
+        said = await perdure("approve", "night/items", "--file", str(tmp_path / "gone.yaml"), code=2)
+        assert "the items cannot be read" in said
+        assert "--print > items.yaml" in await perdure("approve", "night/items", "--edit", code=2)
         (tmp_path / "items.yaml").write_text(edited)
         await perdure("approve", "night/items", "--file", str(tmp_path / "items.yaml"))
         out = await perdure("backlog", "status", "night", "--watch")

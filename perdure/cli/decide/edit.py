@@ -55,15 +55,17 @@ async def edit_plan(
     asked = await _plan_waits(delivery, of)
     before, ending, markdown = await plan_to_edit(delivery)
     kept = _kept(delivery.id, asked.of + ending)
-    text = _read(file) if file is not None else _edited(before, kept, screen, _by_file(delivery.id, ending))
+    what = "items" if asked.gate == "items" else "plan"
+    by_file = _by_file(delivery.id, what + ending)
+    text = _read(file, what) if file is not None else _edited(before, kept, screen, by_file, what)
     source = kept if file is None else file
     return await _send(delivery, asked, before, text, source, screen, markdown=markdown, note=note, ask=ask)
 
 
-def _by_file(id: str, ending: str) -> str:
-    """Say how a plan is edited where no editor can be opened."""
+def _by_file(id: str, name: str) -> str:
+    """Say how a plan, or items, are edited where no editor can be opened: in a file of that name."""
     typed = f"perdure approve {shlex.quote(id)}"
-    return f"{typed} --print > plan{ending}; edit it; {typed} --file plan{ending}"
+    return f"{typed} --print > {name}; edit it; {typed} --file {name}"
 
 
 async def _plan_waits(delivery: Delivery, of: str) -> Asked:
@@ -172,7 +174,7 @@ def _kept(id: str, name: str) -> Path:
     return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
 
 
-def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
+def _edited(before: str, path: Path, screen: Screen, by_file: str, what: str) -> str:
     """The plan after a person has edited it. BadInput where there is nobody who could, or no editor; it names
     `by_file`, another way."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -190,7 +192,7 @@ def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
         raise BadInput(f"the editor cannot be started: {error}", where=editor, fix="export EDITOR=nano") from None
     if code != 0:
         raise BadInput(f"the editor ended with {code}: nothing was sent", where=f"{editor} {path}", fix=by_file)
-    text = _read(path)
+    text = _read(path, what)
     if text == before:
         path.unlink(missing_ok=True)
     return text
@@ -204,7 +206,7 @@ def _editor(env: Mapping[str, str]) -> str:
     return found
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, what: str) -> str:
     try:
         if str(path) == "-":
             data = sys.stdin.buffer.read(KEPT_BYTES + 1)
@@ -215,7 +217,7 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         fix = "name a file of text, or - for standard input"
-        raise BadInput(f"the plan cannot be read: {words}", where=str(path), fix=fix) from None
+        raise BadInput(f"the {what} cannot be read: {words}", where=str(path), fix=fix) from None
     if len(data) > KEPT_BYTES:
-        raise BadInput("the plan is longer than 64 KiB", where=str(path), fix="shorten it")
+        raise BadInput(f"the {what} cannot be sent: longer than 64 KiB", where=str(path), fix="shorten it")
     return text
