@@ -82,6 +82,12 @@ class Window:
             at = until
         return at
 
+    def day(self, now: datetime, offsets: tuple[Offset, ...] = ()) -> str:
+        """`tomorrow ` where it next opens on another day than this one is there; empty: today."""
+        opening = self.next_open(now, offsets)
+        here, there = (at + timedelta(minutes=self._ahead(at, offsets)) for at in (now.astimezone(UTC), opening))
+        return "tomorrow " if there.date() > here.date() else ""
+
     def _ahead(self, now: datetime, offsets: tuple[Offset, ...]) -> int:
         known = sorted(offsets, key=lambda offset: offset.since)
         past = [offset.minutes for offset in known if offset.since <= now] or [offset.minutes for offset in known[:1]]

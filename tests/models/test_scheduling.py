@@ -203,6 +203,10 @@ def test_nothing_begins_while_held_or_outside_of_the_window_and_it_wakes_when_th
     assert startable(request, state, NOON) == ()
     assert wakes(request, state, NOON) == opens
     assert views(request, state, NOON)[0].because == "window opens 23:00"
+    early = request.model_copy(update={"window": "07:54-07:55 +02:00"})
+    for hour, because in ((4, "window opens 07:54 +02:00"), (6, "window opens tomorrow 07:54 +02:00")):
+        assert views(early, state, NOON.replace(hour=hour))[0].because == because
+    assert views(early, state, NOON.replace(hour=22))[0].because == "window opens 07:54 +02:00", "it is tomorrow there"
     assert not ended(request, state, NOON)
     assert [start.id for start in startable(request, state, opens)] == ["a"]
     assert wakes(request, state, opens) is None

@@ -171,7 +171,7 @@ def _closed(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
     if state.held:
         return state.held
     if request.window and not (window := Window.parse(request.window)).is_open(now, _offsets(state)):
-        return f"window opens {window.words}"
+        return f"window opens {window.day(now, _offsets(state))}{window.words}"
     return ""
 
 
