@@ -69,6 +69,10 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
             "id": "more", "request": "Do more of it", "depends_on": ["page"], "attempts": 3, "after_red": True,
         }  # fmt: skip
         assert "priority -5: more" in (await run("prioritise", fresh, "more", "-5")).out
+        refused = (await run("add", fresh, "no", "--issue", "3", code=2)).err
+        assert "this repository has no issues that Perdure can read" in refused, "as `start` says it"
+        assert "edited: more" in (await run("edit", fresh, "more", "--depends-on", "")).out
+        assert "depends_on" not in (await perdure.backlog(fresh).past()).given["more"]
         assert "goes on: docs" in (await run("retry", fresh, "docs")).out
         await shown(perdure, fresh, docs="failed")
         assert (await perdure.backlog(fresh).past()).started[f"{fresh}/docs"] == 2, "red once more"

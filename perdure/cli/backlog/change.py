@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perdure import secrets
 from perdure.cli.backlog.ids import BacklogId, ItemId, with_backlog
 from perdure.cli.decide.answer import given, who
 from perdure.cli.ids import Json
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Request = Annotated[str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it.")]
 Issue = Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says what is wanted.")]
 DependsOn = Annotated[
-    list[str] | None, typer.Option("--depends-on", metavar="ITEM", help="Has to land before. Repeatable.")
+    list[str] | None, typer.Option("--depends-on", metavar="ITEM", help='Has to land before; "": none. Repeatable.')
 ]
 Touches = Annotated[
     list[str] | None, typer.Option("--touches", metavar="GLOB", help="Files it is expected to change. Repeatable.")
@@ -57,8 +58,13 @@ def add(
     json: Json = False,
 ) -> None:
     """Add one more item."""
-    made = _item(context.params, {})
-    _tell(id, json, made.id, "added", lambda backlog: backlog.add(made))
+    params, made = context.params, _item(context.params, {})
+
+    async def work(backlog: Backlog) -> str:
+        await _check_issue(backlog, made, params)
+        return await backlog.add(made)
+
+    _tell(id, json, made.id, "added", work)
 
 
 def edit(
@@ -83,6 +89,7 @@ def edit(
 
     async def work(backlog: Backlog) -> tuple[str, str]:
         made = _item(params, await _given(backlog, str(params["item"])) if file is None and item else {})
+        await _check_issue(backlog, made, params)
         return made.id, await backlog.edit(made)
 
     screen = Screen(json=json)
@@ -168,6 +175,8 @@ def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
         "after_red": params["after_red"] or None,
     }
     said = {name: value for name, value in said.items() if value not in (None, [], ())}  # a list nobody gave is empty
+    if said.get("depends_on") in ([""], ("",)):
+        said["depends_on"] = []
     if params["file"] is None:
         if not said:
             raise BadInput("no item was given", where="ITEM", fix='ITEM --request "…", --issue 14, or --file FILE')
@@ -177,6 +186,20 @@ def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
         return parse_item(file.raw | said)
     except InvalidRequest as error:
         raise file.placed(error) from None
+
+
+async def _check_issue(backlog: Backlog, item: BacklogItem, params: dict[str, Any]) -> None:
+    """BadInput for an issue that is given now, by option or file, where `start` would refuse it."""
+    from perdure.cli.backlog.checked import no_issues, reads_issues
+    from perdure.cli.request.validation import workers_elsewhere
+
+    if item.issue is None or (params["issue"] is None and params["file"] is None):
+        return
+    repository = str((await backlog.request()).get("repository", ""))
+    if not reads_issues(repository, secrets.environment(), elsewhere=workers_elsewhere()):
+        refused = no_issues("issue")
+        where = "--issue" if params["issue"] is not None else str(params["file"])
+        raise BadInput(refused.what, where=where, fix=refused.fix)
 
 
 async def _given(backlog: Backlog, item: str) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.models.errors import InvalidRequest
+from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.forges import readable_issues
 from perdure.models.issue import address
+from perdure.models.phases import Phase
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import Taken
@@ -23,9 +24,15 @@ def check_with(taken: Taken, request: BacklogRequest, env: Mapping[str, str]) ->
         _check_branch(request.branch, taken)
     asking = ["issues"] if request.issues is not None else []
     asking += [f"items.{at}.issue" for at, item in enumerate(request.items) if item.issue is not None]
-    if asking and not _reads_issues(taken, env):
-        what = f"{asking[0]}: this repository has no issues that Perdure can read"
-        raise InvalidRequest(what, fix=f"say in the request what is wanted; issues are read on {readable_issues()}")
+    if asking and not reads_issues(taken.target.url, env, elsewhere=taken.elsewhere):
+        raise no_issues(asking[0])
+    _check_gates(request, taken)
+
+
+def no_issues(field: str) -> InvalidRequest:
+    """The refusal of a field that names issues where nobody can read any."""
+    what = f"{field}: this repository has no issues that Perdure can read"
+    return InvalidRequest(what, fix=f"say in the request what is wanted; issues are read on {readable_issues()}")
 
 
 def _check_branch(branch: str, taken: Taken) -> None:
@@ -56,7 +63,6 @@ def _is_name(branch: str) -> bool:
 def check_config(request: BacklogRequest) -> None:
     """InvalidRequest, as `config: why`, for settings that are none."""
     from perdure.adapters.repository.config import load_repository_config
-    from perdure.models.errors import BadInput
 
     if request.config is None:
         return
@@ -67,10 +73,21 @@ def check_config(request: BacklogRequest) -> None:
         raise InvalidRequest(f"config: {error.what}{at}", fix=error.fix) from None
 
 
-def _reads_issues(taken: Taken, env: Mapping[str, str]) -> bool:
-    """True also where only the workers may know its forge: they have settings of their own."""
+def reads_issues(url: str, env: Mapping[str, str], *, elsewhere: bool) -> bool:
+    """True also where only the workers may know its forge, which are `elsewhere`: they have settings of their own."""
     from perdure.adapters.forges.select import Forges
     from perdure.cli.request.issue import hosted
 
-    url = taken.target.url
-    return hosted(Forges.from_environment(dict(env)), url) is not None or (address(url) is not None and taken.elsewhere)
+    return hosted(Forges.from_environment(dict(env)), url) is not None or (address(url) is not None and elsewhere)
+
+
+def _check_gates(request: BacklogRequest, taken: Taken) -> None:
+    """InvalidRequest, as `gates: why`: `start` has no --phases, they are what the settings say."""
+    from perdure.cli.request.validation import check_gates
+
+    phases = tuple(Phase) if (config := taken.repository_config) is None else config.delivery.phases
+    try:
+        check_gates(request.gates, phases, push=False)
+    except BadInput as error:
+        fix = f"select it in [delivery] phases ({taken.file}), or leave the gate out"
+        raise InvalidRequest(f"gates: {error.what}", fix=fix) from None

@@ -137,7 +137,6 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
             model=first.model,
             agent=first.agent,
             config=asked.config,
-            gate=list(first.gates) or None,
             labels=first.labels,
             written=(f"{file.name}: config", first.config) if first.config is not None else None,
         ),

@@ -90,3 +90,20 @@ def test_what_is_wrong_in_an_option_is_told_with_its_name(
     assert ran.code == 2
     assert what in ran.err
     assert f"where: {where}" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("said", "args", "where"), [("", ("--gate", "plan"), "--gate"), ("gates: [plan]\n", (), "night.yaml:1")]
+)
+def test_a_gate_that_never_comes_names_the_settings_that_select_its_phase(
+    cli: Cli, said: str, args: tuple[str, ...], where: str
+) -> None:
+    settings = "config: |\n  version = 1\n  [delivery]\n  phases = ['build', 'test', 'review', 'ship']\n"
+    (cli.cwd / "night.yaml").write_text(said + settings + HEAD + API)
+    ran = cli("backlog", "start", "night.yaml", *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "error: gates: nothing would wait at plan: phase plan is not selected",
+        f"  where: {where}",
+        "  fix: select it in [delivery] phases (night.yaml: config), or leave the gate out",
+    ]
