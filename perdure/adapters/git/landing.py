@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -199,4 +200,6 @@ def gone(vault: Vault, branch: str, landed: str) -> ForgeRefused:
 
 
 def _bring_back(vault: Vault, branch: str, landed: str) -> str:
-    return f"bring {landed[:12]} back onto {branch} (the vault {vault.path} has it), then retry"
+    """Said first of all and the command last: who reads it in a table reads its beginning."""
+    typed = shlex.join(["git", "-C", str(vault.path), "push", redact(vault.url), f"{landed[:12]}:refs/heads/{branch}"])
+    return f"retry once {landed[:12]} is on {branch} again: {typed}"

@@ -3,6 +3,7 @@ by compare-and-swap, or left where somebody else has put it."""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 
@@ -245,7 +246,10 @@ def test_a_branch_that_was_put_back_is_refused_and_says_what_is_missing(sides: S
         ForgeRefused, match=f"was put back: it is at {sides.base[:12]}, without {commit[:12]}"
     ) as refused:
         fetch_landing(sides.vault, BRANCH, commit)
-    assert f"bring {commit[:12]} back onto {BRANCH}" in refused.value.fix
+    said, _, typed = refused.value.fix.partition(" again: ")
+    assert said == f"nothing was overwritten; retry once {commit[:12]} is on {BRANCH}"
+    subprocess.run(["/bin/sh", "-c", typed], check=True, capture_output=True, timeout=60)
+    assert fetch_landing(sides.vault, BRANCH, commit) == commit
     git(origin, "update-ref", "-d", f"refs/heads/{BRANCH}")
     with pytest.raises(ForgeRefused, match="is not on the remote any more"):
         fetch_landing(sides.vault, BRANCH, commit)
