@@ -166,6 +166,7 @@ class Backlogs(OnHost):
             head=work.branch,
             head_sha=head,
             base=work.base,
+            shares=True,
         )
         opened = forge.create(proposal)
         return ClosedBacklog(pull_request=opened.pull_request, message="; ".join(opened.notes))

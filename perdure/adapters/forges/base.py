@@ -16,7 +16,8 @@ class Proposal:
     """A pull request to be: `head` and `base` are branch names on the forge, `head_sha` what `head` points at.
 
     `body` ends with a hidden marker that names the delivery: what carries it is ours to edit. `beside`: files, name →
-    content, that the body shows and a forge without an artifact branch keeps beside it.
+    content, that the body shows and a forge without an artifact branch keeps beside it. `shares`: an open one of this
+    head that is another's of ours keeps what that one wrote, beside this text (body.beside_others).
     """
 
     delivery: str
@@ -29,6 +30,7 @@ class Proposal:
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    shares: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
+from perdure.adapters.forges.body import beside_others
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import ObjectStore, TreeEntry
@@ -120,6 +121,9 @@ class LocalForge:
         with self._alone(repository) as held:
             existing = self._open_of(repository, proposal.head)
             number = existing.number if existing else max(_records(repository), default=0) + 1
+            if existing and proposal.shares:
+                there = (repository.show(_record(number), "body.md") or b"").decode(errors="replace")
+                proposal = beside_others(proposal, existing.title, there)
             pull = LocalPull(
                 number=number,
                 title=proposal.title,

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.body import OURS, issues_of, marker
+from perdure.adapters.forges.body import OURS, beside_others, issues_of, marker
 from perdure.adapters.forges.github.errors import of_status, problems, words
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
@@ -77,8 +77,16 @@ def _adopt(repository: Repository, proposal: Proposal, created: Pull | None = No
     if created is not None and created.number not in {pull.number for pull in listed}:
         listed.append(created)  # lists lag
     ours = [pull for pull in listed if marker(proposal.delivery) in (pull.body or "")]
+    if proposal.shares and not any(pull.state == "open" for pull in ours):
+        ours += [
+            pull
+            for pull in listed
+            if pull.state == "open" and pull.base.ref == proposal.base and OURS in (pull.body or "")
+        ][:1]
     if open_ours := [pull for pull in ours if pull.state == "open"]:
         first = open_ours[0]
+        if proposal.shares:
+            proposal = beside_others(proposal, first.title, first.body or "")
         notes = _close(open_ours[1:], first) + _bring_up_to_date(first, proposal)
         return _dressed(first, proposal, notes)
     others = [pull for pull in listed if pull.state == "open" and pull not in ours]

@@ -173,6 +173,31 @@ async def test_one_pull_request_is_opened_at_the_end_and_found_again(opening: Op
     assert body.rstrip().endswith("<!-- perdure:delivery=night -->")
 
 
+async def test_two_backlogs_on_one_branch_share_its_pull_request_each_with_its_own_table(opening: Opening) -> None:
+    await opening.make()
+    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    first = await opening.close(head)
+    day = {"backlog": "day", "title": "Day", "body": "| mail | landed |\n", "issues": (5,)}
+    for _ in range(2):
+        again = await opening.close(head, **day)
+    assert again.pull_request is not None
+    assert again.pull_request == first.pull_request, "the first one's title"
+    await opening.close(head, body="| api | landed again |\n")
+    [(pull, _)] = LocalForge(str(opening.origin)).list()
+    check_shared(LocalForge(str(opening.origin)).show(pull.number).body)
+
+
+def check_shared(body: str) -> None:
+    """One part of each, the older one first, each as it was written last."""
+    ends = ["<!-- perdure:delivery=night -->", "<!-- perdure:delivery=day -->"]
+    assert [line for line in body.splitlines() if line.startswith("<!--")] == ends
+    night, day = body.split(f"{ends[0]}\n")
+    assert "| api | landed again |" in night
+    assert "2 of 3" not in night
+    assert "| mail | landed |" in day
+    assert "Closes #5." in day
+
+
 async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: Path) -> None:
     token = "ghp_" + "t0psecret" * 4
     async with GitHubTwin(tmp_path / "github", token=token) as github:
@@ -189,8 +214,15 @@ async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: 
         head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
         closed = await opening.close(head, repository=where)
         assert await opening.close(head, repository=where) == closed, "killed before it could say so"
+        (alone,) = github.pulls("me/calc")
+        for more in (
+            {"backlog": "day", "body": "| mail | landed |\n", "issues": (5,)},
+            {"body": "| api | landed again |\n"},
+        ):
+            assert (await opening.close(head, repository=where, **more)).pull_request == closed.pull_request
+        check_shared(github.pulls("me/calc")[0]["body"])
         await host.close()
-        (pull,) = github.pulls("me/calc")
+        pull = alone
         assert closed.pull_request is not None
         assert (pull["number"], pull["head"]["ref"], pull["base"]["ref"]) == (closed.pull_request.number, OWN, "main")
         assert pull["title"] == "Night: 2 of 3 items landed"
