@@ -61,7 +61,7 @@ def beside_others(proposal: Proposal, title: str, there: str) -> Proposal:
     """The proposal with the text of a pull request that others of ours may have written to: each one's part, which
     ends with its marker, this one's anew. Theirs is the title then.
 
-    What there is no room for is left out from this one's part; what people wrote between the parts stays.
+    What there is no room for is left out from this one's part, at its end; what people wrote below all parts stays.
     """
     parts = [found[0] for found in _PART.finditer(there.replace("\r\n", "\n"))]
     rest = there.replace("\r\n", "\n")[sum(map(len, parts)) :]
