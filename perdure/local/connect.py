@@ -51,7 +51,8 @@ def configured() -> ClientConnectConfig | None:
     variables = environment()
     for name in [name for name, value in variables.items() if not is_text(name + value)]:
         if name.startswith("TEMPORAL_"):
-            raise BadInput("a variable of Temporal is not UTF-8 text", where=f"environment variable {name}")
+            where, fix = f"environment variable {name}", "set it as UTF-8, or unset it"
+            raise BadInput("a variable of Temporal is not UTF-8 text", where=where, fix=fix)
         del variables[name]  # the library takes none of them otherwise
     try:
         config = ClientConfig.load_client_connect_config(override_env_vars=variables)

@@ -62,6 +62,7 @@ async def test_a_variable_that_is_not_text_is_left_out_or_named(monkeypatch: pyt
     with pytest.raises(BadInput, match="not UTF-8") as refused:
         configured()
     assert refused.value.where == "environment variable TEMPORAL_ADDRESS"
+    assert "unset it" in refused.value.fix
 
 
 async def test_a_profile_that_does_not_exist_is_bad_input(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
