@@ -20,15 +20,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import InvalidRequest
 from perdure.models.landing import Found, Look, LookInput, Resumed, ResumeInput
+from perdure.models.limits import END_CHARS
 from perdure.models.request import ResumePoint
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.stack import proposed
 from perdure.models.state import DeliveryState, retried
 
 RUNNING, MISSING = "running", "missing"
-
-_MESSAGE_CHARS = 300
-"""As a delivery itself says when it ends."""
 
 
 @activity.defn
@@ -79,7 +77,7 @@ async def _found(client: Client, delivery: str, *, ships: bool) -> Found:
         status=result.status,
         run_id=first,
         reason=result.reason or "",
-        message=result.message[:_MESSAGE_CHARS],
+        message=result.message[:END_CHARS],
         usd=result.usage.cost_usd,
         commit=proposed(result) if ships else result.landed or "",
         branch=(result.branch or "") if ships else "",

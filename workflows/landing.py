@@ -16,6 +16,7 @@ from temporalio import workflow
 from perdure.models import fold, landing
 from perdure.models.backlog import LandingPlace
 from perdure.models.decisions import Asked, Gate
+from perdure.models.limits import END_CHARS
 from perdure.models.phases import Phase, Step
 from perdure.models.result import DeliveryResult, Status, TestsStatus
 from perdure.models.rules.gates import in_the_way, let_through
@@ -142,7 +143,7 @@ class Landing:
             run_id=workflow.info().first_execution_run_id,
             status=result.status,
             reason=result.reason or "",
-            message=result.message[:300],
+            message=result.message[:END_CHARS],
             usd=result.usage.cost_usd,
             commit=proposed(result) if ships else self._stage.state.landed,
             branch=(result.branch or "") if ships else "",

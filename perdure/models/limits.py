@@ -84,6 +84,9 @@ FORGE_PAUSE_MAX = timedelta(minutes=5)
 FORGE_SILENCE_S = 30
 """A forge's longest silence to one small request; GitHub itself gives up after ten seconds."""
 
+END_CHARS = 1_000
+"""Of the words with which a delivery tells its backlog that it has ended: a reason, and a command with two paths."""
+
 FORGE_TEXT_CHARS = 65_536
 """GitHub refuses a body or comment that is longer."""
 

@@ -9,9 +9,12 @@ from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
 from workflow_fixtures import playing
 
+from perdure.cli.backlog.text import status_lines
+from perdure.models.backlog_messages import BacklogProgress
 from tests.waiting import patient
 
-GONE = "branch perdure/night is not on the remote any more"
+PUSH = f"git -C /{'vault' * 60} push /origin.git 17e4a050907c:refs/heads/perdure/night"
+GONE = f"branch perdure/night is not on the remote any more\n  fix: bring 17e4a050907c back, then retry:\n{PUSH}"
 
 
 async def test_a_branch_nobody_can_land_on_holds_the_backlog_before_more_is_built_in_vain(
@@ -22,8 +25,15 @@ async def test_a_branch_nobody_can_land_on_holds_the_backlog_before_more_is_buil
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}, {"id": "three"}, parallel=1))
         await until(handle, lambda at: at == {"one": "failed", "two": "ready", "three": "ready"})
-        held = (await handle.query("progress"))["held"]
-        assert held == f"held: one could not land: {GONE}"
+        held = await handle.query("progress")
+        assert held["held"] == f"held: one could not land: {GONE}"
+        assert [line.strip() for line in status_lines(BacklogProgress.model_validate(held))[1:6]] == [
+            "! held: one could not land: branch perdure/night is not on the remote any more",
+            "fix: bring 17e4a050907c back, then retry:",
+            PUSH,
+            f"perdure backlog retry {fresh} one",
+            f"perdure backlog resume {fresh}",
+        ]
         branch.refuses = ""  # somebody has brought it back
         await handle.execute_update("retry", {"item": "one"})
         await handle.signal("resume", {})

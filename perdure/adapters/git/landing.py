@@ -200,6 +200,6 @@ def gone(vault: Vault, branch: str, landed: str) -> ForgeRefused:
 
 
 def _bring_back(vault: Vault, branch: str, landed: str) -> str:
-    """Said first of all and the command last: who reads it in a table reads its beginning."""
+    """The command on a line of its own: whoever reads it can paste it. No force: what others pushed there stays."""
     typed = shlex.join(["git", "-C", str(vault.path), "push", redact(vault.url), f"{landed[:12]}:refs/heads/{branch}"])
-    return f"retry once {landed[:12]} is on {branch} again: {typed}"
+    return f"bring {landed[:12]} back, then retry:\n{typed}"

@@ -12,6 +12,7 @@ from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS
 from perdure.cli.words import money, short
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.decisions import Asked
+from perdure.models.limits import END_CHARS
 from perdure.text import one_line, span
 
 SHOWN = 40
@@ -46,9 +47,8 @@ def status_lines(
 ) -> list[str]:
     """The whole of it. `asked`: by item, what its delivery waits for, as far as that is known more exactly."""
     lines = [headline(progress)]
-    lines += [f"{STOPS} {one_line(words, 300)}" for words in (progress.held, _waits(progress)) if words]
-    if progress.held and progress.status == "running":
-        lines[-1 if not progress.waiting else -2] += f"    perdure backlog resume {shlex.quote(progress.backlog_id)}"
+    lines += _held(progress) if progress.held else []
+    lines += [f"{STOPS} {one_line(words, 300)}" for words in (_waits(progress),) if words]
     if progress.status != "running":
         said = f": {one_line(progress.message, 400)}" if progress.message else ""
         lines.append(f"{progress.status.replace('_', ' ')}{said}")
@@ -67,6 +67,26 @@ def status_lines(
         if found:
             lines += _group(phase, found)
     return lines
+
+
+def _held(progress: BacklogProgress) -> list[str]:
+    """Its reason and, while it runs, the commands with which it goes on; the item that could not land goes first."""
+    lines, id = _stops(progress.held), shlex.quote(progress.backlog_id)
+    if progress.status != "running":
+        return lines
+    resume = f"perdure backlog resume {id}"
+    if len(lines) == 1:
+        return [f"{lines[0]}    {resume}"]
+    failed = [view.id for view in progress.items if view.phase == "failed"]
+    stopped = [item for item in failed if progress.held.startswith(f"held: {item} could not land: ")]
+    retries = [f"perdure backlog retry {id} {shlex.quote(item)}" for item in stopped]
+    return [*lines, *(f"    {typed}" for typed in (*retries, resume))]
+
+
+def _stops(words: str) -> list[str]:
+    """The first line as a sentence, any others below it as they are: a command among them must not be cut."""
+    first, *others = [line for line in words.splitlines() if line.strip()] or [""]
+    return [f"{STOPS} {one_line(first, 300)}", *(f"    {one_line(line, END_CHARS)}" for line in others)]
 
 
 def waiting_rows(progress: BacklogProgress, asked: Mapping[str, Asked], now: datetime | None = None) -> list[str]:
@@ -136,7 +156,7 @@ def changes(before: BacklogProgress | None, after: BacklogProgress) -> list[str]
         lines.append(_changed(after.backlog_id, view))
     for words in (after.held, _waits(after)):
         if words and (before is None or words not in (before.held, _waits(before))):
-            lines.append(f"{STOPS} {one_line(words, 300)}")
+            lines += _stops(words)
     if after.asks and (before is None or after.asks != before.asks):
         lines += [f"{STOPS} waits for you:", *_asks(after)]
     return lines
@@ -148,7 +168,7 @@ def _waits(progress: BacklogProgress) -> str:
 
 def reason(view: ItemView) -> str:
     """The reason for an item's state, without the state once more: `by schema (tests red)` of one that is blocked."""
-    said = one_line(view.because, 160)
+    said = one_line(view.because.strip().partition("\n")[0], 160)
     if view.phase == "blocked":
         return said.removeprefix("blocked ") or (f"by {view.blocked_by}" if view.blocked_by else "")
     return "" if said == view.phase else said

@@ -6,8 +6,12 @@ from datetime import datetime
 
 from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.landing import Found, ItemEnded
+from perdure.models.limits import END_CHARS
 from perdure.models.result import Reason
 from perdure.models.rules.changes import decompose
+
+WORDS_CHARS = 300
+"""Of an item's reason: a backlog carries those of a thousand items into its next run."""
 
 
 def take_end(state: BacklogState, id: str, said: ItemEnded | Found, now: datetime, *, stacked: bool = False) -> None:
@@ -18,7 +22,7 @@ def take_end(state: BacklogState, id: str, said: ItemEnded | Found, now: datetim
     at.branch, at.pull_request = said.branch or at.branch, said.pull_request or at.pull_request
     at.commit = at.commit or said.commit  # one that is known may be another by now: the branch followed its base
     at.waits = at.gate = at.of = ""
-    why = said.message[:300] or said.reason.replace("_", " ") or said.status.replace("_", " ")
+    why = said.message[:WORDS_CHARS] or said.reason.replace("_", " ") or said.status.replace("_", " ")
     if at.commit:
         at.phase, at.words = ItemPhase.LANDED, ""
     elif said.items:
@@ -31,4 +35,5 @@ def take_end(state: BacklogState, id: str, said: ItemEnded | Found, now: datetim
         at.phase, at.words = ItemPhase.FAILED, why
         if said.reason == Reason.FORGE_REFUSED and at.asked and not state.held:
             # The branch is gone, put back or protected: whatever else is built could not land there either.
-            state.held = f"held: {id} could not land: {why}"
+            # Whole, once for all items: it has the command that brings the branch back.
+            state.held = f"held: {id} could not land: {said.message[:END_CHARS] or why}"

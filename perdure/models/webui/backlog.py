@@ -11,6 +11,7 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import ItemView
 from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.decisions import Gate
+from perdure.models.limits import END_CHARS
 from perdure.models.rules.scheduling import left_usd, views
 from perdure.models.webui.details import DETAILS_BYTES, price
 from perdure.models.webui.markdown import cell, code, copied, on_page
@@ -86,8 +87,8 @@ def _headline(state: BacklogState, items: list[ItemView]) -> str:
 
 
 def _words(state: BacklogState) -> list[str]:
-    found = (("Message", state.message), ("Held", state.held), ("Waiting", state.waiting))
-    return [f"**{name}:** {cell(words, 300)}  " for name, words in found if words]
+    found = (("Message", state.message, 300), ("Held", state.held, END_CHARS), ("Waiting", state.waiting, 300))
+    return [f"**{name}:** {cell(words, most)}  " for name, words, most in found if words]
 
 
 _DONE_WITH = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.CANCELLED, ItemPhase.DECOMPOSED)

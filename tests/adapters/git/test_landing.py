@@ -246,8 +246,8 @@ def test_a_branch_that_was_put_back_is_refused_and_says_what_is_missing(sides: S
         ForgeRefused, match=f"was put back: it is at {sides.base[:12]}, without {commit[:12]}"
     ) as refused:
         fetch_landing(sides.vault, BRANCH, commit)
-    said, _, typed = refused.value.fix.partition(" again: ")
-    assert said == f"nothing was overwritten; retry once {commit[:12]} is on {BRANCH}"
+    said, typed = refused.value.fix.split("\n")
+    assert said == f"nothing was overwritten; bring {commit[:12]} back, then retry:"
     subprocess.run(["/bin/sh", "-c", typed], check=True, capture_output=True, timeout=60)
     assert fetch_landing(sides.vault, BRANCH, commit) == commit
     git(origin, "update-ref", "-d", f"refs/heads/{BRANCH}")

@@ -83,6 +83,30 @@ def test_held_and_ended_backlogs_say_so_with_what_to_type() -> None:
     assert ended[1:3] == ["completed: 1 landed", "pull request  /r.git#3"]
 
 
+def test_the_command_that_brings_a_lost_branch_back_has_a_line_of_its_own_and_is_whole() -> None:
+    push = f"git -C /{'long/' * 100}vault push /origin.git 17e4a050907c:refs/heads/perdure/night"
+    why = (
+        f"branch perdure/night was put back\n  where: /origin.git\n  fix: bring 17e4a050907c back, then retry:\n{push}"
+    )
+    stuck = night(
+        view("api", "failed", because=why[:300]),
+        view("docs", "failed", because="tests red"),
+        held=f"held: api could not land: {why}",
+        waiting="for its window",
+    )
+    assert status_lines(stuck)[1:8] == [
+        "! held: api could not land: branch perdure/night was put back",
+        "    where: /origin.git",
+        "    fix: bring 17e4a050907c back, then retry:",
+        f"    {push}",
+        "    perdure backlog retry night api",
+        "    perdure backlog resume night",
+        "! waits for its window",
+    ]
+    assert "failed    api (branch perdure/night was put back) · docs (tests red)" in status_lines(stuck)
+    assert f"    {push}" in changes(night(), stuck)
+
+
 def test_a_thousand_items_are_a_screen_and_a_word_about_the_rest() -> None:
     lines = status_lines(night(*(view(f"item-{n}", "ready") for n in range(1000))))
     assert len(lines) < 20
