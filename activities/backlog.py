@@ -19,6 +19,7 @@ from activities.terms import Terms
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.body import BODY_CHARS, marker
 from perdure.adapters.forges.neutral import code, neutral, plain
+from perdure.adapters.forges.parts import begins
 from perdure.adapters.git.door import redact
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.integration import Integration
@@ -159,14 +160,16 @@ class Backlogs(OnHost):
             message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
             return ClosedBacklog(message=message)
         closes = bool(work.issues) and self._closes(vault, work, base_sha)
+        end = _end(work, closes)
         proposal = Proposal(
             delivery=delivery_key(work.backlog),
             title=plain(" ".join(work.title.split()))[:TITLE_CHARS],
-            body=_body(work, _behind(vault, work, head, base_sha), closes),
+            body=_body(work, _behind(vault, work, head, base_sha), end),
             head=work.branch,
             head_sha=head,
             base=work.base,
             shares=True,
+            end=end,
         )
         opened = forge.create(proposal)
         return ClosedBacklog(pull_request=opened.pull_request, message="; ".join(opened.notes))
@@ -234,14 +237,21 @@ def _behind(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str) -> 
     return f"> {words}: its items were tested without {'them' if count != 1 else 'it'}.\n\n"
 
 
-def _body(work: CloseBacklogInput, behind: str, closes: bool) -> str:
-    """The table as the backlog wrote it, with the words of others in it made harmless; at the end the issues that it
-    closes, or not, and the marker."""
+def _body(work: CloseBacklogInput, behind: str, end: str) -> str:
+    """The table as the backlog wrote it, with the words of others in it made harmless; before and after it the marks
+    of its part."""
+    begin = f"{begins(delivery_key(work.backlog))}\n"
+    text, room = behind + neutral(work.body), BODY_CHARS - len(begin) - len(end) - 100
+    if len(text) > room:
+        text = text[: text.rfind("\n", 0, room)] + f"\n\n_… cut here, {len(text) - room} more characters_"
+    return begin + text + end
+
+
+def _end(work: CloseBacklogInput, closes: bool) -> str:
+    """The issues that it closes, or not, whose words they are, and the marker."""
     issues = ", ".join(f"closes #{number}" if closes else f"#{number}" for number in work.issues)
     said = f"{issues[0].upper()}{issues[1:]}." if closes and issues else f"Merging this leaves {issues} open."
     end = f"\n\n{said}" if issues else ""
-    end += f"\n\n---\nDelivered by Perdure as backlog {code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
-    text, room = behind + neutral(work.body), BODY_CHARS - len(end) - 100
-    if len(text) > room:
-        text = text[: text.rfind("\n", 0, room)] + f"\n\n_… cut here, {len(text) - room} more characters_"
-    return text + end
+    return (
+        f"{end}\n\n---\nDelivered by Perdure as backlog {code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
+    )

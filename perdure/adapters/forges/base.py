@@ -17,7 +17,8 @@ class Proposal:
 
     `body` ends with a hidden marker that names the delivery: what carries it is ours to edit. `beside`: files, name →
     content, that the body shows and a forge without an artifact branch keeps beside it. `shares`: an open one of this
-    head that is another's of ours keeps what that one wrote, beside this text (body.beside_others).
+    head that is another's of ours keeps what that one wrote, beside this text (parts.beside_others). `end`: the last
+    lines of `body`, which stay when it is cut there.
     """
 
     delivery: str
@@ -31,6 +32,7 @@ class Proposal:
     reviewers: tuple[str, ...] = ()
     beside: Mapping[str, bytes] = field(default_factory=dict)
     shares: bool = False
+    end: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
 from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
 from perdure.adapters.forges.reports import bullets, findings_line, findings_section, promises_section
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract
-from perdure.models.limits import FORGE_TEXT_CHARS
 from perdure.models.plan import Plan
 from perdure.models.publishing import ShipInput
 from perdure.models.report import Findings, Review, Screenshots, Severity, TestReport
@@ -52,29 +50,6 @@ class Looks:
 def marker(delivery: str) -> str:
     """The last line of a pull request that is this delivery's: what carries it is ours to edit."""
     return f"{OURS}{delivery} -->"
-
-
-_PART = re.compile(rf"(?s).*?{re.escape(OURS)}(?P<delivery>[^\n]*?) -->\n?")
-
-
-def beside_others(proposal: Proposal, title: str, there: str) -> Proposal:
-    """The proposal with the text of a pull request that others of ours may have written to: each one's part, which
-    ends with its marker, this one's anew. Theirs is the title then.
-
-    What there is no room for is left out from this one's part, at its end; what people wrote below all parts stays.
-    """
-    parts = [found[0] for found in _PART.finditer(there.replace("\r\n", "\n"))]
-    rest = there.replace("\r\n", "\n")[sum(map(len, parts)) :]
-    mark = marker(proposal.delivery)
-    if not any(mark not in part for part in parts):
-        return proposal
-    mine = next((at for at, part in enumerate(parts) if mark in part), len(parts))
-    room = FORGE_TEXT_CHARS - 10 - len(rest) - sum(len(part) for at, part in enumerate(parts) if at != mine)
-    text = proposal.body.strip()
-    if len(text) > room:
-        text = f"{text[: max(0, room - len(mark) - 5)]}…\n\n{mark}"
-    parts[mine : mine + 1] = [f"{text}\n"]
-    return replace(proposal, title=title, body="\n".join(part.strip("\n") + "\n" for part in parts) + rest)
 
 
 def issues_of(text: str) -> tuple[int, ...]:

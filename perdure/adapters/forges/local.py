@@ -1,7 +1,7 @@
 """Pull requests in a bare repository, for origins that are a path or `file://`.
 
 `refs/pull/<n>/head` is the proposed commit; `refs/pull/<n>/record` a commit whose tree holds pull.json (number, title,
-head, base, state, draft, delivery), body.md and the pictures that it shows. Take one with
+head, base, state, draft, delivery, beside), body.md and the pictures that it shows. Take one with
 `git fetch <path> refs/pull/<n>/head`.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.body import beside_others
+from perdure.adapters.forges.parts import beside_others
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import ObjectStore, TreeEntry
@@ -37,7 +37,8 @@ _PULLS_REMEMBERED = 1_000
 
 
 class LocalPull(Published):
-    """A pull request as it is stored in pull.json; `state` there is `open` or `closed`."""
+    """A pull request as it is stored in pull.json; `state` there is `open` or `closed`. `beside`: others of ours that
+    have a part in its text, as well as `delivery`."""
 
     number: int
     title: str
@@ -46,6 +47,11 @@ class LocalPull(Published):
     state: str = "open"
     draft: bool = False
     delivery: str = ""
+    beside: tuple[str, ...] = ()
+
+    @property
+    def deliveries(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.delivery, *self.beside)))
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class LocalForge:
                 number=pull.number,
                 state=_state(repository, pull),
                 head_sha=repository.read_ref(_head(pull.number)) or "",
-                ours=pull.delivery == delivery,
+                ours=delivery in pull.deliveries,
                 base=pull.base,
             )
             for pull in _pulls(repository)
@@ -89,7 +95,7 @@ class LocalForge:
 
     def open_ours(self, but: str, most: int) -> int:
         repository = self._repository()
-        others = (pull for pull in reversed(_pulls(repository)) if pull.delivery not in ("", but))
+        others = (pull for pull in reversed(_pulls(repository)) if pull.deliveries and but not in pull.deliveries)
         ours = (pull for pull in others if _state(repository, pull) == "open")
         return sum(1 for _ in islice(ours, most))
 
@@ -121,7 +127,10 @@ class LocalForge:
         with self._alone(repository) as held:
             existing = self._open_of(repository, proposal.head)
             number = existing.number if existing else max(_records(repository), default=0) + 1
+            owner, beside = proposal.delivery, tuple[str, ...]()
             if existing and proposal.shares:
+                owner = existing.delivery or owner
+                beside = tuple(dict.fromkeys((*existing.beside, *({proposal.delivery} - {owner}))))
                 there = (repository.show(_record(number), "body.md") or b"").decode(errors="replace")
                 proposal = beside_others(proposal, existing.title, there)
             pull = LocalPull(
@@ -130,7 +139,8 @@ class LocalForge:
                 head=proposal.head,
                 base=proposal.base,
                 draft=proposal.draft,
-                delivery=proposal.delivery,
+                delivery=owner,
+                beside=beside,
             )
             self._write(repository, pull, proposal, held)
         return Opened(self._published(pull))

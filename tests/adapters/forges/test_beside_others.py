@@ -2,45 +2,79 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.forges.base import Proposal
-from perdure.adapters.forges.body import beside_others, marker
+from perdure.adapters.forges.body import issues_of, marker
+from perdure.adapters.forges.parts import begins, beside_others
 from perdure.models.limits import FORGE_TEXT_CHARS
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<\r"), max_size=80)
 
 
-def proposal(delivery: str, words: str) -> Proposal:
-    return Proposal(delivery, f"of {delivery}", f"{words}\n\n{marker(delivery)}\n", "shared", "a" * 40, "main")
+def proposal(delivery: str, words: str, *, begun: bool = True, issue: int = 0, title: str = "") -> Proposal:
+    end = f"\n\nCloses #{issue}.\n\n{marker(delivery)}\n"
+    begin = f"{begins(delivery)}\n" if begun else ""
+    return Proposal(
+        delivery, title or f"of {delivery}", f"{begin}{words}{end}", "shared", "a" * 40, "main", end=end, shares=True
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), WORDS), max_size=8), WORDS)
-def test_each_has_one_part_as_it_wrote_it_last_and_what_people_added_stays(
+def test_each_has_one_part_as_it_wrote_it_last_and_what_people_wrote_around_them_stays(
     written: list[tuple[str, str]], added: str
 ) -> None:
-    text, title = beside_others(proposal("b", "b"), "of a", proposal("a", "a").body).body + added, "of a"
-    for one in written:
-        made = beside_others(proposal(*one), title, text)
+    above, below = f"Above: {added}", f"Below: {added}"
+    text = beside_others(proposal("b", "b"), "of a", f"{above}\n{proposal('a', 'a').body}{below}").body
+    text, title = text.replace(begins("b"), f"Between: {added}\n{begins('b')}"), "of a"
+    for delivery, words in written:
+        made = beside_others(proposal(delivery, words), title, text)
+        assert beside_others(proposal(delivery, words), title, made.body) == made, "once more, after a death"
         text, title = made.body, made.title
-    assert (title, text.endswith(added)) == ("of a", True)
+    assert title == "of a"
+    assert text.startswith(above)
+    assert text.endswith(below)
+    assert f"Between: {added}\n" in text
     last = {"a": "a", "b": "b", **dict(written)}
     assert sorted(last, key=lambda name: text.index(marker(name))) == list(last)
     for name, words in last.items():
-        assert text.count(marker(name)) == 1
-        assert words.strip() in text
+        assert (text.count(marker(name)), text.count(begins(name))) == (1, 1)
+        assert f"{begins(name)}\n{words}".strip() in text
 
 
-def test_what_there_is_no_room_for_is_left_out_of_ones_own_part() -> None:
-    there = proposal("a", "x" * 50_000).body
-    made = beside_others(proposal("b", "y" * 50_000), "of a", there).body
+@pytest.mark.parametrize("theirs", [20_000, 40_000, 59_000, 62_000])
+def test_a_table_that_has_no_room_is_cut_at_a_line_and_the_closing_words_and_what_others_wrote_stay(
+    theirs: int,
+) -> None:
+    there = proposal("a", "x" * theirs, issue=1).body
+    rows = "".join(f"| {n:04} | yes |\n" for n in range(4_000))
+    made = beside_others(proposal("b", rows, issue=2), "of a", there).body
     assert len(made) <= FORGE_TEXT_CHARS
-    assert made.startswith("x" * 50_000)
-    assert made.rstrip().endswith(marker("b"))
+    assert made.startswith(there)
+    assert issues_of(made) == (1, 2)
+    mine = made.removeprefix(there)
+    assert all(line in rows.splitlines() for line in mine.splitlines() if line.startswith("|"))
+    assert ("cut here" in mine) == ("| 0001 " in mine) == (theirs < 60_000)
+    more = made
+    for name in "cdefghij":
+        more = beside_others(proposal(name, rows, issue=ord(name)), "of a", more).body
+    assert len(more) <= FORGE_TEXT_CHARS
+    assert issues_of(more) == (1, 2, *map(ord, "cdefghij"))
 
 
-def test_of_a_pull_request_that_is_ones_own_alone_all_is_written_anew() -> None:
+def test_a_part_that_does_not_say_where_it_begins_goes_from_the_mark_before_it_to_its_own() -> None:
+    there = proposal("a", "old", begun=False).body + proposal("b", "b", begun=False).body
+    made = beside_others(proposal("a", "new", title="a, later"), "of a", there)
+    assert made.body == proposal("a", "new").body + proposal("b", "b", begun=False).body
+    assert made.title == "a, later", "the first part is its own"
+    assert beside_others(proposal("b", "new"), "of a", there).title == "of a"
+
+
+def test_of_ones_own_alone_only_the_part_is_written_anew_or_all_of_it_where_that_has_no_beginning() -> None:
     mine = proposal("a", "new")
-    assert beside_others(mine, "by hand", proposal("a", "old").body) == mine
+    made = beside_others(mine, "by hand", f"Hers.\n\n{proposal('a', 'old').body}")
+    assert (made.title, made.body) == ("of a", f"Hers.\n\n{mine.body.strip()}\n")
+    assert beside_others(mine, "by hand", proposal("a", "old", begun=False).body) == mine
     assert beside_others(mine, "by hand", "no word of ours") == mine

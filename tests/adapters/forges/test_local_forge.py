@@ -68,6 +68,7 @@ def test_a_pull_request_is_a_head_and_a_record_in_the_repository(bare: Path, for
         "state": "open",
         "draft": False,
         "delivery": "d-1",
+        "beside": [],
     }
     assert git(bare, "show", "refs/pull/1/record:body.md") == "Why: ä"
     assert git(bare, "fsck", "--strict", "--no-dangling") == ""

@@ -12,8 +12,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.body import OURS, beside_others, issues_of, marker
+from perdure.adapters.forges.body import OURS, issues_of, marker
 from perdure.adapters.forges.github.errors import of_status, problems, words
+from perdure.adapters.forges.parts import beside_others
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
 from perdure.models.result import PullRequest

@@ -189,9 +189,9 @@ async def test_two_backlogs_on_one_branch_share_its_pull_request_each_with_its_o
 
 def check_shared(body: str) -> None:
     """One part of each, the older one first, each as it was written last."""
-    ends = ["<!-- perdure:delivery=night -->", "<!-- perdure:delivery=day -->"]
-    assert [line for line in body.splitlines() if line.startswith("<!--")] == ends
-    night, day = body.split(f"{ends[0]}\n")
+    marks = [f"<!-- perdure:{mark}={id} -->" for id in ("night", "day") for mark in ("begins", "delivery")]
+    assert [line for line in body.splitlines() if line.startswith("<!--")] == marks
+    night, day = body.split(f"{marks[1]}\n")
     assert "| api | landed again |" in night
     assert "2 of 3" not in night
     assert "| mail | landed |" in day
@@ -272,7 +272,7 @@ async def test_a_pull_request_says_how_far_its_base_is_ahead_and_one_without_a_b
     closed = await opening.close(head)
     assert closed.pull_request is not None
     body = LocalForge(str(opening.origin)).show(closed.pull_request.number).body
-    assert body.startswith("> `main` has 1 commit that this branch does not stand on")
+    assert body.splitlines()[1].startswith("> `main` has 1 commit that this branch does not stand on")
     git(opening.origin, "branch", "-m", "main", "trunk")
     with pytest.raises(ForgeRefused, match="branch main is not on the remote any more") as refused:
         await opening.close(head)
