@@ -90,7 +90,8 @@ class Following:
             return told.model_copy(update={"head": "", "problem": words})
         count = f"{found.commits} commit{'s' if found.commits != 1 else ''}"
         summary = f"stands {at}{rewritten}: {count}, {judged.summary}"[:_PROBLEM_CHARS]
-        return told.model_copy(update={"summary": summary})
+        checked = tuple(item for item in work.check if item not in judged.unchecked)
+        return told.model_copy(update={"summary": summary, "checked": checked})
 
     @activity.defn
     async def move_branch(self, work: MoveInput) -> Moved:
@@ -165,5 +166,6 @@ async def _tested(session: WorkspaceSession, work: FollowInput, found: _Found) -
     now_doing(doing=f"testing {contract.branch}")
     report = await test_commit(session, found.head, tree, "follow", baseline, makes_seed=False, commands=None)
     if work.check:
-        report = await hold(session, report, work.check, "follow-checks", before=found.onto, name=contract.branch)
+        held = await hold(session, report, work.check, "follow-checks", before=found.onto, name=contract.branch)
+        return verdict(held[0]).model_copy(update={"unchecked": held[1]})
     return verdict(report)

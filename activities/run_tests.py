@@ -53,12 +53,12 @@ class Testing(OnHost):
             )
             report = await try_change(session, ran, baseline.report if baseline is not None else None)
             report = await in_thread(_missing, session, work.commit, report, baseline)
-            report = await _checked(session, work, report)
+            report, left_out = await _checked(session, work, report)
             found = verdict(report)
             if session.contract.landing is not None and found.status is TestsStatus.GREEN:
                 await in_thread(self._next_base, session, tree, ran)
             artifact = await in_thread(session.vault.put_artifact, work.delivery, report.model_dump_json().encode())
-            return found.model_copy(update={"report": artifact, "change": size})
+            return found.model_copy(update={"report": artifact, "change": size, "unchecked": left_out})
 
     def _next_base(self, session: WorkspaceSession, tree: str, ran: TestReport) -> None:
         """Once it has landed, this tree is the next item's base: what its tests say is known then, and nothing runs
@@ -134,10 +134,12 @@ def how_it_went(report: TestReport, base: str) -> dict[str, str]:
     return told
 
 
-async def _checked(session: WorkspaceSession, work: TestInput, report: TestReport) -> TestReport:
+async def _checked(
+    session: WorkspaceSession, work: TestInput, report: TestReport
+) -> tuple[TestReport, tuple[str, ...]]:
     """Of commands that landed items named, what fails without this change, too, is known; its own have to hold."""
     if not work.check:
-        return report
+        return report, ()
     base, label = session.contract, f"checks-{work.attempt}"
     return await hold(session, report, work.check, label, before=base.base_sha, name=base.base, own=work.item)
 
@@ -151,14 +153,15 @@ async def hold(
     before: str,
     name: str,
     own: str = "",
-) -> TestReport:
+) -> tuple[TestReport, tuple[str, ...]]:
     """The report with the commands that items of a backlog named, where all else is green. What fails on the commit
     `before`, too, called `name`, is known; but for those of the item `own`.
 
-    Of others as many as begin within CHECKS_S, each tree with another one first; what is left out says nothing.
+    Of others as many as begin within CHECKS_S, in the order given; what is left out says nothing. The ids of the other
+    items of which something was left out go with it.
     """
     if verdict(report).status is TestsStatus.RED:
-        return report
+        return report, tuple(item for item in check if item != own)
     named = {
         item: [TestCommand(name=f"check of {item}: {command}"[:200], command=command) for command in commands]
         for item, commands in check.items()
@@ -167,10 +170,7 @@ async def hold(
     done: tuple[CommandResult, ...] = ()
     if mine := named.pop(own, []):
         done = (await run(report.commit, report.tree, label, commands=mine)).commands
-    others = [command for commands in named.values() for command in commands]
-    if others:
-        first = int(report.tree[:8], 16) % len(others)
-        others = [*others[first:], *others[:first]]
+    if others := [command for commands in named.values() for command in commands]:
         theirs = await run(report.commit, report.tree, f"{label}-others", commands=others, within_s=CHECKS_S)
         failed = {result.name for result in theirs.commands if result.verdict != "passed"}
         if failed:
@@ -181,7 +181,9 @@ async def hold(
             done += tuple(_excused(one) for one in theirs.commands if one.name not in unknown)
         else:
             done += theirs.commands
-    return report.model_copy(update={"commands": (*report.commands, *done)})
+    ran = {result.name for result in done}
+    left_out = tuple(item for item, commands in named.items() if not {one.name for one in commands} <= ran)
+    return report.model_copy(update={"commands": (*report.commands, *done)}), left_out
 
 
 def _excused(result: CommandResult) -> CommandResult:

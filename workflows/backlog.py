@@ -21,6 +21,7 @@ from perdure.models.ids import following
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
 from perdure.models.rules.backlog import parse_backlog, sent_digest, unlisted
+from perdure.models.rules.checking import unchecked
 from perdure.models.rules.scheduling import ended, startable, views, wakes
 from perdure.models.webui.backlog import details
 from perdure.models.webui.details import refused
@@ -231,7 +232,7 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             asks=state.asks,
             waiting=state.waiting,
             message=state.message,
-            notes=state.notes[-10:],
+            notes=(*state.notes[-10:], *filter(None, (unchecked(state) if state.status != "running" else "",))),
             pull_request=state.pull_request,
             turn=state.turn,
             began=state.began,

@@ -27,8 +27,9 @@ from perdure.models.landing import (
 )
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
 from perdure.models.rules.changes import leave_out
+from perdure.models.rules.checking import checks, unchecked
 from perdure.models.rules.ends import take_end
-from perdure.models.rules.scheduling import checks, next_to_land, wanted
+from perdure.models.rules.scheduling import next_to_land, wanted
 from perdure.models.webui.backlog import table
 from workflows.items_begun import MEANWHILE, why
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
@@ -132,9 +133,8 @@ class Items:
         while id := state.turn:
             at, state.granted = state.items[id], workflow.now()
             state.queue = tuple(other for other in state.queue if other != id)
-            check = checks(self.request, state, id)
-            for other in check.keys() & state.items.keys() - {id}:
-                state.items[other].checked = workflow.now()  # the next time it is the others' turn
+            check = checks(state, id)
+            state.checking = tuple(check)
             said = LandingGranted(seq=at.asked, head=state.head, check=check)
             if await tell(workflow.get_external_workflow_handle(at.delivery), "landing_granted", said):
                 return
@@ -160,7 +160,7 @@ class Items:
         if self.request.land == "stack":
             state.message = f"{len(landed)} of {wanted(state)} items have a pull request"
             return
-        id = workflow.info().workflow_id
+        id, notes = workflow.info().workflow_id, (*state.notes, unchecked(state))
         work = CloseBacklogInput(
             backlog=id,
             repository=self.request.repository,
@@ -168,7 +168,7 @@ class Items:
             branch=opened.branch,
             head=state.head,
             title=f"{id}: {len(landed)} of {wanted(state)} items",
-            body="\n\n".join([table(self.request, state), *(f"- {note}" for note in state.notes)]),
+            body="\n\n".join([table(self.request, state), *(f"- {note}" for note in notes if note)]),
             issues=tuple(sorted(filter(None, (state.items[id].item.issue_number for id in landed)))),
             source=self.request.source or "",
             said=self.said,
@@ -241,7 +241,7 @@ class Items:
     def give_turn_back(self, id: str) -> None:
         self.state.queue = tuple(other for other in self.state.queue if other != id)
         if self.state.turn == id:
-            self.state.turn, self.state.granted = "", None
+            self.state.turn, self.state.granted, self.state.checking = "", None, ()
 
     async def _ended(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
         """It has told of its end before; where it could not, that is to be found out."""

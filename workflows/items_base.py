@@ -24,7 +24,7 @@ from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
 from perdure.models.rules.changes import over
-from perdure.models.rules.scheduling import checks
+from perdure.models.rules.checking import checks, moved
 from perdure.models.work import Closed, CloseInput
 from workflows.endings import interpret
 from workflows.items import AGAIN, TURN_MOST, Items
@@ -132,7 +132,7 @@ class Base:
             request=DeliveryRequest.model_validate(await self._vouched(id, opened)),
             base_sha=opened.base_sha,
             landed=state.head,
-            check=checks(self._request, state, ""),
+            check=checks(state, ""),
         )
         state.waiting = f"for a look at {opened.base}, and for {opened.branch} to follow it"
         done: Followed = await workflow.execute_activity(
@@ -169,6 +169,8 @@ class Base:
             if at is not None and at.phase is ItemPhase.LANDED:
                 state.head = commit if at.commit == state.head else state.head
                 at.commit = commit
+        if followed.head != followed.onto:
+            moved(state, followed.checked, workflow.now())
         state.opened = opened.model_copy(update={"base_sha": followed.base_sha})
         if followed.summary:
             state.notes = (*state.notes, f"{opened.branch} {followed.summary}"[:300])

@@ -29,6 +29,7 @@ from perdure.models.landing import (
 )
 from perdure.models.rules.backlog import refusal
 from perdure.models.rules.changes import go_on_with, leave_out, over, problem
+from perdure.models.rules.checking import moved
 from perdure.models.rules.foreseeing import foresee
 from perdure.models.rules.stack import no_place
 from perdure.models.touches import learnt
@@ -179,6 +180,8 @@ class TakesItems:
             return
         if said.commit and at.phase is not ItemPhase.LANDED:
             at.commit, self.state.head, at.phase = said.commit, said.commit, ItemPhase.LANDED
+            ran = self.state.checking if self.state.turn == said.item else ()
+            moved(self.state, {said.item, *ran} - {*said.unchecked}, workflow.now())
         at.words = said.words
         at.usd = at.usd if said.usd is None else said.usd  # all may have ended before the last one says so
         if said.seq == at.asked:

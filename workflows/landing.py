@@ -253,8 +253,13 @@ class Landing:
             commit=self._stage.state.landed,
             words=words,
             usd=self._stage.state.usage.cost_usd,
+            unchecked=self._unchecked(granted),
         )
         await self._tell("landing_over", over)
+
+    def _unchecked(self, granted: landing.LandingGranted) -> tuple[str, ...]:
+        tests = self._stage.state.tests
+        return tests.unchecked if tests is not None and Phase.TEST in self._prepared.phases else tuple(granted.check)
 
     def _number(self) -> int:
         """By the time, so that a run that goes on after this one is heard as well."""

@@ -234,7 +234,7 @@ def _arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
 
 
 _COLLECTS = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
-"""How rarely the server looks for garbage: it takes a sixth less of a processor so, and twice its 200 MB."""
+"""For the server, in Go: looks for garbage less often, a sixth less of a processor, twice its 200 MB."""
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:

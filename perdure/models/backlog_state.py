@@ -49,7 +49,7 @@ class ItemState(BaseModel):
     order     when it was added, counted: of two equal items the older goes first
     added     when that was, where it was not there from the beginning
     began, ended   of its newest delivery; ended: when it was skipped or cancelled, too
-    checked   when its `check` was last given to an item that landed
+    checked   when its `check` last held on what landed
     learnt    files that its plan names, as patterns: they count beside those it was given
     meets     other items it would conflict with if both landed, each with the first path
     """
@@ -136,9 +136,9 @@ class BacklogState(BaseModel):
 
     items    by id, in the order in which they were added
     opened   None: its branch is not there yet
-    turn     the item that may land now, since `granted`; empty: nobody
+    turn     the item that may land now, since `granted`; empty: nobody; checking: items whose checks it was given
     queue    items that asked for the turn, in the order in which they did
-    head     the integration branch's newest commit that is known
+    head     the integration branch's newest commit that is known; moved: when it was last moved there
     held     why no further item begins, in one line; empty: one may
     looked   when the base was last looked at; asks: why the branch does not follow it, for a person to decide; left:
              one has said that it stays where it is
@@ -157,8 +157,10 @@ class BacklogState(BaseModel):
     opened: Opened | None = None
     turn: str = ""
     granted: datetime | None = None
+    checking: tuple[str, ...] = ()
     queue: tuple[str, ...] = ()
     head: str = ""
+    moved: datetime | None = None
     held: str = ""
     looked: datetime | None = None
     asks: str = ""

@@ -34,6 +34,7 @@ class Followed(Recorded):
     onto       the branch's commit that was looked at; head: the one to move it to, the same where there is no need
     problem    why it cannot be moved there, in one line; then `head` is empty
     queue      where it is pushed from; host: where the workspace is, empty where none was made
+    checked    items whose checks held there
     """
 
     base_sha: str = ""
@@ -43,6 +44,7 @@ class Followed(Recorded):
     queue: str = ""
     host: str = ""
     summary: str = ""
+    checked: tuple[str, ...] = ()
 
 
 class MoveInput(Recorded):

@@ -39,7 +39,8 @@ class LandingGranted(Recorded):
 
 class LandingOver(Recorded):
     """Signal `landing_over`, delivery to backlog: the turn is given back. `commit`: what landed; empty: nothing did,
-    and `words` say why, in one line. `usd`: what it has paid by then, where that is known."""
+    and `words` say why, in one line. `usd`: what it has paid by then, where that is known. `unchecked`: landed items
+    whose checks were to run with it and did not."""
 
     item: str
     delivery: str
@@ -47,6 +48,7 @@ class LandingOver(Recorded):
     commit: str = ""
     words: str = ""
     usd: float | None = None
+    unchecked: tuple[str, ...] = ()
 
 
 class ItemWaits(Recorded):

@@ -203,6 +203,7 @@ class TestVerdict(Recorded):
     promises        tests of the base that fail on the change and were changed with it: each needs a reason
     promised        names of the first few of these
     change          the size of what was tested, from its base
+    unchecked       landed items of its backlog whose checks were to run and did not, or not all of them
     """
 
     __test__ = False
@@ -225,6 +226,7 @@ class TestVerdict(Recorded):
     promises: int = 0
     promised: tuple[str, ...] = ()
     change: ChangeSize | None = None
+    unchecked: tuple[str, ...] = ()
 
     def same_as(self, other: TestVerdict) -> bool:
         """True where it is red with the same failures of the same tree; never for one of a release without

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.backlog import CHECKS_MOST, BacklogRequest
+from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.rules import scheduling
+from perdure.models.rules.checking import checks
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.scheduling import (
     EXPLAINED_MOST,
     OVERTAKEN_MOST,
     Start,
-    checks,
     ended,
     left_usd,
     next_to_land,
@@ -95,7 +95,7 @@ def test_the_same_state_is_decided_alike_in_whatever_order_its_items_stand(
     other.items = {id: other.items[id] for id in ids}
     for decide in (startable, views, ended, wakes):
         assert decide(night.request, other, night.now) == decide(night.request, night.state, night.now)
-    assert checks(night.request, other, "i0") == checks(night.request, night.state, "i0")
+    assert checks(other, "i0") == checks(night.state, "i0")
 
 
 @settings(max_examples=150, deadline=None)
@@ -251,26 +251,6 @@ def test_turns_to_land_are_granted_in_the_order_in_which_they_were_asked_for() -
     assert next_to_land(state) == "b"
     state.turn = "b"
     assert next_to_land(state) == ""
-
-
-def test_every_check_of_what_landed_has_its_turn_and_those_of_much_depended_on_come_first() -> None:
-    items = [{"id": f"i{at}", "check": tuple(f"check {at} {n}" for n in range(at % 6 + 1))} for at in range(24)]
-    request, state = backlog(*items, {"id": "last", "depends_on": ("i5",), "check": ("mine",)})
-    for at in state.items.values():
-        at.phase = ItemPhase.LANDED
-    state.items["last"].phase = ItemPhase.BUILDING
-    seen = list[str]()
-    for round in range(6):
-        found = checks(request, state, "last")
-        assert found.pop("last") == ("mine",)
-        assert 0 < sum(map(len, found.values())) <= CHECKS_MOST
-        if round == 0:
-            assert next(iter(found)) == "i5"
-        for id in found:
-            seen.append(id)
-            state.items[id].checked = NOON + timedelta(minutes=round)
-    assert set(seen) == {f"i{at}" for at in range(24)}
-    assert "last" not in Dependencies.of(state).blocked
 
 
 def test_a_thousand_items_are_decided_in_a_moment_of_a_processor() -> None:

@@ -58,6 +58,7 @@ class Branch(Company):
     vouching, closing   where set: what `vouch` waits for, before an item begins; `close_backlog`, at the end
     unopened   the type and the words with which opening it fails
     called   how often each of these two was asked
+    left_out item → a landed one whose checks have no time as it lands; checked: whose it was given each time, in order
     """
 
     def __init__(self, **changes: str) -> None:
@@ -93,6 +94,8 @@ class Branch(Company):
         self.closing: asyncio.Event | None = None
         self.unopened: tuple[str, str] | None = None
         self.called = {"vouch": 0, "close_backlog": 0}
+        self.left_out: dict[str, str] = {}
+        self.checked: dict[str, list[list[str]]] = {}
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.now += 1
@@ -149,7 +152,15 @@ class Branch(Company):
                 self.red[item] -= 1
                 red = True
             status = TestsStatus.RED if red else TestsStatus.GREEN
-            return TestVerdict(status=status, tree=f"t-{item}-{attempt}", report="r", summary="1 failed" if red else "")
+            given = [other for other in work.get("check", {}) if other != item]
+            self.checked[item] = [*self.checked.get(item, ()), *([given] if given else ())]
+            return TestVerdict(
+                status=status,
+                tree=f"t-{item}-{attempt}",
+                report="r",
+                summary="1 failed" if red else "",
+                unchecked=tuple(other for other in given if self.left_out.get(item) == other),
+            )
 
         @activity.defn(name=Step.FIX_LANDING)
         async def fix_landing(work: TurnInput) -> TurnResult:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import floor
 
-from perdure.models.backlog import CHECKS_MOST, BacklogRequest
+from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import ItemView, unbegun
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.limits import USD_LEAST
@@ -64,25 +64,6 @@ def next_to_land(state: BacklogState) -> str:
         return ""
     asked = (id for id in state.queue if id in state.items and state.items[id].phase is ItemPhase.BUILDING)
     return next(asked, "")
-
-
-def checks(request: BacklogRequest, state: BacklogState, item: str) -> dict[str, tuple[str, ...]]:
-    """Commands that have to hold when this item lands, by item: its own, and at most CHECKS_MOST of landed ones.
-
-    Of these first what was not run for longest, then what most items depend on: each has its turn.
-    """
-    graph = Dependencies.of(state)
-    landed = [at for at in state.items.values() if at.phase is ItemPhase.LANDED and at.item.check]
-    landed.sort(key=lambda at: (_seconds(at.checked), -graph.rests_on[at.item.id], _age(at)))
-    mine = state.items[item].item.check if item in state.items else ()
-    found = {item: mine} if mine else {}
-    room = CHECKS_MOST
-    for at in landed:
-        if len(at.item.check) > room:
-            break  # no shorter one goes before it, or it never had a turn
-        room -= len(at.item.check)
-        found[at.item.id] = at.item.check
-    return found
 
 
 def wanted(state: BacklogState) -> int:
@@ -269,10 +250,6 @@ class _Round:
             if len(found) >= OVERTAKEN_MOST:
                 break
         return found
-
-
-def _seconds(at: datetime | None) -> float:
-    return at.timestamp() if at is not None else 0.0
 
 
 def _age(at: ItemState) -> tuple[int, str]:

@@ -208,6 +208,7 @@ async def test_checks_of_landed_items_hold_the_turn_for_so_long_and_what_is_left
     slow = {f"item{number}": "sleep 1" for number in range(5)}
     verdict = await web.test(made, **slow)
     assert verdict.status is TestsStatus.GREEN
+    assert verdict.unchecked == ("item1", "item2", "item3", "item4"), "in the order given, and it says so"
     told = TestReport.model_validate_json(web.vault.get_artifact(web.id, verdict.report))
     assert len([one for one in told.commands if one.name.startswith("check of item")]) == 1
     web.number += 1
