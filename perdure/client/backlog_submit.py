@@ -11,6 +11,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from perdure.client.backlog import WORKFLOW, Backlog
+from perdure.client.backlog_past import BacklogPast
 from perdure.client.submit import start, start_accepted
 from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState
@@ -81,8 +82,21 @@ async def _come(backlog: Backlog, sent: BacklogRequest) -> tuple[int, ...] | Non
         return None
     if taken(first.model_copy(update={"items": sent.items}), sent) or not all(map(is_issue, first.items)):
         return None
-    given = {parse_item(item).issue_number for item in past.given.values()}
+    given = _issues(past)
     return tuple(item.issue_number for item in sent.items if item.issue_number and item.issue_number not in given)
+
+
+async def given_issues(backlog: Backlog) -> frozenset[int]:
+    """Numbers of the issues that it was ever given; none where there is no such backlog. No worker is needed."""
+    try:
+        await backlog.describe()
+        return _issues(await backlog.past())
+    except (BadInput, InvalidRequest):
+        return frozenset()
+
+
+def _issues(past: BacklogPast) -> frozenset[int]:
+    return frozenset(filter(None, (parse_item(item).issue_number for item in past.given.values())))
 
 
 async def _check_same(backlog: Backlog, raw: dict[str, Any]) -> None:

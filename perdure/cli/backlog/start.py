@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from perdure.models.backlog import ITEMS_MOST
-from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
-from perdure.models.issue import IssueQuery
-
-if TYPE_CHECKING:
-    from perdure.adapters.forges.base import HostedForge
-
 import zoneinfo
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.backlog.again import since_then, unheeded
 from perdure.cli.backlog.checked import check_config, check_with
 from perdure.cli.backlog.file import BacklogFile, parsed, read_file
+from perdure.cli.backlog.issues import asked_forge, open_issues, unbuilt
 from perdure.cli.request.repository import read_config
 from perdure.cli.request.schedule import Timed, put_on
 from perdure.cli.request.validation import (
@@ -34,7 +26,7 @@ from perdure.cli.request.validation import (
 from perdure.cli.screen import Screen
 from perdure.cli.words import count, money
 from perdure.models.backlog import BacklogRequest
-from perdure.models.errors import InvalidRequest
+from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
@@ -100,6 +92,7 @@ class TakenBacklog:
     """A backlog that can be submitted, under this id, and what was learned about its repository on the way.
 
     issues  open ones are among its items; listed: they are all of these, and the id is made from --issues
+    built   of the open ones those with an open pull request of ours, its number by theirs
     repo    of --repo
     """
 
@@ -108,6 +101,7 @@ class TakenBacklog:
     taken: Taken
     issues: bool = False
     listed: bool = False
+    built: Mapping[int, int] = field(default_factory=dict)
     repo: str = ""
 
 
@@ -121,9 +115,10 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
     file = _given(asked, env)
     over = asked.over() | ({"issues": ("--issues", asked.issues)} if later and asked.issues is not None else {})
     raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in over.items()}
+    built: Mapping[int, int] = {}
     if asked.issues is not None:
         forge, wanted = asked_forge(asked.issues, str(raw["repository"]), env)
-        found = () if later else open_issues(forge, wanted)
+        found, built = ((), {}) if later else open_issues(forge, wanted)
         raw["items"] = [*_items(raw), *({"issue": number} for number in found)]
     if asked.request is not None:
         raw["items"] = [{"id": LARGE, "request": asked.request, "decompose": "go" if asked.yes else "ask"}]
@@ -148,7 +143,7 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
     issues = asked.issues is not None
     listed = issues and asked.file is None and asked.id is None
     id = asked.id or _id(asked, taken.request.repository)
-    return TakenBacklog(id, request, taken, issues, listed, asked.repo or "")
+    return TakenBacklog(id, request, taken, issues, listed, built, asked.repo or "")
 
 
 def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
@@ -217,12 +212,14 @@ async def hand_in_backlog(
 
     perdure = await at_work(taken.taken, screen)
     patience = DECISION_ACCEPTED if detach else None
+    request, left_out = await unbuilt(perdure.backlog(taken.id), taken.request, taken.built)
+    taken = replace(taken, request=request)
     found = await perdure.submit_backlog(taken.request, taken.id, patience=patience, listed=taken.listed)
     submitted.append(found)
     typed, another = f"perdure backlog status {taken.id}", "" if taken.issues else "; --id NAME starts another"
     limits = _limits(found.there or taken.request)
     await tell_start(taken.taken, taken.id, found, screen, limits, typed=typed, another=another, detach=detach)
-    for words in await _told(found, taken):
+    for words in (*left_out, *await _told(found, taken)):
         screen.say(words)
     if detach and screen.json:
         come = {"come": found.come} if found.come else {}
@@ -252,34 +249,3 @@ def _limits(request: BacklogRequest) -> list[str]:
     looked = [f"issues {request.issues}"] if request.issues else []
     stacked = ["a pull request for each"] if request.land == "stack" else []
     return [*named, *looked, *stacked, f"{request.parallel} at a time", *budget, *window]
-
-
-def asked_forge(text: str, repository: str, env: Mapping[str, str]) -> tuple[HostedForge, IssueQuery]:
-    """The forge to ask, and for which issues. BadInput when these words name none, or there is no forge."""
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.source import resolve
-    from perdure.cli.request.issue import hosted
-
-    try:
-        wanted = IssueQuery.parse(text)
-    except ValueError as error:
-        raise BadInput(str(error), where="--issues", fix="--issues label:bug") from None
-    forges = Forges.from_environment(dict(env))  # of a copy: the worker that is started inherits the tokens
-    target = resolve(repository, Path.cwd(), forges)
-    forge = hosted(forges, target.url)
-    if forge is None:
-        fix = "name items in a file; issues are read on GitHub (another server of it: PERDURE_GITHUB_URL)"
-        raise BadInput("this repository has no issues that Perdure can read", where=target.url, fix=fix)
-    return forge, wanted
-
-
-def open_issues(forge: HostedForge, wanted: IssueQuery) -> tuple[int, ...]:
-    """Their numbers, the oldest first. BadInput when there are none, or too many."""
-    try:
-        found = forge.issues(wanted, ITEMS_MOST)
-    except (ForgeRefused, ForgeUnavailable) as error:
-        raise BadInput(error.what, where=error.where, fix=error.fix) from error
-    if not found:
-        fix = f"look at {forge.web}/issues"
-        raise BadInput(f"no open issue has {wanted.kind} {wanted.words!r}", where="--issues", fix=fix)
-    return tuple(found)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, ScheduleActionStartWorkflow
 
+from perdure.adapters.forges.body import marker
 from perdure.client import Backlog
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
@@ -87,6 +88,32 @@ async def test_the_same_issues_come_back_to_their_backlog_when_others_have_come(
     assert f"issues {new}, {more} have come since, and it has ended: for issue in {new} {more}; do" in ended
     assert "do perdure deliver --issue $issue --repo . --detach; done" in ended
     assert stays in [item["issue"] for item in (await Backlog(client, "calc-label-ready").request())["items"]]
+
+
+@pytest.mark.timeout(120)
+async def test_an_issue_that_waits_to_be_merged_is_not_built_a_second_time(
+    github: GitHubTwin, there: Cli, server: str
+) -> None:
+    """But the backlog that built it is come back to, with it."""
+    built, other = (github.add_issue("me/calc", title, labels=("due",)) for title in ("Add mul", "Add div"))
+    asked = ("--issues", "label:due", "--detach")
+    assert (await typed(there, *asked, "--id", "before")).code == 0
+    git(there.cwd, "commit", "--allow-empty", "-qm", "more")
+    git(there.cwd, "push", "-q", str(github.path("me/calc")), "HEAD:refs/heads/topic")
+    pull = github.add_pull("me/calc", "topic", body=f"Closes #{built}.\n\n{marker('x')}", author="perdure-bot")
+    ran = await typed(there, *asked)
+    assert ran.code == 0, ran
+    assert f"#{built} is left out: #{pull} is open for it" in ran.out.splitlines()
+    client = await Client.connect(server, plugins=[perdure_plugin()])
+    sent = await Backlog(client, "calc-label-due").request()
+    assert sent["items"] == [{"id": f"issue-{other}", "issue": other}]
+    for id in ("before", "calc-label-due"):
+        again = await typed(there, *asked, "--id", id)
+        assert f"{id} is already there: nothing new was started" in again.out, again
+        assert ("is left out" in again.out) == (id != "before")
+    github.delete_issue("me/calc", other)
+    ran = await typed(there, *asked, "--id", "another")
+    assert (ran.code, f"every open issue there is built already: #{built}" in ran.err) == (2, True), ran
 
 
 @pytest.mark.timeout(90)
