@@ -178,7 +178,8 @@ class Items:
             state.pull_request = done.pull_request.url if done.pull_request else ""
             state.message = done.message
         except ActivityError as error:
-            state.message = f"{len(landed)} landed on {opened.branch}; no pull request: {why(error)}"[:500]
+            words = f"{len(landed)} landed on {opened.branch}; no pull request: {why(error)}"[:400]
+            state.message = f"{words}; once that is out of the way: perdure backlog retry {id}"
 
     async def cancel(self) -> None:
         """Cancel every delivery that runs; each keeps its work."""

@@ -56,7 +56,7 @@ class Branch(Company):
     pulls    in a stack, pull requests as the forge shows them; stacked: whenever they were looked at
     pushes   how often somebody pushes between a look at the base and the move
     vouching, closing   where set: what `vouch` waits for, before an item begins; `close_backlog`, at the end
-    unopened   the type and the words with which opening it fails
+    unopened   the type and the words with which opening it fails; unproposed: the words with which its end does
     called   how often each of these two was asked
     left_out item → a landed one whose checks have no time as it lands; checked: whose it was given each time, in order
     """
@@ -93,6 +93,7 @@ class Branch(Company):
         self.vouching: asyncio.Event | None = None
         self.closing: asyncio.Event | None = None
         self.unopened: tuple[str, str] | None = None
+        self.unproposed = ""
         self.called = {"vouch": 0, "close_backlog": 0}
         self.left_out: dict[str, str] = {}
         self.checked: dict[str, list[list[str]]] = {}
@@ -261,6 +262,8 @@ class Branch(Company):
         async def close_backlog(work: CloseBacklogInput) -> ClosedBacklog:
             self.called["close_backlog"] += 1
             self.bodies.append(work.body)
+            if self.unproposed:
+                raise ApplicationError(self.unproposed, type="ForgeRefused", non_retryable=True)
             if self.closing is not None:
                 await self.closing.wait()
             self.issues = work.issues

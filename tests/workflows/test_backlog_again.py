@@ -42,6 +42,23 @@ async def test_an_ended_backlog_runs_again_for_what_failed_and_lands_nothing_twi
             await submit_backlog(client, None, night({"id": "schema"}), fresh)
 
 
+async def test_a_pull_request_that_could_not_be_opened_is_opened_later_by_a_retry(client: Client, fresh: str) -> None:
+    branch = Branch(api="a", docs="d")
+    branch.unproposed = "there is no branch main any more"
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night({"id": "api"}, {"id": "docs"})))
+        assert "there is no branch main any more" in progress["message"]
+        assert progress["message"].endswith(f"perdure backlog retry {fresh}")
+        with pytest.raises(NotCounted, match="api has landed"):
+            await Backlog(client, fresh).retry("api")
+        branch.unproposed = ""
+        assert await Backlog(client, fresh).retry() == f"{fresh} runs again"
+        assert (await Backlog(client, fresh).result()).pull_request == "http://forge/1"
+        assert sorted(branch.landed) == ["api", "docs"], "nothing is built again"
+        with pytest.raises(NotCounted, match="there is nothing to go on with"):
+            await Backlog(client, fresh).retry()
+
+
 async def test_two_people_who_take_up_an_ended_backlog_at_once_both_count(client: Client, fresh: str) -> None:
     branch = Branch(schema="s", export="e", more="m")
     branch.fails = {"schema", "more"}

@@ -55,7 +55,8 @@ def go_on_with(at: ItemState) -> None:
 def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime) -> BacklogState:
     """The state with which another run of an ended backlog begins: all that landed or was left out stays so.
 
-    change, id   skip or retry, of one item; retry without an id: all that failed or was cancelled
+    change, id   skip or retry, of one item; retry without an id: all that failed or was cancelled, and the pull request
+                 that could not be opened
     What was being built when somebody terminated the backlog is begun again: a delivery that is there is adopted. What
     had not begun begins whatever is retried, and may be named like the rest.
 
@@ -78,9 +79,17 @@ def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime
             go_on_with(at)
     for at in cut_off:
         go_on_with(at)
-    if not any(at.phase is ItemPhase.WAITING for at in again.items.values()):
+    proposes = change == "retry" and not id and _unproposed(ended)
+    if not proposes and not any(at.phase is ItemPhase.WAITING for at in again.items.values()):
         raise NotCounted("every item has landed, failed or was left out: there is nothing to go on with")
     return again
+
+
+def _unproposed(state: BacklogState) -> bool:
+    """Something landed on a branch that was to have a pull request, and has none."""
+    opened = state.opened
+    landed = any(at.phase is ItemPhase.LANDED for at in state.items.values())
+    return landed and not state.pull_request and opened is not None and bool(opened.branch) and opened.within is None
 
 
 def decompose(
