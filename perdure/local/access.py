@@ -14,6 +14,9 @@ NAMES = (
 )
 """The variables that say which models are asked, and with which keys: the built-in agent's and those of others."""
 
+KEYS = tuple(name for name in NAMES if not name.endswith("_BASE_URL"))
+"""Without one of these no model is asked, whatever its address."""
+
 
 def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = NAMES) -> str:
     """Differs when one of these variables does; `salt` is new for every worker."""

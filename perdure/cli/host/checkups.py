@@ -131,16 +131,16 @@ def _worker() -> Path:
 
 
 def check_key() -> list[Checkup]:
-    from perdure.cli.request.validation import KEYS
-    from perdure.local.access import NAMES
+    from perdure.cli.request import validation
+    from perdure.local.access import KEYS, NAMES
 
     env = environment()
     if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
-        held = [name for name in KEYS if env.get(name, "").strip()]
+        held = [name for name in validation.KEYS if env.get(name, "").strip()]
         fix = "unset it here: what is not there cannot be taken" if held else ""
         return [Checkup("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
     names = [name for name in NAMES if env.get(name, "").strip()]
-    if names:
+    if any(env.get(name, "").strip() for name in KEYS):
         return [Checkup("key", OK, f"{', '.join(names)} set")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
     return [Checkup("key", MISSING, "there is no key for the model", fix)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli.request.options import Options
 from perdure.cli.request.repository import file_at, in_working_tree, place_of, read_config
-from perdure.local.access import NAMES
+from perdure.local import access
 from perdure.models.config import BUILT_IN, RepositoryConfig
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.host_config import HostConfig
@@ -264,18 +264,20 @@ def check_key(env: Mapping[str, str], agent: str = "") -> None:
     """The worker that is started here inherits the key; without one it can only rehearse. `agent`: of every step, where
     somebody named one; else settings that are not read here may name some, and the key of any model will do."""
     keys: tuple[str, ...] = KEYS
-    names: tuple[str, ...] = NAMES
+    known: tuple[str, ...] = access.KEYS
     if agent:
         from perdure.adapters.agents.presets import read_preset
         from perdure.adapters.agents.proxied.upstream import ANTHROPIC, VARIABLES
 
         variables = VARIABLES[ANTHROPIC if agent == BUILT_IN else read_preset(agent).preset.wire]
-        keys, names = tuple(variables.keys), (*variables.keys, variables.address)
-    if not any(env.get(name, "").strip() for name in names):
+        keys = known = tuple(variables.keys)
+    if not any(env.get(name, "").strip() for name in known):
+        address = next((name for name in access.NAMES if name not in access.KEYS and env.get(name, "").strip()), "")
+        any_will_do = f" (where {address} needs none, any will do)" if address else ""
         raise BadInput(
             f"there is no key for the model{' of ' + agent if agent else ''}",
             where=" or ".join(keys),
-            fix=f"export {keys[0]}=…, or rehearse without one: perdure demo",
+            fix=f"export {keys[0]}=…{any_will_do}, or rehearse without one: perdure demo",
         )
 
 

@@ -116,6 +116,13 @@ def test_the_key_that_is_needed_is_that_of_the_agent(agent: str, has: str, where
         check_key({has: "none"}, "codecs")
 
 
+def test_an_address_alone_is_no_key_and_any_will_do_where_it_needs_none() -> None:
+    with pytest.raises(BadInput, match="there is no key for the model") as error:
+        check_key({"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"})
+    assert "export ANTHROPIC_API_KEY=… (where ANTHROPIC_BASE_URL needs none, any will do)" in str(error.value.fix)
+    check_key({"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "ANTHROPIC_API_KEY": "none"})
+
+
 def test_settings_that_stand_in_the_file_count_and_are_named(tmp_path: Path) -> None:
     make_target(tmp_path / "calc.git", {"perdure.toml": "version = 1\n[limits]\ntest_fixes = 3\n"})
     night, mine = tmp_path / "night.yaml", tmp_path / "mine.toml"
