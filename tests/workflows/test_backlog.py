@@ -43,10 +43,10 @@ async def test_a_conflict_is_mended_by_the_delivery_that_has_it(client: Client, 
 
 async def test_items_that_all_change_the_same_lines_all_land_without_a_person(client: Client, fresh: str) -> None:
     """Whoever was overtaken once, while it mended, mends the next conflict in its turn: nobody lands meanwhile."""
-    names = [f"item{number}" for number in range(7)]
+    names = [f"item{number}" for number in range(4)]
     branch = Branch(**dict.fromkeys(names, "same"))
     async with playing(client, branch):
-        progress = await ended(await backlog(client, fresh, night(*({"id": name} for name in names), parallel=7)))
+        progress = await ended(await backlog(client, fresh, night(*({"id": name} for name in names), parallel=4)))
     assert set(phases(progress).values()) == {"landed"}, progress
     assert max(branch.rebases.count((name, "conflict")) for name in names) == 2, "somebody was overtaken"
 

@@ -114,7 +114,7 @@ async def test_who_waits_for_a_person_leaves_its_slot_and_goes_on_beyond_it(
 async def test_items_with_plans_and_conflicts_cost_their_backlog_fewer_than_forty_events(
     client: Client, fresh: str
 ) -> None:
-    names = [f"item{number}" for number in range(12)]
+    names = [f"item{number}" for number in range(6)]
     branch = Planned(**{name: f"src/{name}.py" for name in names})
     branch.asks(*SHIPPED)
     branch.meets = {name: {delivery_key(f"{fresh}/{names[0]}"): "src/app.py"} for name in names[1::3]}
