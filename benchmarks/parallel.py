@@ -1,7 +1,8 @@
 """Many deliveries at once, beside a plain script that does the same work (benchmarks/plain.py).
 
 `make bench-parallel`: 1, 5 and 15 at once, with replies of the model after 2 s and at once, Perdure and the script in
-turns on the same machine, ROUNDS rounds, medians, and their ratio. Each delivery builds in six turns, five with a
+turns on the same machine, ROUNDS rounds, medians, and their ratio; and the script's work as a bare workflow on the same
+server (benchmarks/bare_temporal.py), which is what Temporal itself takes. Each delivery has six turns, five with a
 command, is tested (the script runs the test command as often as Perdure did) and is pushed. Perdure's server and worker
 run already, and the script's libraries are loaded. Beside the wall clock stands the processor time of a delivery, which
 means something on a busy machine, too. The exit code is 1 when a ratio is over its target. ONLY="1 15" and REPLIES_S=0
@@ -100,16 +101,20 @@ class Bench:
         worker, server = map(used, self.processes)
         return [*worker, sum(server)]
 
-    async def plain(self, many: int, side: Side) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("plain.py")), str(self.origin)]
+    async def plain(self, many: int, side: Side, *, bare: bool = False) -> None:
+        """`bare`: as a workflow without any engine, on the same server, whose processor time counts, too."""
+        before = self._used()[2]
+        name = "bare_temporal.py" if bare else "plain.py"
+        command = [sys.executable, str(Path(__file__).with_name(name)), str(self.origin)]
         assert self.engine.rehearsal is not None
         command += [self.engine.rehearsal.url, str(many), str(RUNS)]
+        command += [self.engine.client.service_client.config.target_host, self.engine.client.namespace] if bare else []
         script = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         out, _ = await script.communicate()
         assert script.returncode == 0
         said = json.loads(out)
         side.seconds.append(said["seconds"])
-        side.cpu.append(said["cpu"] / many)
+        side.cpu.append((said["cpu"] + (self._used()[2] - before if bare else 0.0)) / many)
         side.git.append(said["git"])
 
 
@@ -128,17 +133,18 @@ async def measure(root: Path, seconds: float) -> bool:
         assert server is not None
         bench = Bench(engine, origin, worker.pid, server.pid, log)
         await bench.perdure(1, Side())  # what is loaded once, and what the base's tests say
-        sides = {size: (Side(), Side()) for size in SIZES}
+        sides = {size: (Side(), Side(), Side()) for size in SIZES}
         for _ in range(ROUNDS):
-            for size, (ours, plain) in sides.items():
+            for size, (ours, plain, bare) in sides.items():
                 await bench.perdure(size, ours)
                 await bench.plain(size, plain)
+                await bench.plain(size, bare, bare=True)
         for size, sides_of in sides.items():
             kept = told(seconds, size, *sides_of) and kept
     return kept
 
 
-def told(seconds: float, size: int, ours: Side, plain: Side) -> bool:
+def told(seconds: float, size: int, ours: Side, plain: Side, bare: Side) -> bool:
     """Print a line; True where the target is met."""
     middle = statistics.median
     walls = middle(ours.seconds), middle(plain.seconds)
@@ -149,6 +155,8 @@ def told(seconds: float, size: int, ours: Side, plain: Side) -> bool:
         f"replies after {seconds:g} s, {size:2} at once: {walls[0]:6.2f} / {walls[1]:6.2f} s = "
         f"{ratio:.2f} (target {target:g}{', OVER' if over else ''}) · processor a delivery {middle(ours.cpu):.2f} / "
         f"{middle(plain.cpu):.2f} s (worker {worker:.2f}, its children {children:.2f}, server {server:.2f})"
+        + f" · a bare workflow {middle(bare.seconds):.2f} s = {middle(bare.seconds) / walls[1]:.2f}"
+        f" ({middle(bare.cpu):.2f} s of a processor)"
         + (f" · git {ours.git[-1]:.0f} / {plain.git[-1]:.0f}" if PROFILE else ""),
         flush=True,
     )

@@ -56,46 +56,69 @@ async def _git(cwd: Path, *args: str) -> None:
     assert started.returncode == 0, (args, err)
 
 
-async def delivery(client: anthropic.AsyncAnthropic, root: Path, mirror: Path, number: int, runs: int) -> None:
-    tree = root / f"tree-{number}"
+async def begin(root: Path, number: int) -> None:
+    mirror, tree = root / "mirror", root / f"tree-{number}"
     await git(mirror, "fetch", "-q", "origin", "main")
     await git(mirror, "worktree", "add", "-q", "--no-track", "-b", f"plain-{number}", str(tree), "origin/main")
-    messages: list[Any] = [{"role": "user", "content": "Add sub"}]
-    while True:
-        async with client.messages.stream(
-            model="claude-sonnet-5-5", max_tokens=1000, system="Step: implement\n\nWork.", tools=[TOOL],
-            messages=messages,
-        ) as stream:  # fmt: skip
-            reply = await stream.get_final_message()
-        content = [block.to_dict() for block in reply.content]
-        messages.append({"role": "assistant", "content": content})
-        asked = [block for block in content if block["type"] == "tool_use"]
-        if not asked:
-            break
-        said = [(block["id"], await shell(block["input"]["command"], tree)) for block in asked]
-        results = [{"type": "tool_result", "tool_use_id": id, "content": out or "-"} for id, out in said]
-        messages.append({"role": "user", "content": results})
-        await git(tree, "add", "-A")
-        await git(tree, "commit", "-q", "--allow-empty", "-m", "turn")
-    for run in range(runs):
-        clean = root / f"clean-{number}-{run}"
-        await git(tree, "worktree", "add", "-q", "--detach", str(clean), "HEAD")
-        out = await shell(TEST, clean)
-        assert "OK" in out, out
-        await git(tree, "worktree", "remove", "--force", str(clean))
+
+
+async def turn(client: anthropic.AsyncAnthropic, root: Path, number: int, messages: list[Any]) -> list[Any]:
+    """All messages after it; none when the model asks for nothing more."""
+    tree = root / f"tree-{number}"
+    async with client.messages.stream(
+        model="claude-sonnet-5-5", max_tokens=1000, system="Step: implement\n\nWork.", tools=[TOOL],
+        messages=messages,
+    ) as stream:  # fmt: skip
+        reply = await stream.get_final_message()
+    content = [block.to_dict() for block in reply.content]
+    asked = [block for block in content if block["type"] == "tool_use"]
+    if not asked:
+        return []
+    said = [(block["id"], await shell(block["input"]["command"], tree)) for block in asked]
+    results = [{"type": "tool_result", "tool_use_id": id, "content": out or "-"} for id, out in said]
+    await git(tree, "add", "-A")
+    await git(tree, "commit", "-q", "--allow-empty", "-m", "turn")
+    return [*messages, {"role": "assistant", "content": content}, {"role": "user", "content": results}]
+
+
+async def tests(root: Path, number: int, run: int) -> None:
+    tree, clean = root / f"tree-{number}", root / f"clean-{number}-{run}"
+    await git(tree, "worktree", "add", "-q", "--detach", str(clean), "HEAD")
+    out = await shell(TEST, clean)
+    assert "OK" in out, out
+    await git(tree, "worktree", "remove", "--force", str(clean))
+
+
+async def push(root: Path, number: int) -> None:
+    tree = root / f"tree-{number}"
     await git(tree, "reset", "-q", "--soft", "origin/main")
     await git(tree, "commit", "-q", "-m", "Add sub")
     await git(tree, "push", "-q", "--force", "origin", f"plain-{number}")
 
 
+async def delivery(client: anthropic.AsyncAnthropic, root: Path, number: int, runs: int) -> None:
+    await begin(root, number)
+    messages: list[Any] = [{"role": "user", "content": "Add sub"}]
+    while messages:
+        messages = await turn(client, root, number, messages)
+    for run in range(runs):
+        await tests(root, number, run)
+    await push(root, number)
+
+
+async def ground(root: Path, origin: str) -> Path:
+    """With a mirror of the origin."""
+    await git(root, "clone", "-q", "--no-checkout", origin, "mirror")
+    await git(root / "mirror", "config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    return root
+
+
 async def main(origin: str, url: str, many: int, runs: int) -> None:
     client = anthropic.AsyncAnthropic(api_key="rehearsal", base_url=url, max_retries=0)
     with tempfile.TemporaryDirectory(prefix="bench-plain-") as scratch:
-        root = Path(scratch)
-        await git(root, "clone", "-q", "--no-checkout", origin, "mirror")
-        await git(root / "mirror", "config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+        root = await ground(Path(scratch), origin)
         began = time.perf_counter()
-        await asyncio.gather(*(delivery(client, root, root / "mirror", number, runs) for number in range(many)))
+        await asyncio.gather(*(delivery(client, root, number, runs) for number in range(many)))
         took = time.perf_counter() - began
     await client.close()
     used = os.times()

@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from tests import needs
+from tests.examples import examples
 from tests.processes import as_from_a_terminal
 from tests.sharing import shares
 from tests.waiting import PATIENCE, patient
@@ -26,7 +27,8 @@ for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "AN
 if (own := f"{sys.base_prefix}/bin") not in os.environ["PATH"].split(os.pathsep):
     os.environ["PATH"] = f"{own}{os.pathsep}{os.environ['PATH']}"
 
-hypothesis.settings.register_profile("busy", deadline=None)  # nothing depends on speed
+# Nothing depends on speed.
+hypothesis.settings.register_profile("busy", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("busy")
 
 pytest.register_assert_rewrite("tests.engine", "tests.targets")

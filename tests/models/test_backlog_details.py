@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perdure.models.backlog_state import ItemPhase, Opened
 from perdure.models.webui.backlog import details, table
 from perdure.models.webui.details import DETAILS_BYTES
+from tests.examples import examples
 from tests.models.backlog_night import NOON, backlog
 from tests.models.test_details import NASTY
 
@@ -70,7 +71,7 @@ def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
     assert len(table(request, state).encode()) <= 60_000
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(NASTY, min_size=4, max_size=4))
 def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str]) -> None:
     asked = words[0].encode(errors="replace").decode()  # a half character is refused before anybody shows it

@@ -16,6 +16,7 @@ from perdure.models.limits import NOTES_KEPT
 from perdure.models.result import Status, StepRecord
 from perdure.models.rules.inbox import DECIDED_KEPT, HEARD_KEPT, SAID_BYTES_KEPT, SHAPES, Inbox, NotCounted, count
 from perdure.models.state import DeliveryState
+from tests.examples import examples
 
 SINCE = datetime(2026, 11, 21, tzinfo=UTC)
 PLAN = Asked(gate=Gate.PLAN, of="abcd1234", words="approve the plan", since=SINCE, options=("approve", "reject"))
@@ -50,7 +51,7 @@ SENT = st.tuples(st.sampled_from(["update", "signal", "next"]), st.sampled_from(
 
 
 @given(st.lists(SENT, max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_sequence_of_messages_counts_each_gate_once_and_for_what_it_names(sent: list[Any]) -> None:
     """`next`: the delivery goes on to another gate, as far as it was decided."""
     gates = [

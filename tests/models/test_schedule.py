@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.models.schedule import At, Every
+from tests.examples import examples
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 """A Monday."""
@@ -100,7 +101,7 @@ def test_what_names_no_days_is_said(text: str, why: str) -> None:
         Every.parse(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sets(st.integers(0, 6), min_size=1), st.integers(0, 24 * 60 - 1), st.integers(-14 * 60, 14 * 60))
 def test_an_offset_moves_hours_and_days_alike(days: set[int], at: int, ahead: int) -> None:
     names = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -115,7 +116,7 @@ def test_an_offset_moves_hours_and_days_alike(days: set[int], at: int, ahead: in
     assert ({f"{day} {hour:02} {minute:02}" for day in found}, utc) == (meant, "UTC")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 1)),
     st.integers(0, 24 * 60 - 1),
@@ -128,7 +129,7 @@ def test_a_time_without_a_day_is_the_next_at_which_clocks_show_it(now: datetime,
     assert (found.astimezone(clock).hour, found.astimezone(clock).minute) == divmod(at, 60)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     for read in (At.parse, Every.parse):

@@ -29,10 +29,11 @@ from perdure.models.rules.scheduling import (
 )
 from perdure.models.rules.slots import SLOT_KEPT
 from perdure.models.touches import MEETING_STEPS, Meeting
+from tests.examples import examples
 from tests.models.backlog_night import NOON, Night, backlog, backlogs
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(backlogs(), st.integers(0, 2**32))
 def test_every_graph_runs_to_an_end_at_which_all_that_could_land_has_landed(
     made: tuple[BacklogRequest, BacklogState], seed: int
@@ -48,7 +49,7 @@ def test_every_graph_runs_to_an_end_at_which_all_that_could_land_has_landed(
     assert len(night.begun) == len(set(night.begun))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(backlogs(), st.integers(0, 2**32))
 def test_files_learnt_from_plans_and_people_who_take_their_time_lose_nothing_and_leave_no_slot_unused(
     made: tuple[BacklogRequest, BacklogState], seed: int
@@ -62,7 +63,7 @@ def test_files_learnt_from_plans_and_people_who_take_their_time_lose_nothing_and
     assert len(night.begun) == len(set(night.begun))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(backlogs(), st.integers(0, 2**32), st.integers(1, 25))
 def test_it_wakes_exactly_when_who_waits_for_a_person_leaves_a_slot_that_somebody_takes(
     made: tuple[BacklogRequest, BacklogState], seed: int, moves: int
@@ -78,7 +79,7 @@ def test_it_wakes_exactly_when_who_waits_for_a_person_leaves_a_slot_that_somebod
             night.moves(night.chance.choice(building))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(backlogs(), st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_the_same_state_is_decided_alike_in_whatever_order_its_items_stand(
     made: tuple[BacklogRequest, BacklogState], shuffle: random.Random, seed: int
@@ -98,7 +99,7 @@ def test_the_same_state_is_decided_alike_in_whatever_order_its_items_stand(
     assert checks(other, "i0") == checks(night.state, "i0")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(backlogs())
 def test_what_begins_is_in_the_order_of_what_it_unblocks_its_chain_priority_and_age(
     made: tuple[BacklogRequest, BacklogState],

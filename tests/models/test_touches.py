@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.adapters.checks.findings.globs import matches
 from perdure.models.touches import LEARNT_CHARS, MEETING_STEPS, TOUCHES_MOST, Meeting, learnt, leaves, meet
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ PLACES = st.lists(st.text("ab", min_size=1, max_size=3), max_size=4)
 PATHS = st.builds(lambda names, end: "/".join([*names, end]), PLACES, st.text("ab.x", min_size=1, max_size=4))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(GLOBS, GLOBS, st.lists(PATHS, min_size=1, max_size=8))
 def test_no_file_is_meant_by_both_of_two_that_do_not_meet(one: str, other: str, paths: list[str]) -> None:
     both = [path for path in paths if matches(path, rooted(one)) and matches(path, rooted(other))]

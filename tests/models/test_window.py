@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from perdure.adapters.system.zones import offsets
 from perdure.models.errors import InvalidRequest
 from perdure.models.window import Window
+from tests.examples import examples
 
 SPRING, AUTUMN = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 10, 24, 12, tzinfo=UTC)
 """The days before clocks in Berlin change, at 01:00 UTC of the next."""
@@ -52,7 +53,7 @@ def test_it_opens_when_the_clock_there_says_so(hours: str, now: str, opens: str)
 MINUTES = st.integers(0, 24 * 60 - 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(MINUTES, MINUTES, st.sampled_from((SPRING, AUTUMN)), st.integers(0, 2 * 24 * 60))
 def test_the_next_opening_is_the_first_minute_at_which_it_is_open(
     opens: int, closes: int, day: datetime, later: int

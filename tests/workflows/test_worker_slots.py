@@ -13,6 +13,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
 from perdure.adapters.system.home import Home
+from perdure.page.views import hosts
 from perdure.page.views.hosts import workers
 from tests.waiting import until
 
@@ -21,8 +22,10 @@ OFTEN = timedelta(seconds=1)
 
 @pytest.mark.timeout(120)
 async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(
-    client: Client, fresh: str, tmp_path: Path
+    client: Client, fresh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On whichever page the server has them: it remembers all that were there before, in an order of its own."""
+    monkeypatch.setattr(hosts, "_PAGE", 50)
     over = asyncio.Event()
 
     @activity.defn

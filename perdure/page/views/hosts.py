@@ -31,8 +31,9 @@ DAYS = 14
 _COUNTED = 5_000
 """Deliveries whose cost is added up, the newest: a second of the server's time."""
 
-_WORKERS = 200
-"""A page shows them all: nobody has read further."""
+_PAGE, _PAGES = 200, 25
+"""Of workers' reports, one a worker and queue: a server keeps those of workers that are gone, for a day, and in no
+order that would put those first that live."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -122,17 +123,21 @@ async def workers(client: Client, home: Home) -> list[Worker]:
 
 async def _heartbeats(client: Client) -> dict[str, list[WorkerHeartbeat]]:
     """By worker, its last heartbeats, one a queue; empty where the server has none of these."""
-    asked = ListWorkersRequest(namespace=client.namespace, page_size=_WORKERS)
-    try:
-        listed = (await client.workflow_service.list_workers(asked)).workers_info
-    except RPCError as error:
-        if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
-            raise
-        return {}
+    asked = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE)
     found = defaultdict[str, list[WorkerHeartbeat]](list)
-    for beat in (one.worker_heartbeat for one in listed):
-        if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _HEARD:
-            found[beat.worker_identity].append(beat)
+    for _ in range(_PAGES):
+        try:
+            listed = await client.workflow_service.list_workers(asked)
+        except RPCError as error:
+            if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
+                raise
+            return {}
+        for beat in (one.worker_heartbeat for one in listed.workers_info):
+            if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _HEARD:
+                found[beat.worker_identity].append(beat)
+        asked.next_page_token = listed.next_page_token
+        if not asked.next_page_token:
+            break
     return found
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from perdure.adapters.worker.journal import ADOPTED, CUT_OFF, DONE, Journal, read_lines
 from perdure.models.result import Receipt
 from perdure.models.work import Asking
+from tests.examples import examples
 
 LIVING, GONE = "living", "gone"
 
@@ -113,7 +114,7 @@ ATTEMPTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ATTEMPTS, st.randoms(use_true_random=False), st.integers(0, 40))
 def test_the_receipt_folds_any_interleaving_and_any_torn_end(attempts, random, cut) -> None:  # type: ignore[no-untyped-def]
     import tempfile

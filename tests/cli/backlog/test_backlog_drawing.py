@@ -12,6 +12,7 @@ from perdure.cli.backlog.drawing import FORMATS, draw
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.backlog_state import ItemPhase
 from perdure.models.rules.scheduling import views
+from tests.examples import examples
 from tests.models.backlog_night import NOON, backlog, backlogs
 from tests.models.test_details import NASTY
 
@@ -92,7 +93,7 @@ def test_nothing_is_drawn_of_nothing_and_a_circle_is_drawn_without_lines(format:
     assert "a" in draw(circle, format)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(NASTY, NASTY, NASTY)
 def test_no_word_of_strangers_leaves_its_place_in_a_drawing(id: str, phase: str, because: str) -> None:
     shown = progress(

@@ -15,6 +15,7 @@ from perdure.adapters.agents.proxied.base import ProxiedReply
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from perdure.adapters.agents.proxied.wires import WIRES
 from perdure.models.ledger import Usage
+from tests.examples import examples
 
 PATHS = {
     ANTHROPIC: "/v1/messages",
@@ -64,14 +65,14 @@ def named(wire: str, asked: dict[str, Any], name: Any) -> dict[str, Any]:
 
 
 @given(WIRE, SAID, VALUES, VALUES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_ids_of_who_asks_make_no_other_request(wire: str, said: list[str], one: Any, other: Any) -> None:
     asked = body(wire, said)
     assert key(wire, named(wire, asked, one)) == key(wire, named(wire, asked, other))
 
 
 @given(WIRE, SAID, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_order_of_fields_makes_no_other_request(wire: str, said: list[str], chance: random.Random) -> None:
     asked = body(wire, said)
     names = list(asked)
@@ -80,13 +81,13 @@ def test_the_order_of_fields_makes_no_other_request(wire: str, said: list[str], 
 
 
 @given(WIRE, SAID, SAID)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_another_conversation_is_another_request(wire: str, said: list[str], other: list[str]) -> None:
     assert (key(wire, body(wire, said)) == key(wire, body(wire, other))) == (said == other)
 
 
 @given(WIRE, SAID, WORDS.filter(lambda name: "_" not in name), VALUES, VALUES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_other_field_counts(wire: str, said: list[str], name: str, one: Any, other: Any) -> None:
     asked = body(wire, said)
     if name in asked:
@@ -114,7 +115,7 @@ def test_a_wire_or_a_path_makes_another_request() -> None:
 
 
 @given(WIRE, SAID, VALUES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_understanding_changes_nothing_of_what_it_was_given(wire: str, said: list[str], name: Any) -> None:
     asked = named(wire, body(wire, said), name)
     before = copy.deepcopy(asked)

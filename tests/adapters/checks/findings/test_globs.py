@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.checks.findings.globs import alternatives, by_name, covering, exactly, searched
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ _pattern = st.builds(
 _path = st.lists(st.sampled_from(["a", "b", "ab", "a.b", "c"]), min_size=1, max_size=6).map("/".join)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pattern=_pattern, paths=st.lists(_path, min_size=1, max_size=6, unique=True))
 def test_git_agrees_about_what_a_pattern_covers(tmp_path: Path, pattern: str, paths: list[str]) -> None:
     if not (tmp_path / ".git").exists():
