@@ -27,7 +27,7 @@ TOOL = {
 TEST = "python3 -m unittest -q"
 calls = 0
 alone = asyncio.Lock()
-"""`git worktree` is not safe in parallel: fifteen at once were seen to fail."""
+"""`git worktree` is not safe in parallel, beside a fetch neither: fifteen at once were seen to fail."""
 
 
 async def shell(command: str, cwd: Path) -> str:
@@ -40,7 +40,7 @@ async def shell(command: str, cwd: Path) -> str:
 
 
 async def git(cwd: Path, *args: str) -> None:
-    async with alone if args[0] == "worktree" else contextlib.nullcontext():
+    async with alone if args[0] in ("worktree", "fetch") else contextlib.nullcontext():
         await _git(cwd, *args)
 
 
