@@ -13,10 +13,10 @@ from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
-from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable, Superseded
 from perdure.models.phases import Step
+from tests.homes import fresh_home
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -106,7 +106,7 @@ async def test_a_command_over_its_limit_is_a_result_to_read_and_the_next_one_run
     walled: Toolbox, tmp_path: Path, binds: Binds
 ) -> None:
     caps = Caps(memory=200 << 20, processes=200, disk=1 << 30)
-    walled.sandbox = sandbox_for(SandboxGrade.FULL, Home(tmp_path / "home"), binds, caps)
+    walled.sandbox = sandbox_for(SandboxGrade.FULL, fresh_home(tmp_path / "home"), binds, caps)
     hungry = "python3 -c 'x = bytearray(400 << 20); import time; time.sleep(30)'"
     assert (await ok(walled, "bash", command=hungry)).startswith("ended: over its memory limit of 0.2 GB, peak 0.")
     assert await ok(walled, "bash", command="echo on") == "exit code 0\non"

@@ -19,7 +19,6 @@ from activities.rebase import Rebasing
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.models.backlog import LandingPlace
 from perdure.models.contract import Contract
@@ -28,6 +27,7 @@ from perdure.models.landing import Landed, LandInput, Rebased, RebaseInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import CommitInput, Committed, Prepared, PrepareInput, TestInput, TestVerdict
 from tests.engine import git, make_target
+from tests.homes import fresh_home
 
 BRANCH = "perdure/night"
 FILES = {"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", "perdure.toml": "version = 1\n"}
@@ -173,7 +173,7 @@ async def night(tmp_path: Path) -> AsyncIterator[Night]:
     origin = make_target(tmp_path / "calc.git", FILES)
     git(origin, "branch", BRANCH, "main")
     host = Host.open(
-        Home(tmp_path / "home"),
+        fresh_home(tmp_path / "home"),
         {
             "PATH": os.environ["PATH"],
             "PERDURE_LOCAL_REPOSITORIES": str(tmp_path),

@@ -12,13 +12,13 @@ from turn_fixtures import in_activity
 
 from activities.backlog import Backlogs
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.models.backlog_state import Opened
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
 from perdure.models.proof import proof, schedule_proof
 from tests.engine import CALC, git, make_target
+from tests.homes import fresh_home
 from tests.twins.github import GitHubTwin
 
 OWN = "perdure/night"
@@ -62,7 +62,9 @@ class Opening:
 @pytest.fixture
 async def opening(tmp_path: Path) -> AsyncIterator[Opening]:
     origin = make_target(tmp_path / "calc.git", CALC)
-    host = Host.open(Home(tmp_path / "home"), {"PATH": os.environ["PATH"], "PERDURE_LOCAL_REPOSITORIES": str(tmp_path)})
+    host = Host.open(
+        fresh_home(tmp_path / "home"), {"PATH": os.environ["PATH"], "PERDURE_LOCAL_REPOSITORIES": str(tmp_path)}
+    )
     yield Opening(host, origin)
     await host.close()
 
@@ -118,7 +120,7 @@ async def test_settings_under_which_nothing_could_land_are_refused_before_anythi
 
 
 async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: Opening, tmp_path: Path) -> None:
-    host = Host.open(Home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
+    host = Host.open(fresh_home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
     closed = Opening(host, opening.origin)
     with pytest.raises(InvalidRequest, match="repository"):
         await closed.open()
@@ -203,7 +205,7 @@ async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: 
     async with GitHubTwin(tmp_path / "github", token=token) as github:
         github.add_repository("me/calc", source=make_target(tmp_path / "calc.git", CALC))
         env = {"PATH": os.environ["PATH"], "PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": token}
-        host, where = Host.open(Home(tmp_path / "home"), env), f"{github.url}/me/calc"
+        host, where = Host.open(fresh_home(tmp_path / "home"), env), f"{github.url}/me/calc"
         opening = Opening(host, github.path("me/calc"))
         numbers = [github.add_issue("me/calc", title, labels=("bug",)) for title in ("Add mul", "Add div")]
         said = {"issues": "label:bug"}

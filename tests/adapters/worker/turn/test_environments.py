@@ -15,7 +15,6 @@ from turn_fixtures import in_activity
 
 from activities.prepare import Preparation
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.system.home import Home
 from perdure.adapters.worker.environments import Environments, KeptEnvironment
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.setting_up import read_set_up
@@ -24,6 +23,7 @@ from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import Prepared, PrepareInput
 from tests.engine import CALC, git, make_target
+from tests.homes import fresh_home
 
 MADE = "date +%s%N >.venv/made"
 SETUP = f"mkdir -p .venv pkg/lib && cp requirements.txt .venv/installed && cp requirements.txt pkg/lib/own && {MADE}"
@@ -35,7 +35,7 @@ class Deliveries:
 
     def __init__(self, root: Path) -> None:
         self.origin = make_target(root / "calc.git", FILES)
-        self.work, self.home = root / "calc.git-work", Home(root / "home")
+        self.work, self.home = root / "calc.git-work", fresh_home(root / "home")
         self.env = {
             "PERDURE_PORTS_BACKEND": "25400-25429",
             "PERDURE_PORTS_FRONTEND": "25430-25459",

@@ -19,6 +19,7 @@ from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
 from perdure.models.request import parse_request
 from perdure.models.work import Asking, Prepared, PrepareInput
 from tests.engine import make_target
+from tests.homes import fresh_home
 from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
@@ -43,7 +44,7 @@ def own_branches(home: Home) -> tuple[str, ...]:
 
 class Preparing:
     def __init__(self, root: Path, github: GitHubTwin, **more: str) -> None:
-        self.repository, self.home = f"{github.url}/me/calc", Home(root / "home")
+        self.repository, self.home = f"{github.url}/me/calc", fresh_home(root / "home")
         env = {
             "PERDURE_GITHUB_URL": github.url,
             "PERDURE_GITHUB_TOKEN": TOKEN,

@@ -13,7 +13,6 @@ from turn_fixtures import in_activity
 from activities.prepare import Preparation
 from activities.run_tests import test_commit
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.models.errors import NoPorts
@@ -21,6 +20,7 @@ from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.engine import CALC, git, make_target
+from tests.homes import fresh_home
 
 PORTS = {
     "PERDURE_PORTS_BACKEND": "25060-25069",
@@ -44,7 +44,7 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     source = tmp_path / "calc.git-work"
     (source / ".env.test").write_text("secret")
     git(source, "remote", "add", "origin", str(origin))
-    home = Home(tmp_path / "home")
+    home = fresh_home(tmp_path / "home")
     host = Host.open(home, PORTS)
     request = DeliveryRequest(repository=str(origin), request="x", config=CONFIG, source=str(source))
     said = request.model_dump(mode="json", exclude_defaults=True)
@@ -73,7 +73,7 @@ command = "test -z \\"$BACKEND_PORT\\" && test ! -e .ports.env"
 
 async def test_a_repository_that_needs_no_ports_leases_none_and_waits_for_none(tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git", CALC)
-    home = Home(tmp_path / "home")
+    home = fresh_home(tmp_path / "home")
     host = Host.open(
         home, PORTS | {**PORTS, "PERDURE_PORTS_BACKEND": "25080-25080", "PERDURE_PORTS_FRONTEND": "25090-25090"}
     )
@@ -114,7 +114,7 @@ echo "<testsuite><testcase name='$PERDURE_REPORT' file='$PWD/a.py'/></testsuite>
 async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tmp_path: Path) -> None:
     """So prompts, logs and what tests print are alike, and what setup made for one is right for another."""
     origin = make_target(tmp_path / "calc.git", {**CALC, ".gitignore": ".venv\n"})
-    home, reports = Home(tmp_path / "home"), []
+    home, reports = fresh_home(tmp_path / "home"), []
     for delivery in ("one", "two"):
         host = Host.open(home, PORTS)
         request = DeliveryRequest(repository=str(origin), request="x", config=PLACES)
@@ -140,7 +140,7 @@ COMPILES = "version = 1\n[[test]]\nname = 'go'\ncommand = 'cat \"$GOCACHE/made\"
 
 async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins_on_it(tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git", CALC)
-    home, tails = Home(tmp_path / "home"), []
+    home, tails = fresh_home(tmp_path / "home"), []
     for delivery in ("one", "two"):
         host = Host.open(home, PORTS)
         request = DeliveryRequest(repository=str(origin), request="x", config=COMPILES)
