@@ -46,6 +46,7 @@ def anywhere(host: Host) -> Activities:
         Vouching(host).vouch,
         Backlogs(host).open_backlog,
         Following(host).follow,
+        Following(host).check_landed,
         look_for,
         former_run,
         prioritise_delivery,

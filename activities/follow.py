@@ -1,19 +1,21 @@
 """Follow: an integration branch stands on its base as it is now, tested there, and then moved by compare-and-swap.
 
-Effects: `follow` makes commits, and a workspace to test them in, on this host alone; `move_branch` moves the branch on
-the remote, by a push with a lease. Both look first: the same commits become the same ones again, and a branch that is
-there already has been moved. Key: the branch and the commit it is moved from. No model output chooses anything here.
+Effects: `follow` makes commits, and a workspace to test them in, on this host alone, `check_landed` the workspace;
+`move_branch` moves the branch on the remote, by a push with a lease. All look first: the same commits become the same
+ones again, and a branch that is there already has been moved. Key: the branch and the commit it is moved from. No model
+output chooses anything here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from time import monotonic
 
 from temporalio import activity
 
 from activities.backlog import Backlogs, beating
 from activities.prepare import Preparation
-from activities.run_tests import Base, hold, test_base, test_commit
+from activities.run_tests import Base, hold, name_of_check, test_base, test_commit
 from activities.terms import CONFIG_FILE, Terms
 from perdure.adapters.checks import tests
 from perdure.adapters.checks.verdict import verdict
@@ -28,11 +30,14 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.models.backlog import CHECKS_S
+from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from perdure.models.following import Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, ChecksInput, Followed, FollowInput, Moved, MoveInput
 from perdure.models.ids import branch_name
+from perdure.models.report import TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
@@ -94,6 +99,17 @@ class Following:
         return told.model_copy(update={"summary": summary, "checked": checked})
 
     @activity.defn
+    async def check_landed(self, work: ChecksInput) -> ChecksHeld:
+        """Raises as `follow` does; InvalidRequest, too, where the base is gone."""
+        now_doing(doing="fetching")
+        found = await in_thread(self._as_it_stands, work)
+        contract = await self._preparing.placed(found.vault, found.contract, found.settings)
+        sealed = await in_thread(self._host.keep_contract, found.vault, contract)
+        async with self._host.session(work.delivery, sealed) as session:
+            told = await _checked(session, work, found)
+        return told.model_copy(update={"head": found.head, "host": self._host.home.queue()})
+
+    @activity.defn
     async def move_branch(self, work: MoveInput) -> Moved:
         """Raises ForgeRefused, ForgeUnavailable."""
         async with beating():
@@ -118,7 +134,12 @@ class Following:
             return replace(found, problem=words)
         return self._on(work, found, made.head, made.commits, tested=False)
 
-    def _on(self, work: FollowInput, found: _Found, head: str, commits: int, *, tested: bool) -> _Found:
+    def _as_it_stands(self, work: ChecksInput) -> _Found:
+        vault, contract, settings = self._terms.read(work.delivery, work.request)
+        onto = fetch_landing(vault, contract.branch, work.landed)
+        return self._on(work, _Found(vault, contract, settings, onto), onto, 0, tested=False)
+
+    def _on(self, work: FollowInput | ChecksInput, found: _Found, head: str, commits: int, *, tested: bool) -> _Found:
         """With the settings of the commit that is tested: what landed may have changed them."""
         vault, settings = found.vault, found.settings
         if not tested:
@@ -169,3 +190,44 @@ async def _tested(session: WorkspaceSession, work: FollowInput, found: _Found) -
         held = await hold(session, report, work.check, "follow-checks", before=found.onto, name=contract.branch)
         return verdict(held[0]).model_copy(update={"unchecked": held[1]})
     return verdict(report)
+
+
+async def _checked(session: WorkspaceSession, work: ChecksInput, found: _Found) -> ChecksHeld:
+    """Each held where its item landed; what fails now is somebody's who landed later, and is theirs to mend."""
+    contract, vault = session.contract, session.vault
+    tree = await in_thread(vault.tree_of, found.head)
+    nothing = TestReport(commit=found.head, tree=tree)
+    now_doing(doing=f"checking {contract.branch}")
+    report, left_out = await hold(session, nothing, work.check, "last-checks", before="", name="")
+    failed = [one for one in report.commands if one.verdict != "passed"]
+    if not failed:
+        return ChecksHeld(held=tuple(item for item in work.check if item not in left_out))
+    names = {name_of_check(id, one): id for id, commands in work.check.items() for one in commands}
+    first, items = failed[0], tuple(dict.fromkeys(names[one.name] for one in failed))
+    since = await _since(session, work, found.head, items[0], TestCommand(name=first.name, command=first.command))
+    words = f"{contract.branch} at {found.head[:7]}: {verdict(report).summary}"
+    return ChecksHeld(failed=items, problem=f"{words}{since}"[:_PROBLEM_CHARS])
+
+
+async def _since(session: WorkspaceSession, work: ChecksInput, head: str, item: str, check: TestCommand) -> str:
+    """With whose landing a check began to fail, by halves of what landed after its item; empty where time runs out."""
+    vault, began = session.vault, monotonic()
+    landed = [*reversed((await in_thread(items_on, vault, head, work.base_sha, work.backlog)).items())]
+    later = landed[next((at for at, (id, _) in enumerate(landed) if id == item), len(landed)) :]
+    if not later:
+        return ""
+
+    async def holds(commit: str) -> bool:
+        tree = await in_thread(vault.tree_of, commit)
+        ran = await test_commit(session, commit, tree, f"since-{commit[:12]}", None, makes_seed=False, commands=[check])
+        return all(one.verdict == "passed" for one in ran.commands)
+
+    if not await holds(later[0][1]):
+        return f"; it fails where {item} landed, too ({later[0][1][:7]})"
+    good, bad = 0, len(later)  # at `bad` it fails; behind the last item that is the branch's head
+    while bad - good > 1:
+        if monotonic() - began > CHECKS_S:
+            return ""
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if await holds(later[middle][1]) else (good, middle)
+    return f"; it held until {later[bad][0]} landed ({later[bad][1][:7]})" if bad < len(later) else ""

@@ -31,11 +31,14 @@ from perdure.models.backlog import CHECKS_S
 from perdure.models.config import TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
+from perdure.models.ids import digest
 from perdure.models.phases import Step
 from perdure.models.report import CommandResult, Since, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestInput, TestVerdict
 from perdure.text import span
+
+_CHECK_CHARS = 200
 
 
 class Testing(OnHost):
@@ -155,7 +158,7 @@ async def hold(
     own: str = "",
 ) -> tuple[TestReport, tuple[str, ...]]:
     """The report with the commands that items of a backlog named, where all else is green. What fails on the commit
-    `before`, too, called `name`, is known; but for those of the item `own`.
+    `before`, too, called `name`, is known; but for those of the item `own`. With no such commit nothing is.
 
     Of others as many as begin within CHECKS_S, in the order given; what is left out says nothing. The ids of the other
     items of which something was left out go with it.
@@ -163,7 +166,7 @@ async def hold(
     if verdict(report).status is TestsStatus.RED:
         return report, tuple(item for item in check if item != own)
     named = {
-        item: [TestCommand(name=f"check of {item}: {command}"[:200], command=command) for command in commands]
+        item: [TestCommand(name=name_of_check(item, command), command=command) for command in commands]
         for item, commands in check.items()
     }
     run = partial(test_commit, session, baseline=None, makes_seed=False)
@@ -173,7 +176,7 @@ async def hold(
     if others := [command for commands in named.values() for command in commands]:
         theirs = await run(report.commit, report.tree, f"{label}-others", commands=others, within_s=CHECKS_S)
         failed = {result.name for result in theirs.commands if result.verdict != "passed"}
-        if failed:
+        if failed and before:
             again, tree = [one for one in others if one.name in failed], await in_thread(session.vault.tree_of, before)
             earlier = await run(before, tree, f"{label}-base", commands=again, within_s=CHECKS_S)
             unknown = failed - {result.name for result in earlier.commands}
@@ -184,6 +187,12 @@ async def hold(
     ran = {result.name for result in done}
     left_out = tuple(item for item, commands in named.items() if not {one.name for one in commands} <= ran)
     return report.model_copy(update={"commands": (*report.commands, *done)}), left_out
+
+
+def name_of_check(item: str, command: str) -> str:
+    """By which its result is known: of a long command the beginning, and what tells it from others that begin so."""
+    name = f"check of {item}: {command}"
+    return name if len(name) <= _CHECK_CHARS else f"{name[: _CHECK_CHARS - 10]}… {digest(command)[:8]}"
 
 
 def _excused(result: CommandResult) -> CommandResult:

@@ -1,4 +1,5 @@
-"""The base of a backlog's branch: looked at now and then, and followed where it has moved; or a person is asked.
+"""The base of a backlog's branch: looked at now and then, and followed where it has moved; or a person is asked. At the
+end the checks run on the branch that no landing had time for.
 
 Nobody lands meanwhile. The branch moves by compare-and-swap: whoever comes in between loses nothing, it is done again.
 """
@@ -17,14 +18,14 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, Opened
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.following import Follow, Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, ChecksInput, Follow, Followed, FollowInput, Moved, MoveInput
 from perdure.models.ids import delivery_key
 from perdure.models.landing import Vouched, VouchInput
 from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
 from perdure.models.rules.changes import over
-from perdure.models.rules.checking import checks, moved
+from perdure.models.rules.checking import answered, asked, checks, held, moved, owed
 from perdure.models.work import Closed, CloseInput
 from workflows.endings import interpret
 from workflows.items import AGAIN, TURN_MOST, Items
@@ -35,8 +36,14 @@ FOLLOW_LOOK = timedelta(minutes=30)
 """Between looks at the base while items are built: each that finds it moved costs a test run in which nobody lands."""
 
 
+LAST_CHECKS = timedelta(hours=1)
+"""For checks that no landing had time for, before the pull request: some thousand of those that take seconds. What is
+left then is named."""
+
+
 class Base:
-    """Keeps the branch on its base. Does nothing for one that was named: it may be others', and is never rewritten."""
+    """Keeps the branch on its base, and what has landed as it landed. A branch that was named may be others', and is
+    never rewritten: there only the checks run."""
 
     def __init__(self, request: BacklogRequest, state: BacklogState, items: Items) -> None:
         self._request, self._state, self._items = request, state, items
@@ -52,7 +59,7 @@ class Base:
     def settled(self) -> bool:
         """At the end: there is nothing to look at, a person left it, or the last look has found that it stands."""
         state, opened = self._state, self._state.opened
-        if opened is None or not opened.follows or state.left:
+        if opened is None or state.left or not (opened.follows or self._owes()):
             return True
         return self._done or not self._landed()
 
@@ -63,7 +70,8 @@ class Base:
         """
         state, opened = self._state, self._state.opened
         self._done = self._done and last
-        if opened is None or not opened.follows or state.left or (last and self.settled):
+        answered(state)
+        if opened is None or state.left or not (opened.follows or last) or (last and self.settled):
             return True
         since = state.looked or state.began
         due = last or since is None or workflow.now() >= since + FOLLOW_LOOK
@@ -79,13 +87,15 @@ class Base:
         """Take a person's word: the branch stays where it is, or the base is looked at again."""
         state = self._state
         assert state.opened is not None
-        state.asks, state.left, state.looked, self._done = "", said.leave, None, False
+        words, state.asks, state.failing = state.asks, "", ()
+        state.left, state.looked, self._done = said.leave, None, False
         if state.began is not None and not said.leave:
             state.looked = state.began - FOLLOW_LOOK
         self._items.changed = True
         if said.leave:
             note = f": {said.note}" if said.note else ""
-            state.notes = (*state.notes, f"{state.opened.branch} stays where it is{note}"[:300])
+            though = f" ({words})" if words else ""
+            state.notes = (*state.notes, f"{state.opened.branch} stays where it is{note}{though}"[:600])
             return f"{state.opened.branch} stays where it is; its pull request says so"
         return f"{state.opened.base} is looked at again"
 
@@ -94,6 +104,8 @@ class Base:
         opened = self._state.opened
         if words := over(self._state):
             return words
+        if self._state.asks:
+            return ""
         if opened is None:
             return "its branch is not there yet"
         if self._request.land == "stack":
@@ -101,17 +113,11 @@ class Base:
         return "" if opened.follows else f"{opened.branch} was named, so others may use it, too: it is never rewritten"
 
     async def _look(self, opened: Opened, *, last: bool) -> None:
-        state = self._state
-        host = ""
+        state, hosts = self._state, set[str]()
         try:
-            followed = await self._followed(opened, FORGE_PATIENCE if last else TURN_MOST)
-            host, state.looked = followed.host, workflow.now()
-            if followed.problem:
-                state.asks = followed.problem
-            elif await self._moved(opened, followed):
-                self._done = last
-            else:  # somebody pushed in between: once more, on what they pushed
-                state.looked = workflow.now() - FOLLOW_LOOK
+            stands = not opened.follows or await self._stands(opened, FORGE_PATIENCE if last else TURN_MOST, hosts)
+            if stands and last:
+                self._done = await self._holds(opened, hosts)
         except ActivityError as error:
             state.looked = workflow.now()
             if isinstance(meaning := interpret(error), asyncio.CancelledError):
@@ -119,9 +125,67 @@ class Base:
             if last or isinstance(error.cause, ApplicationError):
                 state.asks = why(error)[:600]
         finally:
-            if host:
+            for host in sorted(hosts):
                 await self._tidied(host)
             state.waiting, self._items.changed = "", True
+
+    async def _stands(self, opened: Opened, patience: timedelta, hosts: set[str]) -> bool:
+        """On its base as that is now; where not, a person is asked, or it is looked at again."""
+        state = self._state
+        followed = await self._followed(opened, patience)
+        hosts |= {followed.host} - {""}
+        state.looked = workflow.now()
+        if followed.problem:
+            state.asks = followed.problem
+            return False
+        if await self._moved(opened, followed):
+            return True
+        state.looked = workflow.now() - FOLLOW_LOOK  # somebody pushed in between: once more, on what they pushed
+        return False
+
+    async def _holds(self, opened: Opened, hosts: set[str]) -> bool:
+        """With the checks that no landing had time for; where one fails a person is asked."""
+        state, began = self._state, workflow.now()
+        while self._owes() and workflow.now() < began + LAST_CHECKS:
+            done = await self._checked(state.opened or opened)
+            hosts |= {done.host} - {""}
+            if done.problem:
+                asked(state, done.failed, done.problem)
+                return False
+            held(state, done.held, workflow.now())
+            if not done.held:
+                break
+        return True
+
+    def _owes(self) -> bool:
+        """Something landed whose checks did not run on the branch as it is."""
+        owes = self._request.land != "stack" and bool(owed(self._state))
+        return owes and workflow.patched("last-checks")
+
+    async def _checked(self, opened: Opened) -> ChecksHeld:
+        state, info = self._state, workflow.info()
+        id = f"{info.workflow_id}/~base"
+        check = owed(state)
+        work = ChecksInput(
+            delivery=delivery_key(id),
+            backlog=info.workflow_id,
+            request=DeliveryRequest.model_validate(await self._vouched(id, opened)),
+            base_sha=opened.base_sha,
+            landed=state.head,
+            check=check,
+        )
+        state.waiting = f"for the checks of {len(check)} items that no landing had time for"
+        done: ChecksHeld = await workflow.execute_activity(
+            "check_landed",
+            work,
+            result_type=ChecksHeld,
+            task_queue=TASK_QUEUE,
+            schedule_to_close_timeout=FORGE_PATIENCE,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=AGAIN,
+            summary=f"{len(check)} landed items' checks",
+        )
+        return done
 
     async def _followed(self, opened: Opened, patience: timedelta) -> Followed:
         state, info = self._state, workflow.info()

@@ -140,8 +140,9 @@ class BacklogState(BaseModel):
     queue    items that asked for the turn, in the order in which they did
     head     the integration branch's newest commit that is known; moved: when it was last moved there
     held     why no further item begins, in one line; empty: one may
-    looked   when the base was last looked at; asks: why the branch does not follow it, for a person to decide; left:
-             one has said that it stays where it is
+    looked   when the base was last looked at; asks: why the branch does not follow it, or what does not hold on it,
+             for a person to decide; left: one has said that it stays where it is; failing: the landed items whose
+             checks they are asked about
     pull_request   address of the one at the end
     message  in one line, how it ended
     sent     digest of the items as they were sent, by which the same backlog is known again
@@ -165,6 +166,7 @@ class BacklogState(BaseModel):
     looked: datetime | None = None
     asks: str = ""
     left: bool = False
+    failing: tuple[str, ...] = ()
     waiting: str = ""
     status: str = "running"
     message: str = ""

@@ -1,4 +1,5 @@
-"""Following: what a backlog and its activities say to each other when the base of its branch has moved."""
+"""Following: what a backlog and its activities say to each other when the base of its branch has moved, and when the
+checks that no landing had time for run at its end."""
 
 from __future__ import annotations
 
@@ -65,6 +66,32 @@ class Moved(Recorded):
 
     head: str = ""
     commits: dict[str, str] = {}
+
+
+class ChecksInput(Recorded):
+    """Run the checks of landed items on an integration branch as it stands. Nothing is pushed.
+
+    delivery, backlog, request, base_sha, landed   as of FollowInput
+    check      commands by item, in the order in which they run
+    """
+
+    delivery: str
+    backlog: str
+    request: DeliveryRequest
+    base_sha: str
+    landed: str
+    check: dict[str, tuple[str, ...]]
+
+
+class ChecksHeld(Recorded):
+    """`held`: items whose checks all hold on the branch at `head`, empty where one of `failed` does not: `problem` says
+    in one line what fails, and with whose landing it began. `host`: where the workspace is."""
+
+    head: str = ""
+    held: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    problem: str = ""
+    host: str = ""
 
 
 class Follow(Written):

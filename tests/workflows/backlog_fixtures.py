@@ -15,7 +15,7 @@ from activities.former import former_run
 from activities.look import look_for as really_look
 from activities.prioritise import prioritise_delivery
 from perdure.models.backlog_state import Opened
-from perdure.models.following import Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, ChecksInput, Followed, FollowInput, Moved, MoveInput
 from perdure.models.landing import (
     CloseBacklogInput,
     ClosedBacklog,
@@ -59,6 +59,8 @@ class Branch(Company):
     unopened   the type and the words with which opening it fails; unproposed: the words with which its end does
     called   how often each of these two was asked
     left_out item → a landed one whose checks have no time as it lands; checked: whose it was given each time, in order
+    last     what `check_landed` finds, one after the other: words are a problem; when there are no more all hold.
+             last_time: of how many it runs the checks at once; lasts: what it was given each time
     """
 
     def __init__(self, **changes: str) -> None:
@@ -97,6 +99,9 @@ class Branch(Company):
         self.called = {"vouch": 0, "close_backlog": 0}
         self.left_out: dict[str, str] = {}
         self.checked: dict[str, list[list[str]]] = {}
+        self.last: list[str] = []
+        self.last_time = 99
+        self.lasts: list[ChecksInput] = []
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.now += 1
@@ -232,6 +237,19 @@ class Branch(Company):
             return Followed(base_sha=f"b{number}", head=f"h{number}", summary=f"stands on b{number}", **at)
 
         @activity.defn
+        async def check_landed(work: ChecksInput) -> ChecksHeld:
+            self.lasts.append(work)
+            problem = self.last.pop(0) if self.last else ""
+            held = () if problem else tuple(work.check)[: self.last_time]
+            return ChecksHeld(
+                head=work.landed,
+                held=held,
+                failed=tuple(work.check) if problem else (),
+                problem=problem,
+                host=TASK_QUEUE,
+            )
+
+        @activity.defn
         async def move_branch(work: MoveInput) -> Moved:
             if self.pushes:
                 self.pushes -= 1
@@ -271,7 +289,7 @@ class Branch(Company):
 
         others = [one for one in kept if one is not base["prepare"]]
         landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
-        landing += [follow, move_branch, self.stack_look(), former_run, prioritise_delivery]
+        landing += [follow, check_landed, move_branch, self.stack_look(), former_run, prioritise_delivery]
         assert turn in others
         return [*others, prepare, run_tests, *landing]
 

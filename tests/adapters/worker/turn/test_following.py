@@ -13,7 +13,7 @@ from activities.close import Closing
 from activities.follow import Following
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import ForgeRefused
-from perdure.models.following import Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, ChecksInput, Followed, FollowInput, Moved, MoveInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import CloseInput
 from tests.engine import git
@@ -137,6 +137,46 @@ async def test_a_check_of_a_landed_item_that_fails_there_stops_it_and_one_that_f
     goes_on(night, "d.txt", "hers\n")
     assert "check of api" in (await follow(night, began, last, api="test ! -e d.txt")).problem
     assert (await follow(night, began, last, api="false")).problem == ""
+
+
+async def last_checks(night: Night, base_sha: str, **check: str) -> ChecksHeld:
+    request = DeliveryRequest(repository=str(night.origin), base="main", branch=BRANCH, phases=("test",), config=CONFIG)
+    work = ChecksInput(
+        delivery=KEY,
+        backlog="night",
+        request=request,
+        base_sha=base_sha,
+        landed=at(night, BRANCH),
+        check={item: (command,) for item, command in check.items()},
+    )
+    done: ChecksHeld = await in_activity(Following(night.host).check_landed, work)
+    return done
+
+
+async def test_a_check_that_no_landing_had_time_for_names_the_item_that_broke_it(night: Night) -> None:
+    began = at(night, "main")
+    for name in ("api", "web", "docs", "bad", "end"):
+        await landed(night, name, {f"{name}.txt": f"{name}\n"})
+    head = at(night, BRANCH)
+    good = await last_checks(night, began, api="grep -q api api.txt", web="test -e web.txt")
+    assert (good.head, good.held, good.problem) == (head, ("api", "web"), "")
+    assert good.host
+    broke = git(night.origin, "rev-parse", f"{BRANCH}~1").strip()
+    found = await last_checks(night, began, web="test -e web.txt", api="test ! -e bad.txt")
+    assert (found.held, found.failed) == ((), ("api",))
+    assert found.problem.startswith(f"{BRANCH} at {head[:7]}: check of api: test ! -e bad.txt: exit code 1")
+    assert found.problem.endswith(f"; it held until bad landed ({broke[:7]})")
+    assert found.head == head == at(night, BRANCH), "nothing was pushed"
+    never = await last_checks(night, began, api="false")
+    assert "; it fails where api landed, too" in never.problem
+
+
+async def test_what_somebody_pushed_behind_all_items_is_nobodys_landing(night: Night) -> None:
+    began = at(night, "main")
+    await landed(night, "api", {"b.txt": "api\n"})
+    goes_on(night, "bad.txt", "theirs\n", BRANCH)
+    found = await last_checks(night, began, api="test ! -e bad.txt")
+    assert found.problem.endswith("exit code 1"), found.problem
 
 
 async def test_a_conflict_names_item_and_file_and_by_hand_it_is_tested_as_well(night: Night) -> None:
