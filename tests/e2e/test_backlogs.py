@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from perdure.adapters.git.workspace import Workspace
+from perdure.models.backlog import CHECKS_MOST
+from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.engine import Engine, git, heads, make_target
@@ -213,3 +216,37 @@ def push_hers(checkout: Path, name: str) -> None:
         except AssertionError:  # somebody landed in between
             continue
     raise AssertionError("she never got her turn")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_what_the_last_one_broke_while_there_was_no_time_to_see_it_is_found_before_the_pull_request(
+    tmp_path: Path, ports: int
+) -> None:
+    """Each item has as many checks as run with a landing, so as `tidy` lands those of `hello` have no time."""
+    origin = make_target(tmp_path / "calc.git")
+    many = ["true"] * (CHECKS_MOST - 1)
+    items = [
+        {"id": "sub", "request": "Add subtract", "check": [*many, "test -f tests/test_sub.py"]},
+        {"id": "hello", "request": "Say hello", "depends_on": ["sub"], "check": ["test -f hello.txt", *many]},
+        {"id": "tidy", "request": "Tidy up", "depends_on": ["hello"]},
+    ]
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
+        handle = await night(engine, origin, items=items)
+        async with asyncio.timeout(patient(120)):
+            while not (asks := (await handle.query("progress")).get("asks")):
+                await asyncio.sleep(0.2)
+        tidy = git(origin, "log", "-1", "--format=%h", "--abbrev=7", "perdure/night").strip()
+        found = f"perdure/night at {tidy}: check of hello: test -f hello.txt: exit code 1"
+        assert asks == f"{found}; it held until tidy landed ({tidy})"
+        cli = Cli(engine.home.root, engine.root, engine.env)
+        status = (await asyncio.to_thread(cli, "backlog", "status", "night")).out
+        assert "it held until tidy landed" in status
+        assert "perdure backlog follow night --leave" in status
+        added = await asyncio.to_thread(cli, "backlog", "add", "night", "again", "--request", "Say hello")
+        assert added.code == 0, added
+        progress = await ended(handle, engine)
+        assert progress.get("asks", "") == ""
+        assert git(origin, "show", "perdure/night:hello.txt") == "hello"
+        assert not Workspace.open(engine.home, delivery_key("night/~base")).path.exists()
