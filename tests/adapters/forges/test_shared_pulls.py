@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import to_thread
+from asyncio import gather, to_thread
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,16 @@ async def test_on_github_a_part_is_added_to_what_others_and_people_wrote_and_its
     assert pull["body"].strip() == both.replace("| landed |", "| landed again |", 1)
     for name, ours in (("night", True), ("day", True), ("eve", False)):
         assert [one.ours for one in await to_thread(twin.forge().of_branch, HEAD, name)] == [ours]
+
+
+async def test_on_github_backlogs_that_close_in_the_same_moment_all_have_their_part(twin: TwinRepository) -> None:
+    """There is no compare-and-swap of a text: each looks whether its part stayed."""
+    twin.hub.add_pull("me/calc", HEAD, title="Items of night", body=NIGHT["body"])
+    others = [part(f"day-{n}", f"| mail {n} | landed |", n) for n in range(3)]
+    await gather(*(made(twin, fields) for fields in others))
+    (pull,) = twin.hub.pulls("me/calc")
+    for fields in (NIGHT, *others):
+        assert pull["body"].count(fields["body"].strip()) == 1, pull["body"]
 
 
 async def test_on_github_a_strangers_pull_request_for_the_branch_gets_no_part(twin: TwinRepository) -> None:

@@ -6,6 +6,8 @@ for sure, or list at once what it has just created: so we look before and after.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
     from github.GithubException import GithubException
     from github.PullRequest import PullRequest as Pull
     from github.Repository import Repository
+
+
+_LOOK_S = 1.0
+"""From writing a part of a shared text until a look whether it stayed. GitHub changes no text only if it is still the
+one that was read, so who read it before we wrote may write after us; in between they take less than this."""
+
+_LOOKS = 8
 
 
 def published(pull: Pull) -> PullRequest:
@@ -86,10 +95,11 @@ def _adopt(repository: Repository, proposal: Proposal, created: Pull | None = No
         ][:1]
     if open_ours := [pull for pull in ours if pull.state == "open"]:
         first = open_ours[0]
-        if proposal.shares:
-            proposal = beside_others(proposal, first.title, first.body or "")
-        notes = _close(open_ours[1:], first) + _bring_up_to_date(first, proposal)
-        return _dressed(first, proposal, notes)
+        told = beside_others(proposal, first.title, first.body or "") if proposal.shares else proposal
+        notes = _close(open_ours[1:], first) + _bring_up_to_date(first, told)
+        if told is not proposal:
+            _stays(first, proposal)
+        return _dressed(first, told, notes)
     others = [pull for pull in listed if pull.state == "open" and pull not in ours]
     for pull in others:
         if pull.base.ref == proposal.base:
@@ -151,6 +161,18 @@ def _bring_up_to_date(pull: Pull, proposal: Proposal) -> tuple[str, ...]:
         fix = "mark it ready for review" if pull.draft else "convert it to a draft"
         notes += (f"pull request #{pull.number} is {'still' if pull.draft else 'not'} a draft: {fix} yourself",)
     return notes
+
+
+def _stays(pull: Pull, proposal: Proposal) -> None:
+    """See to it that its part of a shared text stays there; whoever else's is missing sees to theirs."""
+    for _ in range(_LOOKS):
+        time.sleep(_LOOK_S * random.uniform(0.5, 1.5))  # noqa: S311 - no secret; not in step with the others
+        pull.update()
+        told = beside_others(proposal, pull.title, pull.body or "")
+        if _plain(pull.body) == _plain(_bounded(told)):
+            return
+        pull.edit(title=told.title, body=_bounded(told))
+    raise ForgeUnavailable("others write to the text of the same pull request all the time", where=pull.html_url)
 
 
 def _close(younger: Sequence[Pull], first: Pull) -> tuple[str, ...]:
