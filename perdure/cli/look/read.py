@@ -47,7 +47,7 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
     """Show where a delivery stands, or how it ended."""
     from perdure.cli.look.chapters import chapters, line_of, row
     from perdure.cli.look.closing import closing
-    from perdure.cli.look.story import again, no_worker, waiting
+    from perdure.cli.look.story import again, no_worker, standing, waiting
 
     screen = Screen(json=json)
 
@@ -71,8 +71,7 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
             if json:
                 screen.data(progress.model_dump_json(indent=2))
                 return
-            limits = (progress.test_fixes, progress.review_fixes)
-            told = [row(line_of(chapter, limits, ended=False), screen.width) for chapter in chapters(progress.steps)]
+            told = [row(line, screen.width) for line in standing(progress, described.pending)]
             screen.lines([*_facts(progress), *told, *again(described.pending)])
             screen.lines([*waiting(progress), *ended])
             return

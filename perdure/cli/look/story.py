@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perdure.cli.decide.asking import decided, held, waits_for_you
@@ -151,6 +151,17 @@ class Teller:
             return ""
         self._said.add(key)
         return line
+
+
+def standing(progress: Progress, pending: Sequence[Pending]) -> list[StoryLine]:
+    """The whole story of one that runs, with what it does at this moment, for whoever looks once."""
+    lines = [line_of(chapter, _limits(progress), ended=False) for chapter in chapters(progress.steps)]
+    now = Teller().now(progress, pending, 0.0)
+    if now is not None and now.mark == RUNS:
+        known = bool(lines) and (lines[-1].mark, lines[-1].name) == (RUNS, now.name)
+        before = lines[:-1] if known else lines
+        lines = [*before, replace(now, duration_s=None)]
+    return lines
 
 
 def in_one(failure: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.cli.host.workers import NOBODY
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, StoryLine, chapters, line_of, row, rows
-from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker
+from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker, standing
 from perdure.client import Pending
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Step
@@ -221,6 +221,16 @@ def test_the_present_shows_turn_command_and_money() -> None:
     later = teller.now(progress(running), [doing], at=22.0)
     assert later is not None
     assert later.duration_s == 12.0
+
+
+def test_who_looks_once_sees_what_went_before_and_what_it_does_at_this_moment() -> None:
+    running = progress((*STORY[:3], step("run_tests", status="running")))
+    doing = pending("run_tests", details={"doing": "unit: running"})
+    told = standing(running, [doing])
+    assert [line.name for line in told] == [line_of(chapter).name for chapter in chapters(running.steps)]
+    assert (told[-1].text, told[-1].duration_s) == ("unit: running", None)
+    assert [line.text for line in told[:-1]] == [line.text for line in standing(running, [])[:-1]]
+    assert [line.name for line in standing(progress(STORY[:1]), [pending("classify")])][-1] == "classify"
 
 
 def test_the_present_of_a_fix_keeps_what_is_behind_it() -> None:
