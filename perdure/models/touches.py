@@ -64,6 +64,7 @@ def _named(path: str) -> str:
     """A path as models write them: in ticks, with a line or a remark behind it. What stands in brackets,
     as in `[id].tsx`, may be anything, so that it is met by whoever means the name and by whoever means a class."""
     bare = _BESIDE.sub("", path.strip().strip("`'\"")).replace("\\", "/")
+    bare = "/".join(part.strip() for part in bare.split("/"))  # or a directory above it would not be known again
     while bare.startswith("./"):
         bare = bare[2:].strip()
     return _CLASS.sub("*", bare)

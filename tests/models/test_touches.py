@@ -103,6 +103,7 @@ def test_a_plans_files_are_patterns_of_the_repository_and_few() -> None:
     many = [f"src/api/part{at}.py" for at in range(30)] + ["README.md", "src/web/page.py"]
     assert learnt(many) == ("README.md", "src/api/", "src/web/")
     assert learnt([f"file{at}.py" for at in range(30)]) == ("**",)
+    assert learnt(["src / app.py", ". /b"]) == ("b", "src/app.py"), "as some write it"
 
 
 @given(st.lists(st.text(alphabet="ab/*[]. ", max_size=12), max_size=40))

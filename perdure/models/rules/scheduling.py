@@ -126,7 +126,7 @@ def _standing(state: BacklogState, at: ItemState, graph: Dependencies, why: str)
         if at.waits:
             return "building" if at.gate == ROOM else "waits", at.waits
         if id == state.turn:
-            return "landing", "has the turn"
+            return "landing", "has the turn" + (f" since {state.granted:%H:%M} UTC" if state.granted else "")
         if id in state.queue:
             before = len([one for one in state.queue[: state.queue.index(id)] if one != state.turn]) + bool(state.turn)
             return "landing", f"{before} before it" if before else "is the next"
