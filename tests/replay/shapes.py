@@ -23,7 +23,7 @@ from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.engine import FIXES, HAPPY, Engine, finished, make_target, until
 from tests.engine_with_github import BUILD, ID, engine_with_github
 from tests.receiver import SECRET, Receiver
-from tests.replay.shapes_between import between
+from tests.replay.shapes_between import between, checked
 from tests.replay.shapes_of_attempts import attempts
 from tests.replay.shapes_of_backlogs import backlog, crowded, decomposed, left, moved_base, tried_items
 from tests.replay.shapes_of_people import (
@@ -211,7 +211,7 @@ async def specialists(root: Path, keep: Keep) -> None:
 SHAPES = (
     *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
     *(told, shared, long, github, away, specialists, attempts, covered),
-    *(backlog, moved_base, decomposed, crowded, tried_items, left, between),
+    *(backlog, moved_base, decomposed, crowded, tried_items, left, between, checked),
 )
 
 

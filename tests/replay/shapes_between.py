@@ -36,3 +36,19 @@ async def between(root: Path, keep: Keep) -> None:
             branch.closing.set()
             await handle.result()
             await keep(handle, "backlog-held-in-between")
+
+
+async def checked(root: Path, keep: Keep) -> None:
+    """At its end a check fails that no landing had time for; what is added mends it."""
+    async with Engine.open(root, HAPPY, ports=PORTS, own_server=True) as engine:
+        branch = Branch(one="a", two="b", three="c")
+        branch.base, branch.left_out, branch.last = [], {"two": "one"}, ["check of one: exit code 1"]
+        async with playing(engine.client, branch):
+            items = [{"id": "one", "check": ["true"]}, {"id": "two", "depends_on": ["one"]}]
+            handle = await backlog(engine.client, "checked", night(*items))
+            while not (await handle.query("progress")).get("asks"):
+                await asyncio.sleep(0.05)
+            await keep(handle, "backlog-waiting-at-last-checks")
+            await handle.execute_update("add", {"item": {"id": "three", "request": "Mend it"}})
+            await handle.result()
+            await keep(handle, "backlog-with-last-checks")
