@@ -199,14 +199,16 @@ async def _checked(session: WorkspaceSession, work: ChecksInput, found: _Found) 
     nothing = TestReport(commit=found.head, tree=tree)
     now_doing(doing=f"checking {contract.branch}")
     report, left_out = await hold(session, nothing, work.check, "last-checks", before="", name="")
-    failed = [one for one in report.commands if one.verdict != "passed"]
-    if not failed:
-        return ChecksHeld(held=tuple(item for item in work.check if item not in left_out))
     names = {name_of_check(id, one): id for id, commands in work.check.items() for one in commands}
-    first, items = failed[0], tuple(dict.fromkeys(names[one.name] for one in failed))
-    since = await _since(session, work, found.head, items[0], TestCommand(name=first.name, command=first.command))
+    failed = [one for one in report.commands if one.verdict != "passed"]
+    broken = tuple(dict.fromkeys(names[one.name] for one in failed))
+    held = tuple(item for item in work.check if item not in (*left_out, *broken))
+    if not failed:
+        return ChecksHeld(held=held)
+    check = TestCommand(name=failed[0].name, command=failed[0].command)
+    since = await _since(session, work, found.head, broken[0], check)
     words = f"{contract.branch} at {found.head[:7]}: {verdict(report).summary}"
-    return ChecksHeld(failed=items, problem=f"{words}{since}"[:_PROBLEM_CHARS])
+    return ChecksHeld(held=held, failed=broken, problem=f"{words}{since}"[:_PROBLEM_CHARS])
 
 
 async def _since(session: WorkspaceSession, work: ChecksInput, head: str, item: str, check: TestCommand) -> str:

@@ -149,10 +149,10 @@ class Base:
         while self._owes() and workflow.now() < began + LAST_CHECKS:
             done = await self._checked(state.opened or opened)
             hosts |= {done.host} - {""}
+            held(state, done.held, workflow.now())
             if done.problem:
                 asked(state, done.failed, done.problem)
                 return False
-            held(state, done.held, workflow.now())
             if not done.held:
                 break
         return True

@@ -84,8 +84,8 @@ class ChecksInput(Recorded):
 
 
 class ChecksHeld(Recorded):
-    """`held`: items whose checks all hold on the branch at `head`, empty where one of `failed` does not: `problem` says
-    in one line what fails, and with whose landing it began. `host`: where the workspace is."""
+    """`held`: items whose checks all hold on the branch at `head`; `failed`: those of whose not all do, and `problem`
+    says in one line what fails, and with whose landing it began. `host`: where the workspace is."""
 
     head: str = ""
     held: tuple[str, ...] = ()

@@ -163,7 +163,7 @@ async def test_a_check_that_no_landing_had_time_for_names_the_item_that_broke_it
     assert good.host
     broke = git(night.origin, "rev-parse", f"{BRANCH}~1").strip()
     found = await last_checks(night, began, web="test -e web.txt", api="test ! -e bad.txt")
-    assert (found.held, found.failed) == ((), ("api",))
+    assert (found.held, found.failed) == (("web",), ("api",))
     assert found.problem.startswith(f"{BRANCH} at {head[:7]}: check of api: test ! -e bad.txt: exit code 1")
     assert found.problem.endswith(f"; it held until bad landed ({broke[:7]})")
     assert found.head == head == at(night, BRANCH), "nothing was pushed"
