@@ -32,7 +32,7 @@ _LOOK_S = 1.0
 one that was read, so who read it before we wrote may write after us; in between they take less than this."""
 
 _LOOKS = 8
-"""As many as a dozen backlogs need that all end in one second; then the activity is tried again."""
+"""Then the activity is tried again, as after any failure of the forge."""
 
 
 def published(pull: Pull) -> PullRequest:
