@@ -54,7 +54,7 @@ def look_at_what_was_kept(show: Show) -> None:
         text=True,
         timeout=120,
     )
-    assert ran.returncode == 0, (script, ran)
+    assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
     assert "Delivered  " in ran.stdout
     assert "0 replies paid twice" in ran.stdout
     assert "✗" not in ran.stdout.partition("Delivered")[2], ran.stdout

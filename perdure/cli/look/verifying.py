@@ -225,9 +225,19 @@ def tried_again(before: DeliveryResult, again: DeliveryResult) -> tuple[verify.M
     if same:
         return yes(f"{_tried(now)}, as before")
     told = f"it was {_tried(was)}, now it is {_tried(now)}"
+    if (now.promises, now.tampered) == (was.promises, was.tampered):
+        if _less(was.experiment, now.experiment):
+            return yes(f"{_tried(now)}: all of it, and more")
+        if _less(now.experiment, was.experiment):
+            return unknown(f"not all of it could be asked again, for lack of time, say; {told}")
     if before.base_sha != again.base_sha:
         return unknown(f"{before.base} has moved on to {short(again.base_sha or '')}; {told}")
     return unknown(f"tests are flaky; {told}") if now.flaky or was.flaky else no([told])
+
+
+def _less(line: str, of: str) -> bool:
+    """True where a line of experiments (perdure.models.experiment) says nothing else than the other, only less."""
+    return set(line.split(" · ")) < set(of.split(" · "))
 
 
 def _tried(tests: TestsResult) -> str:

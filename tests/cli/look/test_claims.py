@@ -265,6 +265,8 @@ def test_what_the_experiments_have_shown_is_added_up_again(evidence: Evidence, m
         ({}, "b", Mark.VERIFIED, f"{LINE}, 1 changed promise, as before"),
         ({"experiment": LINE.replace("2/2", "1/2")}, "b", Mark.CONTRADICTED, "now it is 1/2 of"),
         ({"promises": 2}, "b", Mark.CONTRADICTED, "now it is"),
+        ({"experiment": LINE.partition(" · ")[0]}, "b", Mark.UNKNOWN, "not all of it could be asked again"),
+        ({"experiment": f"{LINE} · something new"}, "b", Mark.VERIFIED, "all of it, and more"),
         ({"tampered": 1, "status": "red"}, "b", Mark.CONTRADICTED, "1 place tampered with"),
         ({"promises": 2}, "c", Mark.UNKNOWN, "main has moved on to ccccccc"),
         ({"promises": 2, "flaky": 1}, "b", Mark.UNKNOWN, "tests are flaky"),
