@@ -35,7 +35,7 @@ from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from perdure.models.following import ChecksHeld, ChecksInput, Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, Followed, FollowInput, Moved, MoveInput
 from perdure.models.ids import branch_name
 from perdure.models.report import TestReport
 from perdure.models.result import TestsStatus
@@ -99,7 +99,7 @@ class Following:
         return told.model_copy(update={"summary": summary, "checked": checked})
 
     @activity.defn
-    async def check_landed(self, work: ChecksInput) -> ChecksHeld:
+    async def check_landed(self, work: FollowInput) -> ChecksHeld:
         """Raises as `follow` does; InvalidRequest, too, where the base is gone."""
         now_doing(doing="fetching")
         found = await in_thread(self._as_it_stands, work)
@@ -134,12 +134,12 @@ class Following:
             return replace(found, problem=words)
         return self._on(work, found, made.head, made.commits, tested=False)
 
-    def _as_it_stands(self, work: ChecksInput) -> _Found:
+    def _as_it_stands(self, work: FollowInput) -> _Found:
         vault, contract, settings = self._terms.read(work.delivery, work.request)
         onto = fetch_landing(vault, contract.branch, work.landed)
         return self._on(work, _Found(vault, contract, settings, onto), onto, 0, tested=False)
 
-    def _on(self, work: FollowInput | ChecksInput, found: _Found, head: str, commits: int, *, tested: bool) -> _Found:
+    def _on(self, work: FollowInput, found: _Found, head: str, commits: int, *, tested: bool) -> _Found:
         """With the settings of the commit that is tested: what landed may have changed them."""
         vault, settings = found.vault, found.settings
         if not tested:
@@ -192,7 +192,7 @@ async def _tested(session: WorkspaceSession, work: FollowInput, found: _Found) -
     return verdict(report)
 
 
-async def _checked(session: WorkspaceSession, work: ChecksInput, found: _Found) -> ChecksHeld:
+async def _checked(session: WorkspaceSession, work: FollowInput, found: _Found) -> ChecksHeld:
     """Each held where its item landed; what fails now is somebody's who landed later, and is theirs to mend."""
     contract, vault = session.contract, session.vault
     tree = await in_thread(vault.tree_of, found.head)
@@ -211,7 +211,7 @@ async def _checked(session: WorkspaceSession, work: ChecksInput, found: _Found) 
     return ChecksHeld(held=held, failed=broken, problem=f"{words}{since}"[:_PROBLEM_CHARS])
 
 
-async def _since(session: WorkspaceSession, work: ChecksInput, head: str, item: str, check: TestCommand) -> str:
+async def _since(session: WorkspaceSession, work: FollowInput, head: str, item: str, check: TestCommand) -> str:
     """With whose landing a check began to fail, by halves of what landed after its item; empty where time runs out."""
     vault, began = session.vault, monotonic()
     landed = [*reversed((await in_thread(items_on, vault, head, work.base_sha, work.backlog)).items())]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -18,7 +18,7 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, Opened
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.following import ChecksHeld, ChecksInput, Follow, Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, Follow, Followed, FollowInput, Moved, MoveInput
 from perdure.models.ids import delivery_key
 from perdure.models.landing import Vouched, VouchInput
 from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
@@ -31,6 +31,8 @@ from workflows.endings import interpret
 from workflows.items import AGAIN, TURN_MOST, Items
 from workflows.items_begun import why
 from workflows.publishing import FORGE_PATIENCE
+
+T = TypeVar("T")
 
 FOLLOW_LOOK = timedelta(minutes=30)
 """Between looks at the base while items are built: each that finds it moved costs a test run in which nobody lands."""
@@ -163,10 +165,30 @@ class Base:
         return owes and workflow.patched("last-checks")
 
     async def _checked(self, opened: Opened) -> ChecksHeld:
+        check = owed(self._state)
+        waits = f"for the checks of {len(check)} items that no landing had time for"
+        about = f"{len(check)} landed items' checks"
+        return await self._on_branch("check_landed", ChecksHeld, opened, check, FORGE_PATIENCE, waits, about)
+
+    async def _followed(self, opened: Opened, patience: timedelta) -> Followed:
+        waits = f"for a look at {opened.base}, and for {opened.branch} to follow it"
+        about = f"{opened.branch} onto {opened.base}"
+        return await self._on_branch("follow", Followed, opened, checks(self._state, ""), patience, waits, about)
+
+    async def _on_branch(
+        self,
+        name: str,
+        result: type[T],
+        opened: Opened,
+        check: dict[str, tuple[str, ...]],
+        patience: timedelta,
+        waits: str,
+        about: str,
+    ) -> T:
+        """An activity in a workspace of the branch, which is no item's."""
         state, info = self._state, workflow.info()
         id = f"{info.workflow_id}/~base"
-        check = owed(state)
-        work = ChecksInput(
+        work = FollowInput(
             delivery=delivery_key(id),
             backlog=info.workflow_id,
             request=DeliveryRequest.model_validate(await self._vouched(id, opened)),
@@ -174,40 +196,16 @@ class Base:
             landed=state.head,
             check=check,
         )
-        state.waiting = f"for the checks of {len(check)} items that no landing had time for"
-        done: ChecksHeld = await workflow.execute_activity(
-            "check_landed",
+        state.waiting = waits
+        done: T = await workflow.execute_activity(
+            name,
             work,
-            result_type=ChecksHeld,
-            task_queue=TASK_QUEUE,
-            schedule_to_close_timeout=FORGE_PATIENCE,
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=AGAIN,
-            summary=f"{len(check)} landed items' checks",
-        )
-        return done
-
-    async def _followed(self, opened: Opened, patience: timedelta) -> Followed:
-        state, info = self._state, workflow.info()
-        id = f"{info.workflow_id}/~base"  # no item's
-        work = FollowInput(
-            delivery=delivery_key(id),
-            backlog=info.workflow_id,
-            request=DeliveryRequest.model_validate(await self._vouched(id, opened)),
-            base_sha=opened.base_sha,
-            landed=state.head,
-            check=checks(state, ""),
-        )
-        state.waiting = f"for a look at {opened.base}, and for {opened.branch} to follow it"
-        done: Followed = await workflow.execute_activity(
-            "follow",
-            work,
-            result_type=Followed,
+            result_type=result,
             task_queue=TASK_QUEUE,
             schedule_to_close_timeout=patience,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=AGAIN,
-            summary=f"{opened.branch} onto {opened.base}"[:100],
+            summary=about[:100],
         )
         return done
 

@@ -11,7 +11,8 @@ from perdure.models.request import DeliveryRequest
 
 
 class FollowInput(Recorded):
-    """Bring the commits of an integration branch onto its base as it is now, and test them there. Nothing is pushed.
+    """Bring the commits of an integration branch onto its base as it is now, and test them there; or run the checks of
+    landed items on it as it stands (`check_landed`). Nothing is pushed.
 
     delivery   key of the workspace it is tested in: no item's
     request    the branch as a delivery that only tests it would name it, with this backlog's proof
@@ -66,21 +67,6 @@ class Moved(Recorded):
 
     head: str = ""
     commits: dict[str, str] = {}
-
-
-class ChecksInput(Recorded):
-    """Run the checks of landed items on an integration branch as it stands. Nothing is pushed.
-
-    delivery, backlog, request, base_sha, landed   as of FollowInput
-    check      commands by item, in the order in which they run
-    """
-
-    delivery: str
-    backlog: str
-    request: DeliveryRequest
-    base_sha: str
-    landed: str
-    check: dict[str, tuple[str, ...]]
 
 
 class ChecksHeld(Recorded):

@@ -15,7 +15,7 @@ from activities.former import former_run
 from activities.look import look_for as really_look
 from activities.prioritise import prioritise_delivery
 from perdure.models.backlog_state import Opened
-from perdure.models.following import ChecksHeld, ChecksInput, Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, Followed, FollowInput, Moved, MoveInput
 from perdure.models.landing import (
     CloseBacklogInput,
     ClosedBacklog,
@@ -101,7 +101,7 @@ class Branch(Company):
         self.checked: dict[str, list[list[str]]] = {}
         self.last: list[str] = []
         self.last_time = 99
-        self.lasts: list[ChecksInput] = []
+        self.lasts: list[FollowInput] = []
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.now += 1
@@ -237,7 +237,7 @@ class Branch(Company):
             return Followed(base_sha=f"b{number}", head=f"h{number}", summary=f"stands on b{number}", **at)
 
         @activity.defn
-        async def check_landed(work: ChecksInput) -> ChecksHeld:
+        async def check_landed(work: FollowInput) -> ChecksHeld:
             self.lasts.append(work)
             problem = self.last.pop(0) if self.last else ""
             held = () if problem else tuple(work.check)[: self.last_time]

@@ -13,7 +13,7 @@ from activities.close import Closing
 from activities.follow import Following
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import ForgeRefused
-from perdure.models.following import ChecksHeld, ChecksInput, Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import ChecksHeld, Followed, FollowInput, Moved, MoveInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import CloseInput
 from tests.engine import git
@@ -141,7 +141,7 @@ async def test_a_check_of_a_landed_item_that_fails_there_stops_it_and_one_that_f
 
 async def last_checks(night: Night, base_sha: str, **check: str) -> ChecksHeld:
     request = DeliveryRequest(repository=str(night.origin), base="main", branch=BRANCH, phases=("test",), config=CONFIG)
-    work = ChecksInput(
+    work = FollowInput(
         delivery=KEY,
         backlog="night",
         request=request,
