@@ -39,7 +39,7 @@ FOLLOW_LOOK = timedelta(minutes=30)
 
 
 LAST_CHECKS = timedelta(hours=1)
-"""For checks that no landing had time for, before the pull request: some thousand of those that take seconds. What is
+"""For checks that no landing had time for, before the pull request: a thousand of three seconds each are less. What is
 left then is named."""
 
 
@@ -73,7 +73,10 @@ class Base:
         state, opened = self._state, self._state.opened
         self._done = self._done and last
         answered(state)
-        if opened is None or state.left or not (opened.follows or last) or (last and self.settled):
+        if opened is None or state.left or not (opened.follows or last):
+            return True
+        if last and self.settled:
+            state.asks, state.failing = "", ()  # there is nothing to decide any more
             return True
         since = state.looked or state.began
         due = last or since is None or workflow.now() >= since + FOLLOW_LOOK

@@ -60,7 +60,8 @@ class Branch(Company):
     called   how often each of these two was asked
     left_out item → a landed one whose checks have no time as it lands; checked: whose it was given each time, in order
     last     what `check_landed` finds, one after the other: words are a problem; when there are no more all hold.
-             last_time: of how many it runs the checks at once; lasts: what it was given each time
+             last_time: of how many it runs the checks at once; last_refused: the words with which it fails;
+             lasts: what it was given each time
     """
 
     def __init__(self, **changes: str) -> None:
@@ -100,7 +101,7 @@ class Branch(Company):
         self.left_out: dict[str, str] = {}
         self.checked: dict[str, list[list[str]]] = {}
         self.last: list[str] = []
-        self.last_time = 99
+        self.last_time, self.last_refused = 99, ""
         self.lasts: list[FollowInput] = []
 
     async def plays(self, work: TurnInput) -> TurnResult:
@@ -239,6 +240,8 @@ class Branch(Company):
         @activity.defn
         async def check_landed(work: FollowInput) -> ChecksHeld:
             self.lasts.append(work)
+            if self.last_refused:
+                raise ApplicationError(self.last_refused, type="ForgeRefused", non_retryable=True)
             problem = self.last.pop(0) if self.last else ""
             held = () if problem else tuple(work.check)[: self.last_time]
             return ChecksHeld(

@@ -86,6 +86,21 @@ async def test_what_somebody_broke_meanwhile_is_a_persons_to_decide_before_the_p
     assert len(branch.lasts) == 1, "they held as e landed"
 
 
+async def test_a_question_that_nothing_is_left_of_does_not_outlive_its_backlog(client: Client, fresh: str) -> None:
+    """Its last look failed for another reason than a check, and then what lands runs the same checks."""
+    branch = leaves_out_a()
+    branch.changes["e"], branch.last_refused = {"e"}, "branch shared is not on the remote any more"
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night(*chain("a", "b", "c", "d"), branch="shared"))
+        async with asyncio.timeout(patient(40)):
+            while "not on the remote" not in (await handle.query("progress")).get("asks", ""):
+                await asyncio.sleep(0.05)
+        await handle.execute_update("add", {"item": {"id": "e", "request": "Bring it back"}})
+        progress = await ended(handle)
+    assert progress.get("asks", "") == ""
+    assert progress["pull_request"]
+
+
 async def test_left_as_it_is_the_pull_request_says_what_does_not_hold(client: Client, fresh: str) -> None:
     branch = leaves_out_a()
     branch.last = ["check of a: exit code 1"]

@@ -45,9 +45,9 @@ def goes_on(night: Night, path: str, text: str, branch: str = "main") -> str:
     return commit
 
 
-async def follow(night: Night, base_sha: str, landed: str, **check: str) -> Followed:
+def asked(night: Night, base_sha: str, landed: str, check: dict[str, str]) -> FollowInput:
     request = DeliveryRequest(repository=str(night.origin), base="main", branch=BRANCH, phases=("test",), config=CONFIG)
-    work = FollowInput(
+    return FollowInput(
         delivery=KEY,
         backlog="night",
         request=request,
@@ -55,7 +55,10 @@ async def follow(night: Night, base_sha: str, landed: str, **check: str) -> Foll
         landed=landed,
         check={item: (command,) for item, command in check.items()},
     )
-    done: Followed = await in_activity(Following(night.host).follow, work)
+
+
+async def follow(night: Night, base_sha: str, landed: str, **check: str) -> Followed:
+    done: Followed = await in_activity(Following(night.host).follow, asked(night, base_sha, landed, check))
     return done
 
 
@@ -140,15 +143,7 @@ async def test_a_check_of_a_landed_item_that_fails_there_stops_it_and_one_that_f
 
 
 async def last_checks(night: Night, base_sha: str, **check: str) -> ChecksHeld:
-    request = DeliveryRequest(repository=str(night.origin), base="main", branch=BRANCH, phases=("test",), config=CONFIG)
-    work = FollowInput(
-        delivery=KEY,
-        backlog="night",
-        request=request,
-        base_sha=base_sha,
-        landed=at(night, BRANCH),
-        check={item: (command,) for item, command in check.items()},
-    )
+    work = asked(night, base_sha, at(night, BRANCH), check)
     done: ChecksHeld = await in_activity(Following(night.host).check_landed, work)
     return done
 
