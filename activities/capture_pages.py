@@ -29,8 +29,8 @@ class Pages(OnHost):
                 return Captured(summary="no pictures: [app] start is not set")
             now_doing(doing="taking pictures of the app")
             command = session.command()
-            clean = await in_thread(session.checkout, work.commit)
-            shown = await capture(session.sandbox, replace(command, source=clean), settings, session.logs / "app")
+            async with session.checkout(work.commit) as clean:
+                shown = await capture(session.sandbox, replace(command, source=clean), settings, session.logs / "app")
             session.lease.check()
             artifact = await in_thread(_keep, session.vault, work, shown)
             return Captured(screenshots=artifact, taken=shown.taken, summary=shown.summary)

@@ -7,6 +7,7 @@ import logging
 from temporalio import activity
 
 from activities.on_host import OnHost
+from perdure.adapters.git.checkouts import sweep as sweep_checkouts
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.workspace import Workspace, sweep
 from perdure.adapters.repository.ports import release
@@ -34,7 +35,9 @@ class Closing(OnHost):
 
     def _tidy(self, workspace: Workspace, keep: bool) -> str:
         release(self._host.home, workspace.delivery)
-        discard(self._host.home.trials(workspace.delivery))  # of experiments that were killed
+        directory = self._host.home.workspace(workspace.delivery)
+        for left in (self._host.home.trials(workspace.delivery), *directory.glob("clean*")):
+            discard(left)  # of runs that were killed
         workspace.end()
         message = "" if keep else workspace.remove()
         packing = ""
@@ -42,6 +45,7 @@ class Closing(OnHost):
             workspace.vault.pack_when_it_pays()
         except GitError as error:
             packing = str(error)
+        sweep_checkouts(self._host.home)
         return "; ".join(part for part in (message, packing, *sweep(self._host.home)) if part)
 
     def _closed(self, delivery: str, tasks: tuple[str, ...], message: str) -> Closed:

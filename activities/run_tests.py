@@ -245,29 +245,27 @@ async def test_commit(
     makes_seed  what compilers make of it is kept for the runs of changes. Of the base alone: a change could leave there
                 what its own tests are then linked with
     """
-    place = session.place(session.logs / label, await in_thread(session.checkout, commit))
-    if makes_seed and place.seed is not None:
-        place = replace(place, seed=replace(place.seed, made=True))
+    held = (await in_thread(holding_of, session, commit)).of_command
 
     def progress(line: str) -> None:
         now_doing(doing=line)
         crash_point(CrashPoint.DURING_TESTS)
 
-    def renew() -> None:
-        session.lease.check()
-        session.checkout(commit)
-
-    return await tests.run_tests(
-        place,
-        commands=(session.contract.config.test or ()) if commands is None else commands,
-        commit=commit,
-        tree=tree,
-        on_progress=progress,
-        baseline=baseline,
-        renew=renew,
-        held=(await in_thread(holding_of, session, commit)).of_command,
-        within_s=within_s,
-    )
+    async with session.checkout(commit) as source:
+        place = session.place(session.logs / label, source)
+        if makes_seed and place.seed is not None:
+            place = replace(place, seed=replace(place.seed, made=True))
+        return await tests.run_tests(
+            place,
+            commands=(session.contract.config.test or ()) if commands is None else commands,
+            commit=commit,
+            tree=tree,
+            on_progress=progress,
+            baseline=baseline,
+            renew=lambda: session.renewed(commit),
+            held=held,
+            within_s=within_s,
+        )
 
 
 test_commit.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest

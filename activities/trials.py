@@ -12,7 +12,6 @@ from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.held import refused, setting, written_to
 from perdure.adapters.checks.tests import run_once
 from perdure.adapters.checks.verdict import verdict
-from perdure.adapters.git.branch import export
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.removal import discard
@@ -77,11 +76,13 @@ def asks_for_removal(contract: Contract) -> bool:
 
 
 def _ground(session: WorkspaceSession, room: Path) -> Setting:
+    checkouts = session.checkouts
+
     def lay_out(tree: str, into: Path) -> None:
         session.lease.check()
-        export(session.vault, tree, into, like=session.workspace)
+        checkouts.make(tree, into, like=session.workspace)
 
-    return Setting(session.place(room), session.vault, lay_out, room)
+    return Setting(session.place(room), session.vault, lay_out, checkouts.put_away, room)
 
 
 async def check_writes(session: WorkspaceSession, report: TestReport, where: str) -> None:
@@ -120,10 +121,10 @@ async def _unheld(
     session: WorkspaceSession, commit: str, test: TestCommand, holding: Holding
 ) -> tuple[CommandResult, tuple[str, ...]]:
     """The command where it may write, and what of the test side it wrote."""
-    source = await in_thread(session.checkout, commit)
-    before = await in_thread(holding.looked_at, source, test)
-    result = await run_once(session.place(session.logs / "preflight-writable", source), test, "writable")
-    after = await in_thread(holding.looked_at, Path(source), test)
+    async with session.checkout(commit) as source:
+        before = await in_thread(holding.looked_at, source, test)
+        result = await run_once(session.place(session.logs / "preflight-writable", source), test, "writable")
+        after = await in_thread(holding.looked_at, source, test)
     return result, tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
 
 

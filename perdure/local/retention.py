@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from perdure.adapters.checks.seeds import SEED_KEPT
 from perdure.adapters.checks.seeds import sweep as sweep_seeds
+from perdure.adapters.git.checkouts import sweep as sweep_checkouts
 from perdure.adapters.git.retention import KeptDelivery, forget, kept, prune, unmerged
 from perdure.adapters.git.workspace import sweep
 from perdure.adapters.system.files import size_on_disk
@@ -21,6 +22,7 @@ from perdure.adapters.system.removal import remove
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.client.view import look_up
 from perdure.models.errors import PerdureError
+from perdure.models.limits import WORKSPACE_KEPT
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ async def collect(
             problems.append(problem)
     left = list(kept(home))
     problems += forget_caches(home, left, older_than)
+    sweep_checkouts(home, min(older_than, WORKSPACE_KEPT).total_seconds())
     sweep_seeds(home.seeds, min(older_than, SEED_KEPT).total_seconds())
     vaults = {one.vault.path: one.vault for one in all_of_them}
     problems += filter(None, (prune(vault, left) for vault in vaults.values()))

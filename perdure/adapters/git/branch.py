@@ -1,11 +1,8 @@
-"""The ways out of the vault: commits on the delivery's branch, clean checkouts of them, and the push."""
+"""The ways out of the vault: commits on the delivery's branch, and the push."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from perdure.adapters.git.checkpoint import is_at, restore, worktree_tree
@@ -66,22 +63,6 @@ def find_commit(vault: Vault, branch_ref: str, parent: str, trailers: Mapping[st
     written = vault.git.text("log", "-1", "--format=%(trailers:only,unfold)", "--end-of-options", child)
     found = {tuple(line.split(": ", 1)) for line in written.splitlines()}
     return child if set(trailers.items()) <= found else None
-
-
-def export(vault: Vault, commit: str, into: Path, *, like: Workspace | None = None) -> None:
-    """Check a commit out into a new directory, as a clone would have it (filters are not run).
-
-    `like`: give it that worktree's `.git` file, so that git works inside where it is mounted at the worktree's path.
-    """
-    into.mkdir(parents=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".export-", dir=into.parent))
-    try:
-        git = Git(vault.path, into, vault.path, scratch / "index")
-        git.run("read-tree", "--reset", "-u", "--end-of-options", commit)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    if like is not None:
-        (into / ".git").write_text(f"gitdir: {like.record().admin}\n")
 
 
 def is_branch_name(vault: Vault, name: str) -> bool:

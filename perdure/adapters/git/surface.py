@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Surface:
     special   FIFOs, sockets and devices
     nested    `.git` entries below the root, and names that git refuses because some file system takes them for one
     closed    what had to be opened for its owner, with the mode it had
+    marked    directories with bits or attributes that are in no checkpoint, and that their new files would get
     """
 
     modes: dict[str, int] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Surface:
     special: list[str] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
+    marked: list[str] = field(default_factory=list)
 
     @property
     def sidecar(self) -> Sidecar:
@@ -74,13 +77,18 @@ def opened(root: Path, hidden: Collection[str], kept: Collection[str]) -> Iterat
                 os.chmod(root / path, mode)
 
 
-def look(root: Path, hidden: Collection[str], kept: Collection[str]) -> Surface:
-    """Walk a worktree, opening what its owner may not read (an ordinary user's git stops at it)."""
+def look(root: Path, hidden: Collection[str], kept: Collection[str], *, files: bool = True) -> Surface:
+    """Walk a worktree, opening what its owner may not read (an ordinary user's git stops at it).
+
+    files  False: modes of regular files are not looked at, which is most of the time it takes
+    """
     surface = Surface()
     waiting = [""]
     while waiting:
         directory = waiting.pop()
         count = 0
+        if _attributes(f"{root}/{directory}"):
+            surface.marked.append(directory)
         for entry in _entries(root, directory, surface):
             path = f"{directory}/{entry.name}" if directory else entry.name
             if path == ".git":
@@ -91,11 +99,15 @@ def look(root: Path, hidden: Collection[str], kept: Collection[str]) -> Surface:
             count += 1
             if entry.name in hidden or path in kept:
                 continue
+            if not files and entry.is_file(follow_symlinks=False):
+                continue
             status = entry.stat(follow_symlinks=False)
             mode = status.st_mode & _BITS
             if stat.S_ISDIR(status.st_mode):
                 if mode != _USUAL_DIRECTORY:
                     surface.modes[path] = mode
+                elif stat.S_IMODE(status.st_mode) != mode:
+                    surface.marked.append(path)
                 waiting.append(path)
             elif stat.S_ISREG(status.st_mode):
                 if mode not in (_USUAL_FILE, _USUAL_EXECUTABLE):
@@ -108,18 +120,26 @@ def look(root: Path, hidden: Collection[str], kept: Collection[str]) -> Surface:
     return surface
 
 
-def settle(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collection[str]) -> None:
-    """Give a freshly restored worktree the modes and empty directories of its checkpoint, and no others."""
+def settle(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collection[str], *, files: bool = True) -> None:
+    """Give a freshly restored worktree the modes and empty directories of its checkpoint, and no others.
+
+    files  False: git has written every file again whose mode was changed
+    """
     wanted = set(sidecar.empty)
     for path in sidecar.empty:
         (root / path).mkdir(parents=True, exist_ok=True)
-    found = look(root, hidden, kept)
+    found = look(root, hidden, kept, files=files)
     for path in found.empty:
         if path not in wanted:
             _remove_empty(root, path, wanted)
     for path in sidecar.empty:  # what lies in the empty directory of a submodule, git does not clean
         for child in (root / path).iterdir():
             remove(child)
+    for path in found.marked:
+        with contextlib.suppress(OSError):
+            os.chmod(root / path, found.modes.get(path, _USUAL_DIRECTORY))
+            for name in _attributes(root / path):
+                os.removexattr(root / path, name)
     for path in found.modes.keys() - sidecar.modes.keys():
         target = root / path
         with contextlib.suppress(FileNotFoundError):
@@ -132,7 +152,7 @@ def settle(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collecti
 def clear_special(root: Path, hidden: Collection[str], kept: Collection[str]) -> None:
     """Remove what `git clean` leaves or stumbles over, and open every directory for removal of its entries."""
     os.chmod(root, _USUAL_DIRECTORY)
-    surface = look(root, hidden, kept)
+    surface = look(root, hidden, kept, files=False)
     for path in surface.modes:
         target = root / path
         if target.is_dir():
@@ -156,9 +176,19 @@ def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[s
     return found
 
 
+def _attributes(directory: str | Path) -> list[str]:
+    """Attributes that anybody may give a directory of his own: rules for its new files (ACL), and whatever he likes."""
+    if sys.platform != "linux":
+        return []
+    try:
+        return [name for name in os.listxattr(directory) if name.startswith(("user.", "system.posix_acl_"))]
+    except OSError:  # gone, closed, or a file system without them
+        return []
+
+
 def _refused(entry: os.DirEntry[str]) -> bool:
     """True where git refuses the name: NTFS, HFS+ or a careless tool would read it as `.git`."""
-    name = _IGNORABLE.sub("", entry.name)
+    name = entry.name if entry.name.isascii() else _IGNORABLE.sub("", entry.name)
     if "git" not in name.lower():
         return False
     if any(_DOT_GIT.fullmatch(part) for part in name.split("\\")):

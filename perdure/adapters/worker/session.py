@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from perdure.adapters.agents.builtin.tools import Toolbox
 from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.tests import CommandPlace
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.branch import export
+from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
@@ -20,13 +21,15 @@ from perdure.adapters.sandbox.missing import missing_inside
 from perdure.adapters.sandbox.room import Room, Roomed
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.removal import remove
+from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.replies import Replies
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.adapters.worker.spend import SpendLog
+from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
-from perdure.models.errors import WorkCutOff
+from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.ids import checkout_name
 from perdure.models.work import ChangeSize
 
@@ -150,12 +153,31 @@ class WorkspaceSession:
             missing=lambda output, code: missing_inside(output, code, binds),
         )
 
-    def checkout(self, commit: str) -> Path:
-        """A clean checkout of a commit, in the place of an earlier one: what a verdict is about."""
-        clean = self.directory / "clean"
-        remove(clean)
-        export(self.vault, commit, clean, like=self.workspace)
-        return clean
+    @property
+    def checkouts(self) -> Checkouts:
+        """Kept ones in grade `full` alone: elsewhere a process of a test can outlive it and go on writing."""
+        return Checkouts.of(self.workspace, keeps=self.sandbox.grade is SandboxGrade.FULL)
+
+    @asynccontextmanager
+    async def checkout(self, commit: str) -> AsyncIterator[Path]:
+        """A clean checkout of a commit, for as long as it is needed: what a verdict is about."""
+        try:
+            yield await in_thread(self.renewed, commit)
+        finally:
+            with suppress(Superseded):  # then somebody else's may be there
+                self.lease.check()
+                await in_thread(self.checkouts.put_away, self._clean)
+
+    def renewed(self, commit: str) -> Path:
+        """The same checkout, clean again."""
+        self.lease.check()
+        self.checkouts.put_away(self._clean)
+        self.checkouts.make(commit, self._clean, like=self.workspace)
+        return self._clean
+
+    @property
+    def _clean(self) -> Path:
+        return self.directory / "clean"
 
     def note_base(self, key: str) -> None:
         """Remember the base, with all that its results depend on, by this key."""

@@ -14,7 +14,6 @@ from perdure.adapters.checks.runners.base import added
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.system.crash import crash_point
-from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
@@ -57,13 +56,15 @@ class Setting:
     """The place experiments run in.
 
     place    as for run_tests; its `source`, `log_dir` and `held` are the engine's
-    lay_out  checks a tree of the repository out into a directory that is not there yet
+    lay_out  checks a tree of the repository out into a directory, in the place of what lies there
+    away     removes such a checkout, or keeps it for another
     room     a directory of the engine's own, for checkouts and logs
     """
 
     place: CommandPlace
     repository: Repository
     lay_out: Callable[[str, Path], None]
+    away: Callable[[Path], None]
     room: Path
 
 
@@ -91,7 +92,7 @@ async def run(
         result = await (run_alone(there, patient, label, case) if case else run_once(there, patient, label))
         after = await in_thread(looked_at, layout.rules, source, test.writes)
     finally:
-        await in_thread(discard, source)
+        await in_thread(ground.away, source)
     if result is None:
         return None
     written = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
@@ -146,7 +147,6 @@ async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: Sandb
 
 
 def _laid_out(ground: Setting, layout: Layout, source: Path, test: TestCommand) -> dict[str, tuple[int, ...]]:
-    discard(source)
     ground.lay_out(layout.tree, source)
     for path, text in layout.over.items():
         (source / path).write_text(text)

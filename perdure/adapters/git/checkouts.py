@@ -1,0 +1,141 @@
+"""Clean checkouts of commits; large ones are kept when nobody needs them any more, for the next to begin with.
+
+Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. What is kept
+is brought to another commit as a worktree is restored: a file that anybody wrote to, or gave another mode, has another
+ctime than git's index says and is written again; what git does not track goes, with modes, attributes and devices.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.git.exact import links
+from perdure.adapters.git.surface import Sidecar, clear_special, settle
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.system.boot import boot
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.removal import discard
+from perdure.models.limits import WORKSPACE_KEPT
+
+LARGE = 1000
+"""Tracked files from which on a checkout is kept: at fewer, writing them takes as long as looking at them (0.1 s)."""
+
+MOST = 8
+"""Kept of one repository: two deliveries on two processors have as many in use while their changes are tried."""
+
+HALF_MOVED_S = 600.0
+"""After which one that was being moved in is a dead worker's: it takes two renames."""
+
+_ENTRIES_AT = slice(8, 12)  # of an index, the number of its entries, big-endian (gitformat-index)
+
+
+@dataclass(frozen=True)
+class Checkouts:
+    """Of one vault. `kept`: the directory of those that nobody uses; None: none are kept."""
+
+    vault: Vault
+    kept: Path | None = None
+
+    @classmethod
+    def of(cls, workspace: Workspace, *, keeps: bool) -> Checkouts:
+        return cls(workspace.vault, _directory(workspace.home, workspace.vault) if keeps else None)
+
+    def make(self, commit: str, into: Path, *, like: Workspace | None = None) -> None:
+        """Check a commit or tree out, as a clone would have it (filters are not run), in the place of what lies there.
+
+        `like`: give it that worktree's `.git` file, so that git works inside, where it is shown at the worktree's path.
+        """
+        self._drop(into)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        if not self._taken(commit, into):
+            self._drop(into)
+            into.mkdir()
+            with tempfile.TemporaryDirectory(prefix=".index-", dir=into.parent) as scratch:
+                index = Path(scratch, "index")
+                self._git(into, index).run("read-tree", "--reset", "-u", "--end-of-options", commit)
+                if self.kept is not None and _entries(index) >= LARGE:
+                    _beside(into).mkdir()
+                    index.rename(_beside(into) / "index")
+        if like is not None:
+            (into / ".git").write_text(f"gitdir: {like.record().admin}\n")
+
+    def put_away(self, into: Path) -> None:
+        """Keep a checkout for another, or remove it; whatever cannot be kept or removed is left, and no error."""
+        beside, name = _beside(into), uuid.uuid4().hex
+        if self.kept is not None and (beside / "index").exists():
+            with suppress(OSError, GitError):
+                self.kept.mkdir(parents=True, exist_ok=True)
+                if len(list(self.kept.iterdir())) < MOST:
+                    discard(into / ".git")
+                    clear_special(into, (), ())
+                    self._git(into, beside / "index").run("clean", "-ffdxq")
+                    (beside / "boot").write_text(boot())
+                    moved = self.kept / f".{name}"
+                    beside.rename(moved)
+                    into.rename(moved / "tree")
+                    moved.rename(self.kept / name)
+        self._drop(into)
+
+    def _taken(self, commit: str, into: Path) -> bool:
+        """True where one that was kept lies there now, as it has to be. Of several takers one gets it."""
+        for found in self.kept.glob("[!.]*") if self.kept is not None and self.kept.exists() else ():
+            with suppress(OSError):
+                found.rename(_beside(into))
+                (_beside(into) / "tree").rename(into)
+                break
+        else:
+            return False
+        try:
+            if (_beside(into) / "boot").read_text() != boot():  # a power cut may have emptied files
+                return False
+            git = self._git(into, _beside(into) / "index")
+            attributes = ("--", ":(glob)**/.gitattributes")
+            if git.run("diff-index", "--cached", "--name-only", "-z", commit, *attributes).names:
+                return False  # other attributes write other bytes of the same blob, which git does not look for
+            clear_special(into, (), ())
+            git.run("read-tree", "--reset", "-u", "--end-of-options", commit)
+            git.run("clean", "-ffdxq")
+            empty = links(self.vault, self.vault.tree_of(commit))
+            settle(into, Sidecar(empty=empty), (), (), files=False)
+        except (OSError, GitError):
+            return False
+        return True
+
+    def _git(self, tree: Path, index: Path) -> Git:
+        return Git(self.vault.path, tree, self.vault.path, index)
+
+    def _drop(self, into: Path) -> None:
+        discard(into)
+        discard(_beside(into))
+
+
+def sweep(home: Home, older_than_s: float = WORKSPACE_KEPT.total_seconds()) -> None:
+    """Remove what was kept and not used for so long, and what a death has left half moved."""
+    for path in (home.root / "checkouts").glob("*/*"):
+        with suppress(FileNotFoundError):
+            unused_s = time.time() - path.stat().st_mtime
+            if unused_s >= (HALF_MOVED_S if path.name.startswith(".") else older_than_s):
+                gone = path.with_name(f".{uuid.uuid4().hex}")
+                path.rename(gone)
+                discard(gone)
+
+
+def _directory(home: Home, vault: Vault) -> Path:
+    return home.root / "checkouts" / vault.path.stem
+
+
+def _beside(into: Path) -> Path:
+    """The directory of a checkout's index, and of the whole of it while it moves."""
+    return into.with_name(f"{into.name}.kept")
+
+
+def _entries(index: Path) -> int:
+    with index.open("rb") as data:
+        return int.from_bytes(data.read(_ENTRIES_AT.stop)[_ENTRIES_AT])
