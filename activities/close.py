@@ -36,7 +36,7 @@ class Closing(OnHost):
     def _tidy(self, workspace: Workspace, keep: bool) -> str:
         release(self._host.home, workspace.delivery)
         directory = self._host.home.workspace(workspace.delivery)
-        for left in (self._host.home.trials(workspace.delivery), *directory.glob("clean*")):
+        for left in (self._host.home.trials(workspace.delivery), directory / "clean", directory / ".clean.kept"):
             discard(left)  # of runs that were killed
         workspace.end()
         message = "" if keep else workspace.remove()

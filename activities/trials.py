@@ -76,11 +76,11 @@ def asks_for_removal(contract: Contract) -> bool:
 
 
 def _ground(session: WorkspaceSession, room: Path) -> Setting:
-    checkouts = session.checkouts
+    checkouts, admin = session.checkouts, session.workspace.record().admin
 
     def lay_out(tree: str, into: Path) -> None:
         session.lease.check()
-        checkouts.make(tree, into, like=session.workspace)
+        checkouts.make(tree, into, admin=admin)
 
     return Setting(session.place(room), session.vault, lay_out, checkouts.put_away, room)
 

@@ -1,4 +1,5 @@
-"""Clean checkouts of commits; large ones are kept when nobody needs them any more, for the next to begin with.
+"""Clean checkouts of commits; large ones are kept when nobody needs them any more, for the next to begin with; likewise
+the files of worktrees.
 
 Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. What is kept
 is brought to another commit as a worktree is restored: a file that anybody wrote to, or gave another mode, has another
@@ -7,6 +8,7 @@ ctime than git's index says and is written again; what git does not track goes, 
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 import uuid
@@ -18,7 +20,6 @@ from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import links
 from perdure.adapters.git.surface import Sidecar, clear_special, settle
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.boot import boot
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import discard
@@ -38,38 +39,68 @@ _ENTRIES_AT = slice(8, 12)  # of an index, the number of its entries, big-endian
 
 @dataclass(frozen=True)
 class Checkouts:
-    """Of one vault. `kept`: the directory of those that nobody uses; None: none are kept."""
+    """Of one vault.
+
+    kept   the directory of those that nobody uses
+    keeps  False: none is added
+    """
 
     vault: Vault
-    kept: Path | None = None
+    kept: Path
+    keeps: bool = True
 
     @classmethod
-    def of(cls, workspace: Workspace, *, keeps: bool) -> Checkouts:
-        return cls(workspace.vault, _directory(workspace.home, workspace.vault) if keeps else None)
+    def of(cls, home: Home, vault: Vault, *, keeps: bool = True) -> Checkouts:
+        return cls(vault, home.root / "checkouts" / vault.path.stem, keeps)
 
-    def make(self, commit: str, into: Path, *, like: Workspace | None = None) -> None:
+    def make(self, commit: str, into: Path, *, admin: str = "") -> None:
         """Check a commit or tree out, as a clone would have it (filters are not run), in the place of what lies there.
 
-        `like`: give it that worktree's `.git` file, so that git works inside, where it is shown at the worktree's path.
+        `admin`: a worktree's directory in the vault, so that git works inside, where it is shown at that one's path.
         """
-        self._drop(into)
         into.parent.mkdir(parents=True, exist_ok=True)
         if not self._taken(commit, into):
-            self._drop(into)
             into.mkdir()
             with tempfile.TemporaryDirectory(prefix=".index-", dir=into.parent) as scratch:
                 index = Path(scratch, "index")
                 self._git(into, index).run("read-tree", "--reset", "-u", "--end-of-options", commit)
-                if self.kept is not None and _entries(index) >= LARGE:
+                if self.keeps and _entries(index) >= LARGE:
                     _beside(into).mkdir()
                     index.rename(_beside(into) / "index")
-        if like is not None:
-            (into / ".git").write_text(f"gitdir: {like.record().admin}\n")
+        if admin:
+            (into / ".git").write_text(f"gitdir: {admin}\n")
+
+    def begin(self, commit: str, worktree: Path, index: Path) -> None:
+        """Give a new worktree, of which there is nothing but `.git`, the files of a kept checkout, and git's index of
+        them; nothing where there is none."""
+        aside = _aside(worktree)
+        if self._taken(commit, aside):
+            shutil.copy2(worktree / ".git", aside / ".git")
+            discard(worktree)
+            aside.rename(worktree)
+            (_beside(aside) / "index").rename(index)
+        self._drop(aside)
+
+    def hand_over(self, worktree: Path, shadow: Git, tree: str) -> None:
+        """Keep the files of a worktree whose delivery has ended, as they are in `tree`; small ones stay where they are.
+
+        shadow  git with the index that knows them, byte for byte: for repositories whose attributes change none
+        """
+        if self.keeps and shadow.index is not None and _entries(shadow.index) >= LARGE:
+            shadow.run("read-tree", "--reset", "-u", tree)
+            _beside(worktree).mkdir(exist_ok=True)
+            shutil.copy2(shadow.index, _beside(worktree) / "index")
+            self.put_away(worktree)
+
+    def tidy(self, worktree: Path) -> None:
+        """Remove what a death has left beside it."""
+        self._drop(_aside(worktree))
+        discard(_beside(worktree))
 
     def put_away(self, into: Path) -> None:
         """Keep a checkout for another, or remove it; whatever cannot be kept or removed is left, and no error."""
         beside, name = _beside(into), uuid.uuid4().hex
-        if self.kept is not None and (beside / "index").exists():
+        if self.keeps and (beside / "index").exists():
             with suppress(OSError, GitError):
                 self.kept.mkdir(parents=True, exist_ok=True)
                 if len(list(self.kept.iterdir())) < MOST:
@@ -84,14 +115,23 @@ class Checkouts:
         self._drop(into)
 
     def _taken(self, commit: str, into: Path) -> bool:
-        """True where one that was kept lies there now, as it has to be. Of several takers one gets it."""
-        for found in self.kept.glob("[!.]*") if self.kept is not None and self.kept.exists() else ():
+        """True where one that was kept lies there now, as it has to be; else nothing does. Of several takers one gets
+        it."""
+        self._drop(into)
+        if self._claimed(into) and self._brought(commit, into):
+            return True
+        self._drop(into)
+        return False
+
+    def _claimed(self, into: Path) -> bool:
+        for found in self.kept.glob("[!.]*"):
             with suppress(OSError):
                 found.rename(_beside(into))
                 (_beside(into) / "tree").rename(into)
-                break
-        else:
-            return False
+                return True
+        return False
+
+    def _brought(self, commit: str, into: Path) -> bool:
         try:
             if (_beside(into) / "boot").read_text() != boot():  # a power cut may have emptied files
                 return False
@@ -127,13 +167,13 @@ def sweep(home: Home, older_than_s: float = WORKSPACE_KEPT.total_seconds()) -> N
                 discard(gone)
 
 
-def _directory(home: Home, vault: Vault) -> Path:
-    return home.root / "checkouts" / vault.path.stem
-
-
 def _beside(into: Path) -> Path:
-    """The directory of a checkout's index, and of the whole of it while it moves."""
-    return into.with_name(f"{into.name}.kept")
+    """The directory of a checkout's index, and of the whole of it while it moves. No delivery has such a name."""
+    return into.with_name(f".{into.name}.kept")
+
+
+def _aside(worktree: Path) -> Path:
+    return worktree.with_name(f".{worktree.name}.new")
 
 
 def _entries(index: Path) -> int:

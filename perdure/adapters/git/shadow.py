@@ -39,8 +39,11 @@ class _Worktree(Protocol):
     def vault(self) -> _Vault: ...
 
 
-def git_for(worktree: _Worktree, exact_base: str, held: int) -> Git:
-    """The shadow's git, made when it cannot be trusted; call it while alone."""
+def git_for(worktree: _Worktree, exact_base: str, held: int, known: Path | None = None) -> Git:
+    """The shadow's git, made when it cannot be trusted; call it while alone.
+
+    known  an index of these very files, which git has just written them with: none of them has to be read then
+    """
     path = worktree.shadow
     git = Git(path, worktree.path, path, path / "index", worktree.vault.path / "objects", settings=_EXACT)
     if not is_whole(path):
@@ -51,8 +54,11 @@ def git_for(worktree: _Worktree, exact_base: str, held: int) -> Git:
         (path / "info" / "attributes").write_text(_ATTRIBUTES)
         # What the base commit tracks stays tracked, even where .gitignore names it; and files that hold its exact
         # bytes are then known to, so that a restore does not write them again.
-        git.run("read-tree", exact_base, hold=(held,))
-        git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
+        if known is not None:
+            shutil.copy2(known, path / "index")  # with its time: what was written in the same moment is looked at again
+        else:
+            git.run("read-tree", exact_base, hold=(held,))
+            git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
         (path / "boot").write_text(boot())
     return git
 

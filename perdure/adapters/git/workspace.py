@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from perdure.adapters.git import shadow
+from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.locks import locked
@@ -34,6 +35,7 @@ class WorkspaceRecord(Recorded):
     generation  0, or which later directory this is (`<delivery>~<n>`)
     kept        relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
     inode, device  of the worktree: another directory at the same path is not this workspace
+    keeps       its files may be another delivery's to begin with, when this one has ended
     """
 
     delivery: str
@@ -49,6 +51,7 @@ class WorkspaceRecord(Recorded):
     setup_done: bool = False
     kept: tuple[str, ...] = ()
     ended_at: datetime | None = None
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,11 @@ class Workspace:
         admin = Path((path / ".git").read_text().strip().removeprefix("gitdir: "))
         with workspace.alone() as held:
             shutil.rmtree(workspace.shadow, ignore_errors=True)
+            Checkouts.of(home, vault).begin(base_sha, path, admin / "index")
             workspace.git(admin).run("reset", "--hard", "--quiet", base_sha, hold=(held,))
             exact_base = exact_tree(vault, base_sha)
+            if exact_base == vault.tree_of(base_sha):
+                shadow.git_for(workspace, exact_base, held, known=admin / "index")
         there = path.stat()
         workspace.write(  # last: without a record that names this very directory, the next attempt begins again
             WorkspaceRecord(
@@ -174,10 +180,10 @@ class Workspace:
                     raise Superseded(f"{self.delivery} has moved to another directory; this attempt wrote nothing")
             write_whole(directory / "record.json", record.model_dump_json(indent=1).encode())
 
-    def finish_setup(self, copied: Iterable[str] = ()) -> WorkspaceRecord:
+    def finish_setup(self, copied: Iterable[str] = (), *, keeps: bool = False) -> WorkspaceRecord:
         """Write down that setup is done, and what it made: every untracked path, and the files in `copied`."""
         kept = tuple(sorted({*self.untracked(), *(os.path.normpath(name) for name in copied)}))
-        record = self.record().model_copy(update={"setup_done": True, "kept": kept})
+        record = self.record().model_copy(update={"setup_done": True, "kept": kept, "keeps": keeps})
         self.write(record)
         return record
 
@@ -251,14 +257,25 @@ class Workspace:
     def remove(self) -> str:
         """Remove the worktree, with earlier generations and what git knows of it. Returns what went wrong, if so."""
         tree = self.home.tree(self.delivery)
+        checkouts = Checkouts.of(self.home, self.vault)
         try:
+            with contextlib.suppress(OSError, GitError, WorkspaceLost):
+                self._hand_over(checkouts)
             with self.alone(), self.vault.lock() as held:
                 for path in {self.path, tree, *tree.parent.glob(f"{tree.name}~*")}:
                     _take_away(self.vault, path, held)
+                    checkouts.tidy(path)
             shutil.rmtree(self.private.parent)
         except (OSError, GitError) as error:
             return f"{self.path} could not be removed: {error}"
         return ""
+
+    def _hand_over(self, checkouts: Checkouts) -> None:
+        record = self.record()
+        if record.keeps and self.in_place() and record.exact_base == self.vault.tree_of(record.base_sha):
+            with self.alone() as held:
+                git = shadow.git_for(self, record.exact_base, held)
+                checkouts.hand_over(self.path, git, record.exact_base)
 
 
 def worktree(home: Home, delivery: str, generation: int) -> Path:

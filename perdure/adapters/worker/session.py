@@ -25,9 +25,8 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.replies import Replies
-from perdure.adapters.worker.setting_up import read_binds
+from perdure.adapters.worker.setting_up import keeps_files, read_binds
 from perdure.adapters.worker.spend import SpendLog
-from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.ids import checkout_name
@@ -155,8 +154,7 @@ class WorkspaceSession:
 
     @property
     def checkouts(self) -> Checkouts:
-        """Kept ones in grade `full` alone: elsewhere a process of a test can outlive it and go on writing."""
-        return Checkouts.of(self.workspace, keeps=self.sandbox.grade is SandboxGrade.FULL)
+        return Checkouts.of(self.workspace.home, self.vault, keeps=keeps_files(self.sandbox.grade, self.contract))
 
     @asynccontextmanager
     async def checkout(self, commit: str) -> AsyncIterator[Path]:
@@ -172,7 +170,7 @@ class WorkspaceSession:
         """The same checkout, clean again."""
         self.lease.check()
         self.checkouts.put_away(self._clean)
-        self.checkouts.make(commit, self._clean, like=self.workspace)
+        self.checkouts.make(commit, self._clean, admin=self.workspace.record().admin)
         return self._clean
 
     @property

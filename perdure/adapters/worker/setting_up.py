@@ -86,8 +86,7 @@ class _Setting:
 
     @property
     def foreign(self) -> bool:
-        """It begins on a branch that its base has not taken over: strangers may have written what is there."""
-        return self.contract.existing or self.contract.head not in ("", self.contract.base_sha)
+        return is_foreign(self.contract)
 
     def binds(self) -> Binds:
         path = self.env.get("PATH", "")
@@ -147,7 +146,21 @@ async def set_up(
         await in_thread(sync_all, workspace.path)  # nobody looks at it again: what is called done has to last
     done = SetUp(seconds=time.monotonic() - started, known=known)
     await in_thread(write_whole, directory / "setup.json", done.model_dump_json().encode())
-    await in_thread(workspace.finish_setup, contract.config.setup.copy_files)
+    await in_thread(workspace.finish_setup, contract.config.setup.copy_files, keeps=keeps_files(grade, contract))
+
+
+def keeps_files(grade: SandboxGrade, contract: Contract) -> bool:
+    """True where files of this delivery may serve another (perdure.adapters.git.checkouts).
+
+    In grade `full` alone: elsewhere a process can outlive its command and go on writing. Not from a branch of
+    strangers: it shares nothing with its base.
+    """
+    return grade is SandboxGrade.FULL and not is_foreign(contract)
+
+
+def is_foreign(contract: Contract) -> bool:
+    """True where it begins on a branch that its base has not taken over: strangers may have written what is there."""
+    return contract.existing or contract.head not in ("", contract.base_sha)
 
 
 def sets_up_alike(
