@@ -2,8 +2,8 @@
 the files of worktrees.
 
 Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. What is kept
-is brought to another commit as a worktree is restored: a file that anybody wrote to, or gave another mode, has another
-ctime than git's index says and is written again; what git does not track goes, with modes, attributes and devices.
+is brought to another commit as a worktree is restored: a file that anybody wrote to has another ctime than git's index
+says, or one of the same second, and is written or read again; what git does not track goes, with modes and attributes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ class Checkouts:
 
     kept   the directory of those that nobody uses
     keeps  False: none is added
+    large  tracked files from which on one is
     """
 
     vault: Vault
     kept: Path
     keeps: bool = True
+    large: int = LARGE
 
     @classmethod
     def of(cls, home: Home, vault: Vault, *, keeps: bool = True) -> Checkouts:
@@ -64,7 +66,7 @@ class Checkouts:
             with tempfile.TemporaryDirectory(prefix=".index-", dir=into.parent) as scratch:
                 index = Path(scratch, "index")
                 self._git(into, index).run("read-tree", "--reset", "-u", "--end-of-options", commit)
-                if self.keeps and _entries(index) >= LARGE:
+                if self.keeps and _entries(index) >= self.large:
                     _beside(into).mkdir()
                     index.rename(_beside(into) / "index")
         if admin:
@@ -86,7 +88,7 @@ class Checkouts:
 
         shadow  git with the index that knows them, byte for byte: for repositories whose attributes change none
         """
-        if self.keeps and shadow.index is not None and _entries(shadow.index) >= LARGE:
+        if self.keeps and shadow.index is not None and _entries(shadow.index) >= self.large:
             shadow.run("read-tree", "--reset", "-u", tree)
             _beside(worktree).mkdir(exist_ok=True)
             shutil.copy2(shadow.index, _beside(worktree) / "index")
@@ -143,7 +145,7 @@ class Checkouts:
             git.run("read-tree", "--reset", "-u", "--end-of-options", commit)
             git.run("clean", "-ffdxq")
             empty = links(self.vault, self.vault.tree_of(commit))
-            settle(into, Sidecar(empty=empty), (), (), files=False)
+            settle(into, Sidecar(empty=empty), (), ())
         except (OSError, GitError):
             return False
         return True

@@ -47,7 +47,8 @@ class Surface:
     special   FIFOs, sockets and devices
     nested    `.git` entries below the root, and names that git refuses because some file system takes them for one
     closed    what had to be opened for its owner, with the mode it had
-    marked    directories with bits or attributes that are in no checkpoint, and that their new files would get
+    marked    what has bits or attributes that are in no checkpoint, with the mode it has without them; a directory
+              would hand them on to its new files
     """
 
     modes: dict[str, int] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Surface:
     special: list[str] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
-    marked: list[str] = field(default_factory=list)
+    marked: dict[str, int] = field(default_factory=dict)
 
     @property
     def sidecar(self) -> Sidecar:
@@ -77,18 +78,19 @@ def opened(root: Path, hidden: Collection[str], kept: Collection[str]) -> Iterat
                 os.chmod(root / path, mode)
 
 
-def look(root: Path, hidden: Collection[str], kept: Collection[str], *, files: bool = True) -> Surface:
+def look(
+    root: Path, hidden: Collection[str], kept: Collection[str], *, files: bool = True, marks: bool = False
+) -> Surface:
     """Walk a worktree, opening what its owner may not read (an ordinary user's git stops at it).
 
     files  False: modes of regular files are not looked at, which is most of the time it takes
+    marks  bits and attributes are, too
     """
     surface = Surface()
     waiting = [""]
     while waiting:
         directory = waiting.pop()
         count = 0
-        if _attributes(f"{root}/{directory}"):
-            surface.marked.append(directory)
         for entry in _entries(root, directory, surface):
             path = f"{directory}/{entry.name}" if directory else entry.name
             if path == ".git":
@@ -106,8 +108,6 @@ def look(root: Path, hidden: Collection[str], kept: Collection[str], *, files: b
             if stat.S_ISDIR(status.st_mode):
                 if mode != _USUAL_DIRECTORY:
                     surface.modes[path] = mode
-                elif stat.S_IMODE(status.st_mode) != mode:
-                    surface.marked.append(path)
                 waiting.append(path)
             elif stat.S_ISREG(status.st_mode):
                 if mode not in (_USUAL_FILE, _USUAL_EXECUTABLE):
@@ -115,31 +115,35 @@ def look(root: Path, hidden: Collection[str], kept: Collection[str], *, files: b
                     _open(root, path, mode, stat.S_IRUSR, surface)
             elif not stat.S_ISLNK(status.st_mode):
                 surface.special.append(path)
+                continue
+            if (
+                marks
+                and not stat.S_ISLNK(status.st_mode)
+                and (stat.S_IMODE(status.st_mode) != mode or _attributes(entry.path))
+            ):
+                surface.marked[path] = mode
         if directory and not count:
             surface.empty.append(directory)
     return surface
 
 
-def settle(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collection[str], *, files: bool = True) -> None:
-    """Give a freshly restored worktree the modes and empty directories of its checkpoint, and no others.
-
-    files  False: git has written every file again whose mode was changed
-    """
+def settle(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collection[str]) -> None:
+    """Give a freshly restored worktree the modes and empty directories of its checkpoint, and no others."""
     wanted = set(sidecar.empty)
     for path in sidecar.empty:
         (root / path).mkdir(parents=True, exist_ok=True)
-    found = look(root, hidden, kept, files=files)
+    found = look(root, hidden, kept, marks=True)
     for path in found.empty:
         if path not in wanted:
             _remove_empty(root, path, wanted)
     for path in sidecar.empty:  # what lies in the empty directory of a submodule, git does not clean
         for child in (root / path).iterdir():
             remove(child)
-    for path in found.marked:
-        with contextlib.suppress(OSError):
-            os.chmod(root / path, found.modes.get(path, _USUAL_DIRECTORY))
+    for path, mode in {"": _USUAL_DIRECTORY, **found.marked}.items():
+        with contextlib.suppress(FileNotFoundError):
             for name in _attributes(root / path):
                 os.removexattr(root / path, name)
+            os.chmod(root / path, mode)
     for path in found.modes.keys() - sidecar.modes.keys():
         target = root / path
         with contextlib.suppress(FileNotFoundError):
@@ -176,12 +180,16 @@ def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[s
     return found
 
 
-def _attributes(directory: str | Path) -> list[str]:
-    """Attributes that anybody may give a directory of his own: rules for its new files (ACL), and whatever he likes."""
+def _attributes(path: str | Path) -> list[str]:
+    """Attributes that anybody may give what is his: rules of access (ACL), and whatever he likes."""
     if sys.platform != "linux":
         return []
     try:
-        return [name for name in os.listxattr(directory) if name.startswith(("user.", "system.posix_acl_"))]
+        return [
+            name
+            for name in os.listxattr(path, follow_symlinks=False)
+            if name.startswith(("user.", "system.posix_acl_"))
+        ]
     except OSError:  # gone, closed, or a file system without them
         return []
 

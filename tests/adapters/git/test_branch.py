@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from git_repositories import changed, git, make_origin
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -67,7 +67,7 @@ def test_a_commit_uses_the_repositorys_line_endings_and_touches_no_other_file(ho
     assert changed(vault.path, workspace.record().base_sha, made) == ["run.bat"]
     assert vault.show(made, "run.bat") == b"echo\n"
 
-    branch.export(vault, made, tmp_path / "out")
+    Checkouts.of(home, vault).make(made, tmp_path / "out")
     assert (tmp_path / "out" / "run.bat").read_bytes() == b"echo\r\n", "as a clone would have it"
     assert (tmp_path / "out" / "old.txt").read_bytes() == b"one\r\ntwo\r\n"
 
@@ -128,16 +128,6 @@ def test_a_commit_made_by_a_killed_attempt_is_found_by_parent_and_trailers(works
     assert branch.find_commit(vault, ref, base, TRAILERS) == made
     assert branch.find_commit(vault, ref, base, TRAILERS | {"Perdure-Step": "fix_tests 1"}) is None
     assert branch.find_commit(vault, ref, made, TRAILERS) is None
-
-
-def test_an_export_is_clean_and_can_know_its_repository(workspace: Workspace, tmp_path: Path) -> None:
-    base = workspace.record().base_sha
-    (workspace.path / "untracked").write_text("x")
-    branch.export(workspace.vault, base, tmp_path / "out", like=workspace)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".git", "README.md", "src"]
-    assert (tmp_path / "out" / ".git").read_text() == (workspace.path / ".git").read_text()
-    assert stat.S_IMODE((tmp_path / "out" / "README.md").stat().st_mode) == 0o644
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".export")]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from test_door import canary, plant
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 
@@ -29,7 +30,7 @@ def work_through_everything(workspace: Workspace, vault: Vault, out: Path) -> No
     vault.diff_stat(base, second + ":tree")
     commit, _ = branch.commit_tree(workspace, checkpoint=second, parent=base, message="feat: x\n\nPerdure-Step: y")
     workspace.advance(commit)
-    branch.export(vault, commit, out, like=workspace)
+    Checkouts.of(workspace.home, vault).make(commit, out, admin=workspace.record().admin)
     branch.push(vault, vault.url, commit, "perdure/demo-1", None)
     vault.fetch()
     vault.repack()

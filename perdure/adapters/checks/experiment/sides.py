@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from perdure.adapters.checks.experiment.trees import Entry, Tree
@@ -19,6 +19,9 @@ EXPERIMENT_HELD = 500
 """Paths of the test side that are mounted read-only, each a directory with all that is in it where it can be: a mount
 takes some 0.1 ms. What is beyond is only looked at afterwards."""
 
+
+DIRECTORIES_KEPT = 100_000
+"""Answers about directories, some 10 MB: a test may make any number of them."""
 
 _DATA = {"testdata", "test_data", "test-data", "__snapshots__", "__image_snapshots__", "cassettes"}
 """Directories of data that no product is in."""
@@ -63,6 +66,7 @@ class Sides:
     side: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     data: frozenset[str] = frozenset()
+    _directories: dict[str, tuple[bool, bool]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, tree: Tree, commands: Sequence[tuple[TestCommand, Runner | None]], side: Sequence[str] = ()) -> Sides:
@@ -122,7 +126,8 @@ class Sides:
 
     def is_steering(self, path: str) -> bool:
         """True for what steers runners and belongs to nothing else, and for all in a package of such a name."""
-        return any(self.steers.fullmatch(part) is not None for part in path.split("/"))
+        above, _, name = path.rpartition("/")
+        return self._directory(above)[1] or self.steers.fullmatch(name) is not None
 
     def is_fixed(self, path: str) -> bool:
         """True for what nobody may write to: what a tool itself writes down of dependencies is not."""
@@ -132,12 +137,18 @@ class Sides:
         return self.said(path) is not False and (path in self.files or self.tests.fullmatch(path) is not None)
 
     def below_root(self, path: str) -> bool:
-        at = path.rfind("/")
-        while at > 0:
-            if path[:at] in self.roots:
-                return True
-            at = path.rfind("/", 0, at)
-        return False
+        return self._directory(path.rpartition("/")[0])[0]
+
+    def _directory(self, path: str) -> tuple[bool, bool]:
+        """Of a directory: it is a root or below one; it, or one above it, has a name that steers. Asked for each of
+        its files, so the answer is kept."""
+        if (known := self._directories.get(path)) is None:
+            if len(self._directories) >= DIRECTORIES_KEPT:
+                self._directories.clear()
+            names = path.split("/") if path else []
+            steering = any(self.steers.fullmatch(name) is not None for name in names)
+            known = self._directories[path] = (any(p in self.roots for p in (*_above(path), path) if p), steering)
+        return known
 
     def held(self, paths: Iterable[str], writes: Sequence[str] = ()) -> tuple[str, ...]:
         """The paths shown read-only: each root as a whole, other files one by one, as many as a sandbox takes.

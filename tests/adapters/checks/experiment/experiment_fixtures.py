@@ -13,7 +13,7 @@ from perdure.adapters.checks.experiment.joined import may_be_one
 from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import write
 from perdure.adapters.checks.tests import CommandPlace, run_once
-from perdure.adapters.git.branch import export
+from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.setup import dependencies
@@ -52,7 +52,8 @@ class Trials:
     ) -> Experiment:
         """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
-        ground = Setting(self._place(), self.repository, self._lay_out, self._root / "room")
+        checkouts = self._checkouts
+        ground = Setting(self._place(), self.repository, checkouts.make, checkouts.put_away, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, before=known, allowed=allowed)
 
@@ -71,7 +72,7 @@ class Trials:
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""
         tree = self._root / "alone"
-        self._lay_out(self.commit(files), tree)
+        self._checkouts.make(self.commit(files), tree)
         test = TestCommand(name="alone", command=command)
         return (await run_once(replace(self._place(), source=tree), test, "alone")).verdict == "passed"
 
@@ -80,5 +81,7 @@ class Trials:
         shared = dependencies(self.worktree)
         return CommandPlace(self.sandbox, self.worktree, self._root / "logs", shared=shared, env=BARE)
 
-    def _lay_out(self, tree: str, into: Path) -> None:
-        export(self.repository, tree, into)
+    @property
+    def _checkouts(self) -> Checkouts:
+        """As of a large repository: each run but the first is where another has been."""
+        return Checkouts(self.repository, self._root / "kept", large=1)
