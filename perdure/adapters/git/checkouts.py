@@ -1,9 +1,9 @@
 """Clean checkouts of commits; large ones are kept when nobody needs them any more, for the next to begin with; likewise
 the files of worktrees.
 
-Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. What is kept
-is brought to another commit as a worktree is restored: a file that anybody wrote to has another ctime than git's index
-says, or one of the same second, and is written or read again; what git does not track goes, with modes and attributes.
+Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. Of one that is
+put away everything goes that anybody has touched since git wrote it, which its ctime tells, and what git does not
+track; git then brings what is left to the next commit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
-from perdure.adapters.git.exact import links
-from perdure.adapters.git.surface import Sidecar, clear_special, settle
+from perdure.adapters.git.surface import remove_touched
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.boot import boot
 from perdure.adapters.system.home import Home
@@ -33,6 +32,9 @@ MOST = 8
 
 HALF_MOVED_S = 600.0
 """After which one that was being moved in is a dead worker's: it takes two renames."""
+
+_LINK = (0o160000).to_bytes(4, "big")
+"""The mode of a submodule's entry in an index; other bytes may look like it."""
 
 _ENTRIES_AT = slice(8, 12)  # of an index, the number of its entries, big-endian (gitformat-index)
 
@@ -83,38 +85,52 @@ class Checkouts:
             (_beside(aside) / "index").rename(index)
         self._drop(aside)
 
-    def hand_over(self, worktree: Path, shadow: Git, tree: str) -> None:
+    def hand_over(self, worktree: Path, shadow: Git, tree: str, since_ns: int) -> None:
         """Keep the files of a worktree whose delivery has ended, as they are in `tree`; small ones stay where they are.
 
-        shadow  git with the index that knows them, byte for byte: for repositories whose attributes change none
+        shadow    git with the index that knows them, byte for byte: for repositories whose attributes change none
+        since_ns  the time its files were written
         """
         if self.keeps and shadow.index is not None and _entries(shadow.index) >= self.large:
             shadow.run("read-tree", "--reset", "-u", tree)
             _beside(worktree).mkdir(exist_ok=True)
             shutil.copy2(shadow.index, _beside(worktree) / "index")
-            self.put_away(worktree)
+            self.put_away(worktree, since_ns)
 
     def tidy(self, worktree: Path) -> None:
         """Remove what a death has left beside it."""
         self._drop(_aside(worktree))
         discard(_beside(worktree))
 
-    def put_away(self, into: Path) -> None:
-        """Keep a checkout for another, or remove it; whatever cannot be kept or removed is left, and no error."""
-        beside, name = _beside(into), uuid.uuid4().hex
-        if self.keeps and (beside / "index").exists():
+    def put_away(self, into: Path, since_ns: int = 0) -> None:
+        """Keep a checkout for another, or remove it; whatever cannot be kept or removed is left, and no error.
+
+        since_ns  what was touched from then on is not kept; 0: since it was made
+        """
+        index = _beside(into) / "index"
+        if self.keeps and index.exists():
             with suppress(OSError, GitError):
                 self.kept.mkdir(parents=True, exist_ok=True)
                 if len(list(self.kept.iterdir())) < MOST:
-                    discard(into / ".git")
-                    clear_special(into, (), ())
-                    self._git(into, beside / "index").run("clean", "-ffdxq")
-                    (beside / "boot").write_text(boot())
+                    self._clean(into, index, since_ns or index.stat().st_mtime_ns)
+                    (_beside(into) / "boot").write_text(boot())
+                    name = uuid.uuid4().hex
                     moved = self.kept / f".{name}"
-                    beside.rename(moved)
+                    _beside(into).rename(moved)
                     into.rename(moved / "tree")
                     moved.rename(self.kept / name)
         self._drop(into)
+
+    def _clean(self, into: Path, index: Path, since_ns: int) -> None:
+        """Leave nothing there that git has not written, and nothing that is not as it wrote it."""
+        discard(into / ".git")
+        remove_touched(into, since_ns)
+        git = self._git(into, index)
+        if _LINK in index.read_bytes():  # to another repository: its directory may hold anything, and git leaves it
+            for line in git.run("ls-files", "--stage", "-z").names:
+                if line.startswith("160000 "):
+                    discard(into / line.partition("\t")[2])
+        git.run("clean", "-ffdxq")
 
     def _taken(self, commit: str, into: Path) -> bool:
         """True where one that was kept lies there now, as it has to be; else nothing does. Of several takers one gets
@@ -141,11 +157,7 @@ class Checkouts:
             attributes = ("--", ":(glob)**/.gitattributes")
             if git.run("diff-index", "--cached", "--name-only", "-z", commit, *attributes).names:
                 return False  # other attributes write other bytes of the same blob, which git does not look for
-            clear_special(into, (), ())
             git.run("read-tree", "--reset", "-u", "--end-of-options", commit)
-            git.run("clean", "-ffdxq")
-            empty = links(self.vault, self.vault.tree_of(commit))
-            settle(into, Sidecar(empty=empty), (), ())
         except (OSError, GitError):
             return False
         return True

@@ -47,8 +47,6 @@ class Surface:
     special   FIFOs, sockets and devices
     nested    `.git` entries below the root, and names that git refuses because some file system takes them for one
     closed    what had to be opened for its owner, with the mode it had
-    marked    what has bits or attributes that are in no checkpoint, with the mode it has without them; a directory
-              would hand them on to its new files
     """
 
     modes: dict[str, int] = field(default_factory=dict)
@@ -56,7 +54,6 @@ class Surface:
     special: list[str] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)
-    marked: dict[str, int] = field(default_factory=dict)
 
     @property
     def sidecar(self) -> Sidecar:
@@ -78,13 +75,10 @@ def opened(root: Path, hidden: Collection[str], kept: Collection[str]) -> Iterat
                 os.chmod(root / path, mode)
 
 
-def look(
-    root: Path, hidden: Collection[str], kept: Collection[str], *, files: bool = True, marks: bool = False
-) -> Surface:
+def look(root: Path, hidden: Collection[str], kept: Collection[str], *, files: bool = True) -> Surface:
     """Walk a worktree, opening what its owner may not read (an ordinary user's git stops at it).
 
     files  False: modes of regular files are not looked at, which is most of the time it takes
-    marks  bits and attributes are, too
     """
     surface = Surface()
     waiting = [""]
@@ -115,13 +109,6 @@ def look(
                     _open(root, path, mode, stat.S_IRUSR, surface)
             elif not stat.S_ISLNK(status.st_mode):
                 surface.special.append(path)
-                continue
-            if (
-                marks
-                and not stat.S_ISLNK(status.st_mode)
-                and (stat.S_IMODE(status.st_mode) != mode or _attributes(entry.path))
-            ):
-                surface.marked[path] = mode
         if directory and not count:
             surface.empty.append(directory)
     return surface
@@ -132,18 +119,13 @@ def settle(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collecti
     wanted = set(sidecar.empty)
     for path in sidecar.empty:
         (root / path).mkdir(parents=True, exist_ok=True)
-    found = look(root, hidden, kept, marks=True)
+    found = look(root, hidden, kept)
     for path in found.empty:
         if path not in wanted:
             _remove_empty(root, path, wanted)
     for path in sidecar.empty:  # what lies in the empty directory of a submodule, git does not clean
         for child in (root / path).iterdir():
             remove(child)
-    for path, mode in {"": _USUAL_DIRECTORY, **found.marked}.items():
-        with contextlib.suppress(FileNotFoundError):
-            for name in _attributes(root / path):
-                os.removexattr(root / path, name)
-            os.chmod(root / path, mode)
     for path in found.modes.keys() - sidecar.modes.keys():
         target = root / path
         with contextlib.suppress(FileNotFoundError):
@@ -165,6 +147,38 @@ def clear_special(root: Path, hidden: Collection[str], kept: Collection[str]) ->
         remove(root / path)
 
 
+def remove_touched(root: Path, since_ns: int) -> None:
+    """Leave of a checkout only what nobody has touched since then, by ctime, which nobody can set; its directories are
+    as git makes them, with no attributes of their own that new files would get."""
+    waiting = [str(root)]
+    while waiting:
+        directory = waiting.pop()
+        if stat.S_IMODE(os.stat(directory).st_mode) != _USUAL_DIRECTORY:
+            os.chmod(directory, _USUAL_DIRECTORY)
+        for name in _attributes(directory):
+            os.removexattr(directory, name)
+        with os.scandir(directory) as entries:
+            found = list(entries)
+        for entry in found:
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                if _refused(entry):
+                    remove(Path(entry.path))
+                else:
+                    waiting.append(entry.path)
+            elif status.st_ctime_ns >= since_ns or not stat.S_ISREG(status.st_mode):
+                os.unlink(entry.path)
+
+
+def _attributes(directory: str) -> list[str]:
+    if sys.platform != "linux":
+        return []
+    try:
+        return [name for name in os.listxattr(directory) if name.startswith(("user.", "system.posix_acl_"))]
+    except OSError:  # a file system without them
+        return []
+
+
 def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[str]]:
     target = f"{root}/{directory}"  # a Path would cost a quarter of the walk
     try:
@@ -178,20 +192,6 @@ def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[s
         with os.scandir(target) as entries:
             return list(entries)
     return found
-
-
-def _attributes(path: str | Path) -> list[str]:
-    """Attributes that anybody may give what is his: rules of access (ACL), and whatever he likes."""
-    if sys.platform != "linux":
-        return []
-    try:
-        return [
-            name
-            for name in os.listxattr(path, follow_symlinks=False)
-            if name.startswith(("user.", "system.posix_acl_"))
-        ]
-    except OSError:  # gone, closed, or a file system without them
-        return []
 
 
 def _refused(entry: os.DirEntry[str]) -> bool:

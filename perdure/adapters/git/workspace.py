@@ -35,7 +35,8 @@ class WorkspaceRecord(Recorded):
     generation  0, or which later directory this is (`<delivery>~<n>`)
     kept        relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
     inode, device  of the worktree: another directory at the same path is not this workspace
-    keeps       its files may be another delivery's to begin with, when this one has ended
+    made_ns     the time its files were written, by the clock of their disk
+    keeps       they may be another delivery's to begin with, when this one has ended
     """
 
     delivery: str
@@ -51,6 +52,7 @@ class WorkspaceRecord(Recorded):
     setup_done: bool = False
     kept: tuple[str, ...] = ()
     ended_at: datetime | None = None
+    made_ns: int = 0
     keeps: bool = False
 
 
@@ -86,6 +88,7 @@ class Workspace:
             shutil.rmtree(workspace.shadow, ignore_errors=True)
             Checkouts.of(home, vault).begin(base_sha, path, admin / "index")
             workspace.git(admin).run("reset", "--hard", "--quiet", base_sha, hold=(held,))
+            made_ns = (admin / "index").stat().st_mtime_ns
             exact_base = exact_tree(vault, base_sha)
             if exact_base == vault.tree_of(base_sha):
                 shadow.git_for(workspace, exact_base, held, known=admin / "index")
@@ -100,6 +103,7 @@ class Workspace:
                 exact_base=exact_base,
                 inode=there.st_ino,
                 device=there.st_dev,
+                made_ns=made_ns,
                 generation=generation,
                 created_at=datetime.now(UTC),
             )
@@ -272,10 +276,15 @@ class Workspace:
 
     def _hand_over(self, checkouts: Checkouts) -> None:
         record = self.record()
-        if record.keeps and self.in_place() and record.exact_base == self.vault.tree_of(record.base_sha):
+        if (
+            record.keeps
+            and record.made_ns
+            and self.in_place()
+            and record.exact_base == self.vault.tree_of(record.base_sha)
+        ):
             with self.alone() as held:
                 git = shadow.git_for(self, record.exact_base, held)
-                checkouts.hand_over(self.path, git, record.exact_base)
+                checkouts.hand_over(self.path, git, record.exact_base, record.made_ns)
 
 
 def worktree(home: Home, delivery: str, generation: int) -> Path:

@@ -123,8 +123,10 @@ class UsageWatcher:
         if self._room is None:
             return ""
         total = self._room.total(self.caps.disk, root)
+        if total is None:
+            return ""
         if self._began is None:
-            self._began = total
+            self._began = total - self._room.grown
         if total <= self.caps.disk or total <= self._began + SANDBOX_DISK_SLACK_BYTES:
             return ""
         return f"over the worktree's limit of {gigabytes(self.caps.disk)} on disk: {gigabytes(total)} are there"
@@ -148,22 +150,30 @@ def _now_and_then(look: Callable[[int], str]) -> Callable[[int], str]:
 
 
 class _Room:
-    """The size of one worktree, walked only when the disk's free space leaves open that it is over its limit."""
+    """The size of one worktree, walked only when the disk's free space leaves open that it is over its limit.
+
+    grown  what the disk had lost since it was walked through, or a command began, when it was walked through last
+    """
 
     def __init__(self, worktree: Path) -> None:
-        self._worktree = worktree
+        self._worktree, self.grown = worktree, 0
         self._total, self._free, self._at, self._whole = -1, 0, 0.0, True
 
     def begin(self) -> None:
         """For another command: what the disk lost before is not this one's, where it cannot be looked for."""
         if not self._whole:
             self._total = -1
+        if self._total < 0:
+            self._free, self._at = _free(self._worktree), time.monotonic()
 
-    def total(self, limit: int, root: int) -> int:
+    def total(self, limit: int, root: int) -> int | None:
+        """Bytes; None while it was never walked through, and nobody has written more than a command is left anyway."""
         free, now = _free(self._worktree), time.monotonic()
         grown = max(0, self._free - free)
-        if self._total >= 0 and self._total + grown <= limit and now - self._at <= SANDBOX_DISK_LOOK_S:
-            return self._total
+        fits = grown <= SANDBOX_DISK_SLACK_BYTES if self._total < 0 else self._total + grown <= limit
+        if fits and now - self._at <= SANDBOX_DISK_LOOK_S:
+            return self._total if self._total >= 0 else None
+        self.grown = grown if self._total < 0 else 0
         found, self._whole = written(self._worktree)
         found += _unnamed(root, self._worktree)
         if not self._whole and self._total >= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,7 +151,22 @@ def _laid_out(ground: Setting, layout: Layout, source: Path, test: TestCommand) 
     ground.lay_out(layout.tree, source)
     for path, text in layout.over.items():
         (source / path).write_text(text)
-    return looked_at(layout.rules, source, test.writes)
+    return _written(layout, source, test.writes)
+
+
+def _written(layout: Layout, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """As `looked_at`, of a checkout in which nothing but the layout's files can be: the rest is not walked through."""
+    found = dict[str, tuple[int, ...]]()
+    for path in layout.paths:
+        if layout.rules.is_fixed(path) and not allowed(path, writes) and _SKIPPED.isdisjoint(path.split("/")):
+            status = os.lstat(source / path)
+            if not stat.S_ISDIR(status.st_mode):  # of a submodule
+                found[path] = _stamp(status)
+    return found
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -167,6 +183,5 @@ def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tu
                 if entry.is_dir(follow_symlinks=False):
                     left.append(path)
                 elif rules.is_fixed(path) and not allowed(path, writes):
-                    status = entry.stat(follow_symlinks=False)
-                    found[path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                    found[path] = _stamp(entry.stat(follow_symlinks=False))
     return found
