@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.adapters.system.removal import remove
+from perdure.adapters.system.threads import one_walk
 
 _USUAL_FILE, _USUAL_EXECUTABLE, _USUAL_DIRECTORY = 0o644, 0o755, 0o755
 _BITS = 0o777  # never set-uid, set-gid or sticky: a checkpoint must not hand those out on another host
@@ -80,6 +81,11 @@ def look(root: Path, hidden: Collection[str], kept: Collection[str], *, files: b
 
     files  False: modes of regular files are not looked at, which is most of the time it takes
     """
+    with one_walk:
+        return _look(root, hidden, kept, files)
+
+
+def _look(root: Path, hidden: Collection[str], kept: Collection[str], files: bool) -> Surface:
     surface = Surface()
     waiting = [""]
     while waiting:
@@ -150,6 +156,11 @@ def clear_special(root: Path, hidden: Collection[str], kept: Collection[str]) ->
 def remove_touched(root: Path, since_ns: int) -> None:
     """Leave of a checkout only what nobody has touched since then, by ctime, which nobody can set; its directories are
     as git makes them, with no attributes of their own that new files would get."""
+    with one_walk:
+        _remove_touched(root, since_ns)
+
+
+def _remove_touched(root: Path, since_ns: int) -> None:
     waiting = [str(root)]
     while waiting:
         directory = waiting.pop()

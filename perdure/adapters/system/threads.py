@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+one_walk = threading.Lock()
+"""Held while a tree of files is walked through. Each look at a file gives the interpreter away: three walks of 30,000
+files beside each other took three and a half times the processor of one after the other, and twice the time."""
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -15,7 +15,7 @@ from perdure.adapters.checks.runners.base import added
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.system.crash import crash_point
-from perdure.adapters.system.threads import in_thread
+from perdure.adapters.system.threads import in_thread, one_walk
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.crash import CrashPoint
@@ -172,6 +172,11 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
 def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The test side as it lies there, without what may be written: what changes when somebody writes to a file, and
     cannot be set back."""
+    with one_walk:
+        return _looked_at(rules, source, writes)
+
+
+def _looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
     found, left = dict[str, tuple[int, ...]](), [""]
     while left:
         directory = left.pop()
