@@ -6,7 +6,7 @@ server (benchmarks/bare_temporal.py), which is what Temporal itself takes. Each 
 command, is tested (the script runs the test command as often as Perdure did) and is pushed. Perdure's server and worker
 run already, and the script's libraries are loaded. Beside the wall clock stands the processor time of a delivery, which
 means something on a busy machine, too. The exit code is 1 when a ratio is over its target. ONLY="1 15" and REPLIES_S=0
-leave parts out; PROFILE=1 counts calls of git.
+leave parts out; PROFILE=1 counts calls of git; FILES=30000 puts so many more files into the repository.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from perdure.local.server import find_server
-from tests.engine import Engine, finished, make_target
+from tests.engine import CALC, Engine, finished, make_target
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SIZES = [int(size) for size in os.environ.get("ONLY", "1 5 15").split()]
 REPLIES_S = [float(seconds) for seconds in os.environ.get("REPLIES_S", "2 0").split()]
 PROFILE = bool(os.environ.get("PROFILE"))
+FILES = int(os.environ.get("FILES", "0"))
 TARGETS = {(2.0, 1): 1.02, (2.0, 5): 1.05, (2.0, 15): 1.05, (0.0, 1): 2.0, (0.0, 5): 2.0, (0.0, 15): 2.0}
 TURNS = 6
 RUNS = 4
@@ -119,7 +120,8 @@ class Bench:
 
 
 async def measure(root: Path, seconds: float) -> bool:
-    origin, log, shims = make_target(root / "calc.git"), root / "git.log", root / "bin"
+    more = {f"src/{number % 97}/{number % 13}/{number}.txt": f"{number}\n" * 200 for number in range(FILES)}
+    origin, log, shims = make_target(root / "calc.git", {**CALC, **more}), root / "git.log", root / "bin"
     env = {}
     if PROFILE:
         shims.mkdir()
