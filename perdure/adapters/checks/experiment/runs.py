@@ -86,7 +86,8 @@ async def run(
     place = ground.place
     try:
         before = await in_thread(_laid_out, ground, layout, source, test)
-        held = layout.rules.held(layout.paths, test.writes) if place.sandbox.grade is SandboxGrade.FULL else ()
+        full = place.sandbox.grade is SandboxGrade.FULL
+        held = await in_thread(layout.rules.held, layout.paths, test.writes) if full else ()
         env = {**place.env, **{name: added(place.env, name, options) for name, options in layout.env.items()}}
         there = replace(place, source=source, held=held, env=env, log_dir=ground.room / f"logs-{label}")
         patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})

@@ -20,8 +20,8 @@ EXPERIMENT_HELD = 500
 takes some 0.1 ms. What is beyond is only looked at afterwards."""
 
 
-DIRECTORIES_KEPT = 100_000
-"""Answers about directories, some 10 MB: a test may make any number of them."""
+ANSWERS_KEPT = 100_000
+"""About paths, some 10 MB: each is asked about before and after each run, and a test may make any number of them."""
 
 _DATA = {"testdata", "test_data", "test-data", "__snapshots__", "__image_snapshots__", "cassettes"}
 """Directories of data that no product is in."""
@@ -67,6 +67,7 @@ class Sides:
     unread: tuple[str, ...] = ()
     data: frozenset[str] = frozenset()
     _directories: dict[str, tuple[bool, bool]] = field(default_factory=dict, repr=False, compare=False)
+    _fixed: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, tree: Tree, commands: Sequence[tuple[TestCommand, Runner | None]], side: Sequence[str] = ()) -> Sides:
@@ -131,7 +132,12 @@ class Sides:
 
     def is_fixed(self, path: str) -> bool:
         """True for what nobody may write to: what a tool itself writes down of dependencies is not."""
-        return (self.is_side(path) or self.is_shared(path)) and path.rpartition("/")[2] not in _LOCKS
+        if (known := self._fixed.get(path)) is None:
+            if len(self._fixed) >= ANSWERS_KEPT:
+                self._fixed.clear()
+            known = (self.is_side(path) or self.is_shared(path)) and path.rpartition("/")[2] not in _LOCKS
+            self._fixed[path] = known
+        return known
 
     def holds_tests(self, path: str) -> bool:
         return self.said(path) is not False and (path in self.files or self.tests.fullmatch(path) is not None)
@@ -143,7 +149,7 @@ class Sides:
         """Of a directory: it is a root or below one; it, or one above it, has a name that steers. Asked for each of
         its files, so the answer is kept."""
         if (known := self._directories.get(path)) is None:
-            if len(self._directories) >= DIRECTORIES_KEPT:
+            if len(self._directories) >= ANSWERS_KEPT:
                 self._directories.clear()
             names = path.split("/") if path else []
             steering = any(self.steers.fullmatch(name) is not None for name in names)
