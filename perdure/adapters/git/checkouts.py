@@ -55,7 +55,7 @@ class Checkouts:
 
     @classmethod
     def of(cls, home: Home, vault: Vault, *, keeps: bool = True) -> Checkouts:
-        return cls(vault, home.root / "checkouts" / vault.path.stem, keeps)
+        return cls(vault, home.checkouts / vault.path.stem, keeps)
 
     def make(self, commit: str, into: Path, *, admin: str = "") -> None:
         """Check a commit or tree out, as a clone would have it (filters are not run), in the place of what lies there.
@@ -172,7 +172,7 @@ class Checkouts:
 
 def sweep(home: Home, older_than_s: float = WORKSPACE_KEPT.total_seconds()) -> None:
     """Remove what was kept and not used for so long, and what a death has left half moved."""
-    for path in (home.root / "checkouts").glob("*/*"):
+    for path in home.checkouts.glob("*/*"):
         with suppress(FileNotFoundError):
             unused_s = time.time() - path.stat().st_mtime
             if unused_s >= (HALF_MOVED_S if path.name.startswith(".") else older_than_s):

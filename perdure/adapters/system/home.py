@@ -75,6 +75,11 @@ class Home:
         return self.root / "seeds"
 
     @property
+    def checkouts(self) -> Path:
+        """Files of large repositories that nobody uses (perdure.adapters.git.checkouts)."""
+        return self.root / "checkouts"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 
