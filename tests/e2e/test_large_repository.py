@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import filecmp
 from pathlib import Path
 
-from perdure.adapters.git.checkouts import LARGE
+import pytest
+
+from perdure.adapters.git.checkouts import LARGE, Checkouts
+from perdure.adapters.git.vault import Vault
+from perdure.models.crash import CrashPoint
 from tests.engine import CALC, Engine, finished, make_target
 
 CONFIG = 'version = 1\n[setup]\ncommands = []\n[[test]]\nname = "unit"\ncommand = "python3 -m unittest -q"\n'
@@ -56,6 +61,33 @@ async def test_deliveries_one_after_another_and_beside_each_other_use_the_same_f
         for name in ("one", "two", "three", "four"):
             assert not (engine.home.workspace(name) / "clean").exists()
             assert not engine.home.tree(name).exists()
+
+
+@pytest.mark.timeout(240)
+async def test_what_a_killed_worker_was_at_work_in_is_no_other_deliverys_to_begin_with(tmp_path: Path) -> None:
+    many = {f"many/{number % 20}/{number}.txt": "x\n" for number in range(LARGE)}
+    origin = make_target(tmp_path / "calc.git", {**CALC, **many})
+    points = (CrashPoint.DURING_PREPARE, CrashPoint.DURING_TESTS, CrashPoint.DURING_CANARIES)
+    async with Engine.open(tmp_path, LINES, env={"PERDURE_CRASH_AT": ",".join(points)}) as engine:
+        engine.kept()
+        await _delivered(engine, origin, ["one"], {"phases": ["build", "test", "ship"], "config": CONFIG})
+        assert sorted(path.stem for path in engine.home.crashes.iterdir()) == sorted(points), "each point was come by"
+        vault = Vault.open(engine.home, str(origin))
+        _, base = vault.fetch()
+        fresh = Checkouts(vault, tmp_path / "none")
+        fresh.make(base, tmp_path / "fresh")
+        kept = len(list(engine.home.checkouts.glob("*/[!.]*")))
+        assert kept > 0
+        for number in range(kept):
+            Checkouts.of(engine.home, vault).make(base, tmp_path / f"{number}")
+            differing = filecmp.dircmp(tmp_path / "fresh", tmp_path / f"{number}", ignore=[], hide=[])
+            assert _differs(differing) == [], "it is what a fresh one would be"
+        assert list(engine.home.checkouts.glob("*/[!.]*")) == []
+
+
+def _differs(found: filecmp.dircmp[str]) -> list[str]:
+    below = [name for one in found.subdirs.values() for name in _differs(one)]
+    return [*found.left_only, *found.right_only, *found.diff_files, *found.funny_files, *below]
 
 
 async def _delivered(engine: Engine, origin: Path, names: list[str], asked: dict[str, object]) -> list[list[Path]]:

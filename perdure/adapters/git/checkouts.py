@@ -87,13 +87,14 @@ class Checkouts:
 
     def hand_over(self, worktree: Path, shadow: Git, tree: str, since_ns: int) -> None:
         """Keep the files of a worktree whose delivery has ended, as they are in `tree`; small ones stay where they are.
+        OSError where somebody died over this before: a git of his may still be at work there.
 
         shadow    git with the index that knows them, byte for byte: for repositories whose attributes change none
         since_ns  the time its files were written
         """
         if self.keeps and shadow.index is not None and _entries(shadow.index) >= self.large:
+            _beside(worktree).mkdir()
             shadow.run("read-tree", "--reset", "-u", tree)
-            _beside(worktree).mkdir(exist_ok=True)
             shutil.copy2(shadow.index, _beside(worktree) / "index")
             self.put_away(worktree, since_ns)
 

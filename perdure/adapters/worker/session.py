@@ -158,9 +158,12 @@ class WorkspaceSession:
 
     @asynccontextmanager
     async def checkout(self, commit: str) -> AsyncIterator[Path]:
-        """A clean checkout of a commit, for as long as it is needed: what a verdict is about."""
+        """A clean checkout of a commit, for as long as it is needed: what a verdict is about.
+
+        Only who has made one puts it away: in what a killed attempt has left, a git of its own may still be writing.
+        """
         try:
-            yield await in_thread(self.renewed, commit)
+            yield await in_thread(self._made, commit)
         finally:
             with suppress(Superseded):  # then somebody else's may be there
                 self.lease.check()
@@ -170,6 +173,10 @@ class WorkspaceSession:
         """The same checkout, clean again."""
         self.lease.check()
         self.checkouts.put_away(self._clean)
+        return self._made(commit)
+
+    def _made(self, commit: str) -> Path:
+        self.lease.check()
         self.checkouts.make(commit, self._clean, admin=self.workspace.record().admin)
         return self._clean
 

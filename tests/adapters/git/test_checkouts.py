@@ -332,3 +332,13 @@ def test_a_worktree_of_a_large_repository_begins_with_the_files_of_one_that_ende
     two.finish_setup(keeps=False)
     assert two.remove() == ""
     assert Workspace.create(home, vault, "three", base).path.stat().st_ino != inode, "this one was not to be kept"
+
+
+def test_where_somebody_died_over_putting_a_worktree_away_it_is_removed(home: Home, large: tuple[Vault, str]) -> None:
+    vault, base = large
+    one = Workspace.create(home, vault, "one", base)
+    one.finish_setup(keeps=True)
+    (one.path.parent / ".one.kept").mkdir()
+    assert one.remove() == ""
+    assert list(one.path.parent.iterdir()) == []
+    assert list(home.checkouts.glob("*/*")) == []
