@@ -22,13 +22,16 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.boot import boot
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import discard
-from perdure.models.limits import WORKSPACE_KEPT
+from perdure.models.limits import DISK_FREE_BYTES, WORKSPACE_KEPT
 
 LARGE = 1000
 """Tracked files from which on a checkout is kept: at fewer, writing them takes as long as looking at them (0.1 s)."""
 
 MOST = 8
 """Kept of one repository: two deliveries on two processors have as many in use while their changes are tried."""
+
+FREE_LEAST_BYTES = 4 * DISK_FREE_BYTES
+"""Of the disk: with less nothing is kept, and what is goes, long before a worker would not start."""
 
 HALF_MOVED_S = 600.0
 """After which one that was being moved in is a dead worker's: it takes two renames."""
@@ -112,7 +115,7 @@ class Checkouts:
         if self.keeps and index.exists():
             with suppress(OSError, GitError):
                 self.kept.mkdir(parents=True, exist_ok=True)
-                if len(list(self.kept.iterdir())) < MOST:
+                if len(list(self.kept.iterdir())) < MOST and _is_roomy(self.kept):
                     self._clean(into, index, since_ns or index.stat().st_mtime_ns)
                     (_beside(into) / "boot").write_text(boot())
                     name = uuid.uuid4().hex
@@ -172,7 +175,10 @@ class Checkouts:
 
 
 def sweep(home: Home, older_than_s: float = WORKSPACE_KEPT.total_seconds()) -> None:
-    """Remove what was kept and not used for so long, and what a death has left half moved."""
+    """Remove what was kept and not used for so long, or all of it where the disk is nearly full, and what a death has
+    left half moved."""
+    if home.checkouts.exists() and not _is_roomy(home.checkouts):
+        older_than_s = 0.0
     for path in home.checkouts.glob("*/*"):
         with suppress(FileNotFoundError):
             unused_s = time.time() - path.stat().st_mtime
@@ -180,6 +186,10 @@ def sweep(home: Home, older_than_s: float = WORKSPACE_KEPT.total_seconds()) -> N
                 gone = path.with_name(f".{uuid.uuid4().hex}")
                 path.rename(gone)
                 discard(gone)
+
+
+def _is_roomy(path: Path) -> bool:
+    return shutil.disk_usage(path).free >= FREE_LEAST_BYTES
 
 
 def _beside(into: Path) -> Path:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -341,4 +342,30 @@ def test_where_somebody_died_over_putting_a_worktree_away_it_is_removed(home: Ho
     (one.path.parent / ".one.kept").mkdir()
     assert one.remove() == ""
     assert list(one.path.parent.iterdir()) == []
+    assert list(home.checkouts.glob("*/*")) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("ONLY ROOT MAY MOUNT A SMALL DISK")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_on_a_disk_that_is_nearly_full_none_is_kept_and_those_that_are_go(
+    commits: tuple[Vault, str, str], small_disk: Path
+) -> None:
+    home = Home(small_disk)
+    kept = Checkouts(commits[0], home.checkouts / "two", large=1)
+    kept.make(commits[1], small_disk / "one")
+    kept.put_away(small_disk / "one")
+    assert list(home.checkouts.glob("*/*")) == []
+    (home.checkouts / "two" / "of yesterday").mkdir()
+    sweep(home)
     assert list(home.checkouts.glob("*/*")) == []
