@@ -18,10 +18,11 @@ from perdure.adapters.git import shadow
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.exact import links
 from perdure.adapters.git.objects import TREE, TreeEntry
+from perdure.adapters.git.record import WorkspaceRecord
 from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, pathspecs
 from perdure.adapters.git.surface import Sidecar, clear_special, opened, settle
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import PerdureError, WorkspaceLost
 
 FORMAT = 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.landing import forecast
-from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.git.record import WorkspaceRecord
+from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import WorkspaceLost
 from perdure.models.ids import branch_name
 

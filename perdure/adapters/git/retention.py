@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from perdure.adapters.git.door import GitError
+from perdure.adapters.git.record import WorkspaceRecord
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove

@@ -10,50 +10,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from perdure.adapters.git import shadow
 from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.loose import is_full
+from perdure.adapters.git.record import WorkspaceRecord, read_record
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
 from perdure.models import limits
-from perdure.models.base import Recorded
 from perdure.models.errors import Superseded, WorkspaceLost
-
-
-class WorkspaceRecord(Recorded):
-    """The record of a workspace, written when it is made.
-
-    path        the worktree; admin: its directory in the vault (its `.git` file names it, but an agent could try to)
-    exact_base  tree of the base commit's files as a checkout writes them, byte for byte: what a change is measured from
-    generation  0, or which later directory this is (`<delivery>~<n>`)
-    kept        relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
-    inode, device  of the worktree: another directory at the same path is not this workspace
-    made_ns     the time its files were written, by the clock of their disk
-    keeps       they may be another delivery's to begin with, when this one has ended
-    """
-
-    delivery: str
-    vault: str
-    path: str
-    admin: str
-    base_sha: str
-    exact_base: str
-    inode: int
-    device: int
-    created_at: datetime
-    generation: int = 0
-    setup_done: bool = False
-    kept: tuple[str, ...] = ()
-    ended_at: datetime | None = None
-    made_ns: int = 0
-    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +82,7 @@ class Workspace:
     @classmethod
     def open(cls, home: Home, delivery: str) -> Workspace:
         """The workspace a record tells of, unchecked. Raises WorkspaceLost when there is no readable record."""
-        record = _read(home.workspace(delivery) / "record.json")
+        record = read_record(home.workspace(delivery) / "record.json")
         return cls(delivery, Path(record.path), Vault.at(Path(record.vault)), home)
 
     @classmethod
@@ -170,7 +139,7 @@ class Workspace:
 
     def record(self) -> WorkspaceRecord:
         """Raises WorkspaceLost when it is missing or unreadable."""
-        return _read(self.home.workspace(self.delivery) / "record.json")
+        return read_record(self.home.workspace(self.delivery) / "record.json")
 
     def write(self, record: WorkspaceRecord) -> None:
         """Replace the record, durably. Raises Superseded when it already tells of a later generation.
@@ -298,7 +267,7 @@ def sweep(home: Home, older_than: timedelta = limits.WORKSPACE_KEPT) -> list[str
     failed = []
     for path in sorted((home.root / "workspaces").glob("*/record.json")):
         try:
-            record = _read(path)
+            record = read_record(path)
             if record.ended_at is None or datetime.now(UTC) - record.ended_at < older_than:
                 continue
             workspace = Workspace.open(home, record.delivery)
@@ -308,13 +277,6 @@ def sweep(home: Home, older_than: timedelta = limits.WORKSPACE_KEPT) -> list[str
         if workspace.path.exists() or Path(record.admin).exists():
             failed.append(workspace.remove())
     return [message for message in failed if message]
-
-
-def _read(path: Path) -> WorkspaceRecord:
-    try:
-        return WorkspaceRecord.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise WorkspaceLost("this host has no readable record of the workspace", where=str(path)) from error
 
 
 def _take_away(vault: Vault, path: Path, held: int) -> None:

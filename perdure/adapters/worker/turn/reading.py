@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.adapters.git.record import WorkspaceRecord
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
 from perdure.models.turn import TURN_BEGINS, Page, ReadInput
