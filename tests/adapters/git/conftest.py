@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from git_repositories import make_origin
+from git_repositories import git, make_origin
 
+from perdure.adapters.git.checkouts import Checkouts
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
@@ -37,3 +38,26 @@ def vault(home: Home, origin: Path) -> Vault:
 def workspace(home: Home, vault: Vault) -> Workspace:
     _, base = vault.fetch()
     return Workspace.create(home, vault, "demo-1", base)
+
+
+@pytest.fixture
+def commits(home: Home, tmp_path: Path) -> tuple[Vault, str, str]:
+    """A vault with two commits: the second changes, adds and removes a file."""
+    origin = make_origin(
+        tmp_path / "two.git", {"a.py": b"x = 1\n", "src/b.py": b"y = 1\n", "src/deep/c.sh": b"#!/bin/sh\n"}
+    )
+    first = Vault.open(home, str(origin)).fetch()[1]
+    git(tmp_path, "clone", "-q", str(origin), "clone")
+    clone = tmp_path / "clone"
+    (clone / "a.py").write_text("x = 2\n")
+    (clone / "new.py").write_text("z = 1\n")
+    (clone / "src" / "deep" / "c.sh").unlink()
+    git(clone, "add", "-A")
+    git(clone, "commit", "-q", "-m", "second")
+    git(clone, "push", "-q")
+    return Vault.open(home, str(origin)), first, Vault.open(home, str(origin)).fetch()[1]
+
+
+@pytest.fixture
+def kept(commits: tuple[Vault, str, str], tmp_path: Path) -> Checkouts:
+    return Checkouts(commits[0], tmp_path / "kept", large=1)
