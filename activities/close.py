@@ -39,7 +39,7 @@ class Closing(OnHost):
         for left in (self._host.home.trials(workspace.delivery), directory / "clean", directory / ".clean.kept"):
             discard(left)  # of runs that were killed
         workspace.end()
-        message = "" if keep else workspace.remove()
+        message = "" if keep else workspace.remove(hands_over=True)
         packing = ""
         try:
             workspace.vault.pack_when_it_pays()

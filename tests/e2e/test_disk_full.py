@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
 from tests.engine import BUILT, BUILT_CALLS, HAPPY, Engine, check_shipped, finished, make_target, until
 
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 3 && rm started")
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """What is known about workspaces (journals, replies, indexes) lies on a disk of its own of 64 MB."""
-    place = tmp_path / "home" / "workspaces"
-    place.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("only root may mount a small disk")
-    try:
+def workspaces(tmp_path: Path) -> Iterator[Path]:
+    """What is known about workspaces (journals, replies, indexes) lies on a disk of its own."""
+    with small_disk(tmp_path / "home" / "workspaces") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def _fill(disk: Path) -> Path:
@@ -43,13 +36,13 @@ def _fill(disk: Path) -> Path:
 
 
 @pytest.mark.timeout(120)
-async def test_a_full_disk_is_waited_for_without_paying_and_named(small_disk: Path, tmp_path: Path, ports: int) -> None:
+async def test_a_full_disk_is_waited_for_without_paying_and_named(workspaces: Path, tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Engine.open(tmp_path, SLOW, ports=ports, measured=True) as engine:
         engine.worker()
         submitted = await engine.submit(origin, **BUILT)
         await until((engine.home.tree("calc-sub") / "started").exists)
-        filler = _fill(small_disk)
+        filler = _fill(workspaces)
         calls = engine.model_calls()
 
         async def named() -> bool:

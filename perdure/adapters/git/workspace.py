@@ -227,13 +227,17 @@ class Workspace:
             return [f"git does not know this worktree: {error}"]
         return [] if self.vault.has(record.base_sha) else ["the vault has lost the base commit"]
 
-    def remove(self) -> str:
-        """Remove the worktree, with earlier generations and what git knows of it. Returns what went wrong, if so."""
+    def remove(self, *, hands_over: bool = False) -> str:
+        """Remove the worktree, with earlier generations and what git knows of it. Returns what went wrong, if so.
+
+        hands_over  its files may be kept for another delivery: nobody but the caller can have been there
+        """
         tree = self.home.tree(self.delivery)
         checkouts = Checkouts.of(self.home, self.vault)
         try:
-            with contextlib.suppress(OSError, GitError, WorkspaceLost):
-                self._hand_over(checkouts)
+            if hands_over:
+                with contextlib.suppress(OSError, GitError, WorkspaceLost):
+                    self._hand_over(checkouts)
             with self.alone(), self.vault.lock() as held:
                 for path in {self.path, tree, *tree.parent.glob(f"{tree.name}~*")}:
                     _take_away(self.vault, path, held)

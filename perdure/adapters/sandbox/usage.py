@@ -161,6 +161,7 @@ class _Room:
 
     def begin(self) -> None:
         """For another command: what the disk lost before is not this one's, where it cannot be looked for."""
+        self.grown = 0
         if not self._whole:
             self._total = -1
         if self._total < 0:

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from perdure.adapters.git.checkouts import MOST, Checkouts, sweep
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from tests.disks import small_disk
 
 
 def test_a_checkout_is_clean_and_can_know_its_repository(workspace: Workspace, tmp_path: Path) -> None:
@@ -161,27 +161,15 @@ def test_a_worker_killed_at_any_moment_leaves_nothing_that_the_next_would_take_f
     assert list((tmp_path / "home" / "checkouts" / "two").iterdir()) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("ONLY ROOT MAY MOUNT A SMALL DISK")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
 def test_on_a_disk_that_is_nearly_full_none_is_kept_and_those_that_are_go(
-    commits: tuple[Vault, str, str], small_disk: Path
+    commits: tuple[Vault, str, str], tmp_path: Path
 ) -> None:
-    home = Home(small_disk)
-    kept = Checkouts(commits[0], home.checkouts / "two", large=1)
-    kept.make(commits[1], small_disk / "one")
-    kept.put_away(small_disk / "one")
-    assert list(home.checkouts.glob("*/*")) == []
-    (home.checkouts / "two" / "of yesterday").mkdir()
-    sweep(home)
-    assert list(home.checkouts.glob("*/*")) == []
+    with small_disk(tmp_path / "small") as place:
+        home = Home(place)
+        kept = Checkouts(commits[0], home.checkouts / "two", large=1)
+        kept.make(commits[1], place / "one")
+        kept.put_away(place / "one")
+        assert list(home.checkouts.glob("*/*")) == []
+        (home.checkouts / "two" / "of yesterday").mkdir()
+        sweep(home)
+        assert list(home.checkouts.glob("*/*")) == []

@@ -36,7 +36,7 @@ def test_a_worktree_of_a_large_repository_begins_with_the_files_of_one_that_ende
     checkpoint = cp.snapshot(one, parent=None, turn={}, transcript=[])
     made, _ = commit_tree(one, checkpoint=checkpoint, parent=base, message="one")
     one.advance(made)
-    assert one.remove() == ""
+    assert one.remove(hands_over=True) == ""
     assert git(vault.path, "worktree", "list").count("\n") == 0
     assert sorted(path.name for path in one.path.parent.iterdir()) == []
 
@@ -50,7 +50,7 @@ def test_a_worktree_of_a_large_repository_begins_with_the_files_of_one_that_ende
     assert cp.is_at(two, begun)
     assert cp.worktree_tree(vault, cp.snapshot(two, parent=begun, turn={}, transcript=[])) == vault.tree_of(base)
     two.finish_setup(keeps=False)
-    assert two.remove() == ""
+    assert two.remove(hands_over=True) == ""
     assert Workspace.create(home, vault, "three", base).path.stat().st_ino != inode, "this one was not to be kept"
 
 
@@ -59,6 +59,6 @@ def test_where_somebody_died_over_putting_a_worktree_away_it_is_removed(home: Ho
     one = Workspace.create(home, vault, "one", base)
     one.finish_setup(keeps=True)
     (one.path.parent / ".one.kept").mkdir()
-    assert one.remove() == ""
+    assert one.remove(hands_over=True) == ""
     assert list(one.path.parent.iterdir()) == []
     assert list(home.checkouts.glob("*/*")) == []

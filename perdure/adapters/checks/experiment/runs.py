@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -160,9 +161,10 @@ def _written(layout: Layout, source: Path, writes: Sequence[str]) -> dict[str, t
     found = dict[str, tuple[int, ...]]()
     for path in layout.paths:
         if layout.rules.is_fixed(path) and not allowed(path, writes) and _SKIPPED.isdisjoint(path.split("/")):
-            status = os.lstat(source / path)
-            if not stat.S_ISDIR(status.st_mode):  # of a submodule
-                found[path] = _stamp(status)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = os.lstat(source / path)
+                if not stat.S_ISDIR(status.st_mode):  # of a submodule
+                    found[path] = _stamp(status)
     return found
 
 

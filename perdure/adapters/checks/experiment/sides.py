@@ -21,7 +21,7 @@ takes some 0.1 ms. What is beyond is only looked at afterwards."""
 
 
 ANSWERS_KEPT = 100_000
-"""About paths, some 10 MB: each is asked about before and after each run, and a test may make any number of them."""
+"""About paths: each is asked about before and after each run, and a test may make any number of them."""
 
 _DATA = {"testdata", "test_data", "test-data", "__snapshots__", "__image_snapshots__", "cassettes"}
 """Directories of data that no product is in."""
