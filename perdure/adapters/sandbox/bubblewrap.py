@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.sandbox import bridge, environment, seccomp, setup
+from perdure.adapters.sandbox import bridge, environment, packages, seccomp, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView
 from perdure.adapters.sandbox.etc import private_etc
 from perdure.adapters.sandbox.outside import PORT, proxied, way_out
@@ -60,7 +60,11 @@ PRELUDE = (
 
 
 class Bubblewrap:
-    """Runs commands under bwrap. `binds` is what of the host they see, computed once after setup."""
+    """Runs commands under bwrap.
+
+    binds     what of the host they see, computed once after setup
+    layering  the bwrap that can put a layer over package caches (probe_layers); '': they are read-only
+    """
 
     grade = SandboxGrade.FULL
 
@@ -70,12 +74,13 @@ class Bubblewrap:
         binds: Binds,
         *,
         bwrap: str = "",
+        layering: str = "",
         output_limit: int = OUTPUT_FILE_BYTES,
         caps: Caps | None = None,
     ) -> None:
         self._home = home
         self._binds = binds
-        self._bwrap = bwrap or bubblewrap().path
+        self._bwrap, self._layering = bwrap or bubblewrap().path, layering
         self._limit, self._caps = output_limit, caps
 
     async def run(self, command: Command) -> Finished:
@@ -88,7 +93,8 @@ class Bubblewrap:
             try:
                 reach = await _reach(command) if command.network else None
                 out = await stack.enter_async_context(_way_out(command, reach)) if reach else None
-                options = [*isolation(), *self._options(command, etc, out, reach)]
+                shown = packages.Shown() if out else self._packages()
+                options = [*isolation(), *self._options(command, etc, out, reach, shown)]
             except OSError as error:
                 return Finished(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
             arguments = _memory_file(b"".join(os.fsencode(word) + b"\0" for word in options))
@@ -96,15 +102,21 @@ class Bubblewrap:
             try:
                 guard = ("--seccomp", str(system_calls))
                 options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
-                argv = [self._bwrap, *options, "--", *(_bridge() if out else ()), *_shell(command)]
+                bwrap = self._layering if shown.layers else self._bwrap
+                argv = [bwrap, *options, "--", *(_bridge() if out else ()), *_shell(command)]
                 # An empty environment: the command can read its pid 1's, which is bwrap's own.
-                launch = Launch(argv, {}, (arguments, system_calls))
+                launch = Launch(argv, {}, (arguments, system_calls), layers=shown.layers)
                 return await supervise(launch, command, status, self._limit, self._caps)
             finally:
                 os.close(arguments)
                 os.close(system_calls)
 
-    def _options(self, command: Command, etc: Path, out: Path | None, reach: Reach | None) -> Iterator[str]:
+    def _packages(self) -> packages.Shown:
+        return packages.for_commands(self._home, self._binds.cache, layered=bool(self._layering))
+
+    def _options(
+        self, command: Command, etc: Path, out: Path | None, reach: Reach | None, shown: packages.Shown
+    ) -> Iterator[str]:
         """Mounts in the order that counts: a tmpfs mounted late would hide what lies below it."""
         variables = environment.inside(command, self._binds)
         yield from system()
@@ -122,7 +134,7 @@ class Bubblewrap:
             yield from ("--ro-bind-try", sys.base_prefix, sys.base_prefix, "--ro-bind", bridge.__file__, _BRIDGE)
             yield from ("--ro-bind", str(out), _OUTSIDE)
         else:
-            yield from setup.caches(self._home, self._binds.cache)
+            yield from shown.options
         yield from _git(command.git_dir)
         yield from _worktree(command)
         if command.results is not None:

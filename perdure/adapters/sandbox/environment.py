@@ -14,7 +14,6 @@ TMP = "/tmp"  # noqa: S108 the sandbox's own
 RUN = "/run"
 UNPACKED = "/unpacked"
 """In memory, for Command.unpacked; there is none where nothing is."""
-CACHE = f"{HOME}/.cache"
 CHECKOUTS = Path("/checkout")
 """Below it lies the worktree, under its repository's name: a directory that no host is known to have."""
 RESULTS = Path("/results")

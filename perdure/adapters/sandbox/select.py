@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.sandbox import environment, setup
+from perdure.adapters.sandbox import environment, packages, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.etc import ALLOWED, sweep
-from perdure.adapters.sandbox.probe import probe, probe_landlock
+from perdure.adapters.sandbox.probe import probe, probe_landlock, probe_layers
 from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.shared import linked
@@ -88,11 +88,11 @@ class _Launched:
         if command.network:
             variables |= setup.variables(os.environ, Path.home())
             setup.copy_owner_files(Path.home(), private)
-        if (cache := setup.cache(self._home, binds.cache)) is not None:
-            variables |= {"CARGO_HOME": str(cache / "cargo"), "GOMODCACHE": str(cache / "go/mod")}
+        if (cache := packages.cache(self._home, binds.cache)) is not None:
+            variables |= {"CARGO_HOME": str(cache / ".cargo"), "GOMODCACHE": str(cache / "go/pkg/mod")}
             readable = (*readable, str(cache))
             if command.network:
-                variables["XDG_CACHE_HOME"] = str(cache)
+                variables |= {"XDG_CACHE_HOME": str(cache / ".cache"), "npm_config_cache": str(cache / ".npm")}
                 writable = (*writable, str(cache))
         variables |= command.env
         return {
@@ -143,4 +143,6 @@ def sandbox_for(grade: SandboxGrade, home: Home, binds: Binds, caps: Caps | None
         if error is not None:
             raise error
         _proved.add(grade)
-    return (Bubblewrap if grade is SandboxGrade.FULL else Landlock)(home, binds, caps=caps)
+    if grade is SandboxGrade.FULL:
+        return Bubblewrap(home, binds, layering=probe_layers()[0].path, caps=caps)
+    return Landlock(home, binds, caps=caps)

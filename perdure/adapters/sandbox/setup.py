@@ -1,13 +1,14 @@
-"""Setup's view beyond a normal command's: the network, the owner's index settings, package caches."""
+"""Setup's view beyond a normal command's: the network, the owner's index settings, packages it fetches."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.adapters.sandbox.environment import CACHE, CERTIFICATES, HOME, setup_variables
+from perdure.adapters.sandbox import packages
+from perdure.adapters.sandbox.environment import CERTIFICATES, HOME, setup_variables
 from perdure.adapters.sandbox.reach import named_by_owner
 from perdure.adapters.sandbox.rules import in_system
 from perdure.adapters.system.home import Home
@@ -20,18 +21,11 @@ OWNER_FILES = (".config/pip/pip.conf", ".pip/pip.conf", ".config/uv/uv.toml", ".
 NPM_SAFE = ("registry", "cafile", "strict-ssl", "proxy", "https-proxy", "noproxy")
 """Settings of ~/.npmrc that are passed on one by one, since the file as a whole may hold tokens."""
 
-OFFLINE_CACHES = (("cargo/registry", ".cargo/registry"), ("cargo/git", ".cargo/git"), ("go/mod", "go/pkg/mod"))
-"""Places where cargo and go leave dependencies: not in the worktree, yet needed by every later command."""
-
 
 def openings(home: Home, name: str, owner: Mapping[str, str], owner_home: Path) -> tuple[list[str], dict[str, str]]:
     """Additional bwrap options and variables for setup. `owner` is the environment of the host's owner."""
     passed = variables(owner, owner_home)
-    options: list[str] = []
-    if (root := cache(home, name)) is not None:
-        options += ["--bind", str(root), CACHE]
-        for kept, shown in OFFLINE_CACHES:
-            options += ["--bind", str(root / kept), f"{HOME}/{shown}"]
+    options = [*packages.for_setup(home, name)]
     for path in NAME_SERVICE:
         options += _file(os.path.realpath(path), path)
     options += _file("/etc/pip.conf", "/etc/pip.conf")
@@ -43,28 +37,6 @@ def openings(home: Home, name: str, owner: Mapping[str, str], owner_home: Path) 
             passed[name] = f"/run/owner/{name}"
             options += ["--ro-bind", os.path.realpath(path), passed[name]]
     return options, passed
-
-
-def caches(home: Home, name: str) -> Iterator[str]:
-    """Show what setup downloaded, read-only, to tools that keep dependencies outside of the project."""
-    for kept, shown in OFFLINE_CACHES:
-        path = home.caches / name / kept
-        if name and path.is_dir():
-            yield from ("--ro-bind", str(path), f"{HOME}/{shown}")
-
-
-def cache(home: Home, name: str) -> Path | None:
-    """The package caches of that name, made if need be, and used from now on; None without a name.
-
-    Whoever writes there decides what all others install who read it: a name is never shared by two repositories.
-    """
-    if not name:
-        return None
-    root = home.caches / name
-    for kept, _ in OFFLINE_CACHES:
-        (root / kept).mkdir(parents=True, exist_ok=True)
-    os.utime(root)
-    return root
 
 
 def variables(owner: Mapping[str, str], owner_home: Path) -> dict[str, str]:

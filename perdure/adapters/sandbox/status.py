@@ -13,6 +13,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -159,9 +160,9 @@ def forget(lock: Path) -> None:
 def parse(data: bytes) -> SandboxStatus:
     """Lines of JSON between padding; a line cut short by a death counts as not written."""
     holder, code, failure = None, None, ""
-    for line in data.replace(b"\0", b"\n").splitlines():
+    for line in re.findall(rb"[^\0\n]+", data):
         try:
-            entry = json.loads(line) if line.strip() else {}
+            entry = json.loads(line)
         except ValueError:
             continue
         if "child-pid" in entry:

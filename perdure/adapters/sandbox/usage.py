@@ -91,33 +91,58 @@ def killed(number: int, peak: int) -> str:
     return "killed, perhaps for memory" + (f": peak {said}" if peak else "")
 
 
+class Look:
+    """One of a watcher's looks at the processes below a root, for a tenth of one processor at the most. It blocks.
+
+    due  not before this time.monotonic()
+    """
+
+    def __init__(self, look: Callable[[int], str], wanted: Callable[[], bool] | None = None) -> None:
+        self._look, self._wanted, self.due = look, wanted, 0.0
+
+    def wanted(self) -> bool:
+        """False where it is known at once that there is nothing to look for."""
+        return self._wanted is None or self._wanted()
+
+    def __call__(self, root: int) -> str:
+        """The limit that they are over, in words; '' for none."""
+        started = time.monotonic()
+        said = self._look(root)
+        ended = time.monotonic()
+        self.due = ended + 9 * (ended - started)
+        return said
+
+
 class UsageWatcher:
     """Looks at one sandbox again and again. `peak`: the most memory that was seen; `worktree` None: it is not.
 
-    looks  each tells the limit that the processes below a root are over, in words; '' for none. They block, and are for
-           threads of their own: whoever fills a worktree with small files must not make memory wait for its walk
+    looks  for threads of their own: whoever fills a worktree with small files must not make memory wait for its walk
     """
 
-    def __init__(self, caps: Caps, worktree: Path | None) -> None:
-        self.caps, self.peak = caps, 0
+    def __init__(self, caps: Caps, worktree: Path | None, layers: tuple[str, ...] = ()) -> None:
+        self.caps, self.peak, self._layers = caps, 0, layers[:1]
         self._room = None if worktree is None else _room_of(worktree)
         self._began: int | None = None
         if self._room is not None:
             self._room.begin()
-        self.looks = (_now_and_then(self._processes), _now_and_then(self._disk))
+        self.looks = (Look(self._processes), Look(self._disk, self._grows))
 
     def _processes(self, root: int) -> str:
-        caps, used = self.caps, usage(root, self.caps.processes)
+        caps, used = self.caps, usage(root, self.caps.processes, self._layers)
         if used.processes > caps.processes:
             return over_processes(caps)
         if used.memory > caps.memory:  # children share pages with their parent, which the quick look counts twice
-            used = usage(root, caps.processes, exact=True)
+            used = usage(root, caps.processes, self._layers, exact=True)
         self.peak = max(self.peak, used.memory)
         if used.memory > caps.memory:
             return over_memory(caps, self.peak)
         if caps.cpu_s is not None and used.cpu_s > caps.cpu_s:
             return over_cpu(caps)
         return ""
+
+    def _grows(self) -> bool:
+        room = self._room
+        return room is not None and (not room.fits(self.caps.disk) or (room.known and self._began is None))
 
     def _disk(self, root: int) -> str:
         if self._room is None:
@@ -130,23 +155,6 @@ class UsageWatcher:
         if total <= self.caps.disk or total <= self._began + SANDBOX_DISK_SLACK_BYTES:
             return ""
         return f"over the worktree's limit of {gigabytes(self.caps.disk)} on disk: {gigabytes(total)} are there"
-
-
-def _now_and_then(look: Callable[[int], str]) -> Callable[[int], str]:
-    """The same look, for a tenth of one processor at the most: '' when its time has not come."""
-    due = 0.0
-
-    def paced(root: int) -> str:
-        nonlocal due
-        started = time.monotonic()
-        if started < due:
-            return ""
-        said = look(root)
-        ended = time.monotonic()
-        due = ended + 9 * (ended - started)
-        return said
-
-    return paced
 
 
 class _Room:
@@ -164,20 +172,29 @@ class _Room:
         self.grown = 0
         if not self._whole:
             self._total = -1
-        if self._total < 0:
+        if not self.known:
             self._free, self._at = _free(self._worktree), time.monotonic()
+
+    @property
+    def known(self) -> bool:
+        return self._total >= 0
+
+    def fits(self, limit: int) -> bool:
+        """True where nobody can have written more than there is room for, and it was looked at not long ago."""
+        grown = max(0, self._free - _free(self._worktree))
+        fits = self._total + grown <= limit if self.known else grown <= SANDBOX_DISK_SLACK_BYTES
+        return fits and time.monotonic() - self._at <= SANDBOX_DISK_LOOK_S
 
     def total(self, limit: int, root: int) -> int | None:
         """Bytes; None while it was never walked through, and nobody has written more than a command is left anyway."""
+        if self.fits(limit):
+            return self._total if self.known else None
         free, now = _free(self._worktree), time.monotonic()
         grown = max(0, self._free - free)
-        fits = grown <= SANDBOX_DISK_SLACK_BYTES if self._total < 0 else self._total + grown <= limit
-        if fits and now - self._at <= SANDBOX_DISK_LOOK_S:
-            return self._total if self._total >= 0 else None
-        self.grown = grown if self._total < 0 else 0
+        self.grown = 0 if self.known else grown
         found, self._whole = written(self._worktree)
         found += _unnamed(root, self._worktree)
-        if not self._whole and self._total >= 0:
+        if not self._whole and self.known:
             return max(found, self._total + grown)  # whatever was written meanwhile may be where nobody can look
         self._total, self._free, self._at = found, free, now
         return found
@@ -242,8 +259,8 @@ def _unnamed(root: int, worktree: Path) -> int:
     return sum(found.values())
 
 
-def usage(root: int, most: int, *, exact: bool = False) -> ResourceUsage:
-    """Of `root` and its descendants, of which no more are looked at than `most` allows."""
+def usage(root: int, most: int, layers: tuple[str, ...] = (), *, exact: bool = False) -> ResourceUsage:
+    """Of `root` and its descendants, of which no more are looked at than `most` allows. `layers`: see Launch."""
     memory, threads, ticks = 0, 0, 0
     for pid in tree(root):
         try:
@@ -255,7 +272,7 @@ def usage(root: int, most: int, *, exact: bool = False) -> ResourceUsage:
         ticks += sum(int(field) for field in fields[11:15])  # its own and those of children it has waited for
         if threads > most:
             break
-    return ResourceUsage(memory + _in_memory_files(root), threads, ticks / TICKS)
+    return ResourceUsage(memory + _in_memory_files(root, layers), threads, ticks / TICKS)
 
 
 def tree(root: int) -> Iterator[int]:
@@ -286,10 +303,10 @@ def _exact(pid: int) -> int:
     return _quick(pid)  # before Linux 5.3
 
 
-def _in_memory_files(root: int) -> int:
-    """The bytes in the sandbox's own /tmp, /dev/shm, home, /run and unpacked; 0 where these are the host's."""
+def _in_memory_files(root: int, layers: tuple[str, ...]) -> int:
+    """The bytes in the sandbox's own /tmp, /dev/shm, home, /run, unpacked and layers; 0 where these are the host's."""
     total = 0
-    for path in (TMP, "/dev/shm", HOME, RUN, UNPACKED):  # noqa: S108 the sandbox's own
+    for path in (TMP, "/dev/shm", HOME, RUN, UNPACKED, *layers):  # noqa: S108 the sandbox's own
         with contextlib.suppress(OSError):
             inside = f"/proc/{root}/root{path}"
             if os.stat(inside).st_dev != os.stat(path).st_dev if os.path.exists(path) else True:

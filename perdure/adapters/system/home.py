@@ -66,8 +66,8 @@ class Home:
 
     @property
     def caches(self) -> Path:
-        """Packages that setups have downloaded."""
-        return self.root / "cache"
+        """Packages that setups have downloaded (perdure.adapters.sandbox.packages)."""
+        return self.root / "packages"
 
     @property
     def seeds(self) -> Path:

@@ -23,6 +23,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.sandbox.packages import FETCHED
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system.boot import boot
 from perdure.adapters.system.copies import Copied, NotPlain, differs, listing, put
@@ -243,7 +244,7 @@ class Environments:
 
     def _elsewhere(self, binds: Binds) -> tuple[tuple[int, int], ...]:
         """Caches that setup fills beside the worktree: an environment is of no use when they were removed."""
-        found = [self._home.caches / binds.cache / name for name in ("cargo", "go/mod")]
+        found = [self._home.caches / binds.cache / name for name in FETCHED]
         return tuple((path.stat().st_dev, path.stat().st_ino) if path.is_dir() else (0, 0) for path in found)
 
 

@@ -94,10 +94,13 @@ class _Setting:
         return found.model_copy(update={"cache": self.cache()})
 
     def cache(self) -> str:
-        """Packages of one repository and base branch, and of a foreign branch alone: setup runs what lies there."""
+        """Packages of one repository and base branch, and of a foreign branch alone: setup runs what lies there.
+
+        And of one grade: a weaker one's setup can replace what a stronger one's sandbox mounts.
+        """
         vault, url = self.workspace.vault.path.name, self.workspace.vault.url
         branch = self.contract.branch if self.foreign else ""
-        return cache_name(checkout_name(url), vault, self.contract.base, branch)
+        return cache_name(checkout_name(url), vault, self.contract.base, branch, self.grade)
 
     def question(self) -> str:
         """Everything but the repository's files that decides what setup makes."""

@@ -83,7 +83,7 @@ def _neighbours() -> list[Checkup]:
 def check_sandbox() -> list[Checkup]:
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.sandbox.groups import delegated
-    from perdure.adapters.sandbox.probe import probe, probe_landlock
+    from perdure.adapters.sandbox.probe import probe, probe_landlock, probe_layers
     from perdure.adapters.sandbox.usage import Caps, gigabytes
     from perdure.models.config import SandboxGrade
 
@@ -103,7 +103,9 @@ def check_sandbox() -> list[Checkup]:
     seen = probe()
     if seen.error is not None:
         return [failed("sandbox", seen.error)]
-    return [Checkup("sandbox", OK, f"grade full, {seen.program}{held}")]
+    layering, why = probe_layers()
+    packages = f"writable for each command alone ({layering.named()})" if layering.path else f"read-only ({why})"
+    return [Checkup("sandbox", OK, f"grade full, {seen.program}; packages {packages}{held}")]
 
 
 def check_room() -> list[Checkup]:

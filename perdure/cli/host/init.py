@@ -98,7 +98,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
 
         def sandbox() -> Sandbox:
             binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
-            binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root))})
+            binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root), host.sandbox)})
             return sandbox_for(host.sandbox, home, binds, Caps.of(host.commands))
 
         if config.setup.commands:

@@ -1,0 +1,131 @@
+"""Packages that setup has fetched are there for later commands, which change nothing of them; and lead nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePath
+
+import pytest
+
+from perdure.adapters.sandbox.base import Command
+from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.packages import FETCHED, PLACES, for_commands
+from perdure.adapters.sandbox.probe import probe_layers
+from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
+from perdure.models.host_config import CommandLimits
+
+NAME = "a-repository"
+
+
+@pytest.fixture
+def packages(tmp_path):
+    return Home(tmp_path / "perdure")
+
+
+def sandbox_of(home: Home, binds, *, layered: bool = True, caps: Caps | None = None) -> Bubblewrap:
+    layering, why = probe_layers()
+    assert layering.path, f"the bundled bubblewrap puts no layer over packages here: {why}"
+    binds = binds.model_copy(update={"cache": NAME})
+    return Bubblewrap(home, binds, layering=layering.path if layered else "", caps=caps)
+
+
+async def filled(sandbox: Bubblewrap, run) -> None:
+    script = "for one in " + " ".join(f"~/{place}" for place in PLACES) + "; do echo kept > $one/file; done"
+    finished, said = await run(sandbox, script, network=True)
+    assert finished.exit_code == 0, said
+
+
+def test_no_place_lies_in_another_or_setup_could_put_a_link_where_it_is_mounted():
+    assert [(one, other) for one in PLACES for other in PLACES if PurePath(one) in PurePath(other).parents] == []
+
+
+@pytest.mark.parametrize("layered", [True, False])
+async def test_setup_cannot_put_a_link_to_the_hosts_files_where_a_later_command_sees_packages(
+    full, packages, binds, run, tmp_path, layered
+):
+    secret = tmp_path / "owner"
+    secret.mkdir()
+    (secret / "key").write_text("secret\n")
+    sandbox = sandbox_of(packages, binds, layered=layered)
+    await filled(sandbox, run)
+    places = " ".join(f"~/{place}" for place in PLACES)
+    # In place of what is kept, of all above it, and below it.
+    setup = f"""
+        for one in {places} $(find ~ -depth -type d); do
+            mv -T $one $one.away; rm -rf $one; ln -sT {secret} $one; ln -s {secret} $one/link
+        done; true"""
+    await run(sandbox, setup, network=True)
+    for network in (False, True):
+        script = f"for one in {places}; do cat $one/key $one/link/key; echo planted > $one/key; done; true"
+        _, said = await run(sandbox, script, network=network)
+        assert "secret" not in said
+    assert {one.name: one.read_text() for one in secret.iterdir()} == {"key": "secret\n"}
+
+
+async def test_what_a_command_writes_to_packages_is_gone_with_it(full, packages, binds, run):
+    sandbox = sandbox_of(packages, binds)
+    await filled(sandbox, run)
+    script = "\n".join(
+        f"cd ~/{place} && cat file && echo more >> file && cat file && mkdir new && mv file new/ && ls new && rm -r new"
+        for place in FETCHED
+    )
+    for _ in range(2):
+        finished, said = await run(sandbox, f"set -e\n{script}")
+        assert (finished.exit_code, said) == (0, "kept\nkept\nmore\nfile\n" * len(FETCHED))
+    kept = packages.caches / NAME
+    assert {str(one.relative_to(kept)) for one in kept.rglob("*") if one.is_file()} == {f"{one}/file" for one in PLACES}
+    assert {(kept / place / "file").read_text() for place in PLACES} == {"kept\n"}
+    _, said = await run(sandbox, "cat ~/.npm/file; cat ~/.cache/file", network=True)
+    assert said == "kept\nkept\n", "setup has all of them"
+
+
+async def test_commands_at_the_same_time_do_not_see_what_another_one_writes(full, packages, binds, run, tmp_path):
+    sandbox = sandbox_of(packages, binds)
+    await filled(sandbox, run)
+    script = "cd ~/.m2/repository; ls; echo $$ > other; for _ in 1 2 3 4 5 6 7 8; do sleep 0.05; ls; done"
+
+    async def one(number: int) -> str:
+        tree = tmp_path / f"tree-{number}"
+        tree.mkdir()
+        output = tree / "output"
+        await sandbox.run(Command(script, worktree=tree, output=output, timeout_s=60))
+        return output.read_text()
+
+    said = await asyncio.gather(*(one(number) for number in range(8)))
+    assert set(said) == {"file\n" + "file\nother\n" * 8}
+
+
+async def test_without_a_bubblewrap_that_can_put_a_layer_packages_are_read_only(full, packages, binds, run):
+    sandbox = sandbox_of(packages, binds, layered=False)
+    await filled(sandbox, run)
+    finished, said = await run(sandbox, "cat ~/.m2/repository/file; echo > ~/.m2/repository/other")
+    assert finished.exit_code == 1
+    assert said.startswith("kept\n")
+    assert "Read-only file system" in said
+
+
+async def test_what_is_written_into_a_layer_counts_as_memory(full, packages, binds, run):
+    caps = Caps.of(CommandLimits(memory="300MB"))
+    sandbox = sandbox_of(packages, binds, caps=caps)
+    await filled(sandbox, run)
+    few, said = await run(sandbox, "head -c 100M /dev/zero > ~/.gradle/caches/new; sleep 1; ls -s ~/.gradle/caches/new")
+    assert few.exit_code == 0, said
+    assert 100 << 20 <= few.peak < 200 << 20
+    many, _ = await run(sandbox, "head -c 400M /dev/zero > ~/.gradle/caches/new; sleep 20")
+    assert many.over.startswith("over its memory limit of 0.3 GB"), many
+    assert many.duration_s < 15
+
+
+async def test_packages_that_are_only_installed_from_need_no_layer(full, packages, binds, run):
+    sandbox = sandbox_of(packages, binds)
+    assert for_commands(packages, NAME, layered=True).options == (), "before any setup"
+    finished, said = await run(
+        sandbox, "mkdir ~/.cache/pip ~/.cache/uv; echo > ~/.cache/pip/a; echo > ~/.npm/a", network=True
+    )
+    assert finished.exit_code == 0, said
+    assert for_commands(packages, NAME, layered=True).options == ()
+    _, said = await run(sandbox, "ls -A ~ ~/.cache ~/.npm")
+    assert "a" not in said.split()
+    await run(sandbox, "mkdir ~/.cache/deno", network=True)
+    assert for_commands(packages, NAME, layered=True).layers == ("/home/agent/.cache",)
