@@ -28,6 +28,7 @@ NAMES = {
     "cargo": ("cargo",),
     "gotestsum": ("gotestsum",),
     "mvn": ("mvn",),
+    "gradle": ("gradle",),
     "claude": ("claude",),
     "codex": ("codex",),
     "nginx": ("nginx", "/usr/sbin/nginx"),
@@ -41,6 +42,7 @@ PACKAGES = {
     "cargo": "cargo",
     "gotestsum": "gotestsum",
     "mvn": "maven",
+    "gradle": "gradle",
     "nginx": "nginx-light",
 }
 AGENTS = Path(__file__).parents[1] / ".venv" / "agents" / "bin"

@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -45,11 +45,19 @@ def proxied(reach: Reach) -> dict[str, str]:
 
     What setup starts itself it reaches without: unless an index on this machine has that name, which is outside.
     """
-    local = any(name.rpartition(":")[0] in LOCAL for name in reach.trusted)
+    direct = () if any(name.rpartition(":")[0] in LOCAL for name in reach.trusted) else LOCAL
     return {
         **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), f"http://127.0.0.1:{PORT}"),
-        **dict.fromkeys(("no_proxy", "NO_PROXY"), "" if local else ",".join(LOCAL)),
+        **dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(direct)),
+        "JAVA_TOOL_OPTIONS": " ".join(f"-D{name}={value}" for name, value in _java(direct)),
     }
+
+
+def _java(direct: Sequence[str]) -> Iterator[tuple[str, object]]:
+    """Properties for Maven, Gradle and others, which do not look at the variables; Maven 3.9 needs the last one."""
+    for scheme in ("http", "https"):
+        yield from ((f"{scheme}.proxyHost", "127.0.0.1"), (f"{scheme}.proxyPort", PORT))
+    yield from (("http.nonProxyHosts", "|".join(direct)), ("aether.connector.http.useSystemProperties", "true"))
 
 
 @asynccontextmanager

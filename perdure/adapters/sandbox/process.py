@@ -181,7 +181,7 @@ async def _look(watcher: UsageWatcher, status: StatusFile, group: ControlGroup |
                 return said
 
     async def at_once() -> str:
-        """What is known without a thread."""
+        """The same, as far as no thread is needed."""
         said = ""
         while not full() and not said:
             await asyncio.sleep(SANDBOX_LOOK_S)
@@ -207,7 +207,7 @@ async def _looked(looking: asyncio.Future[str]) -> str:
 
 
 def _first(ended: asyncio.Future[Any], stopping: asyncio.Future[Any], looking: asyncio.Future[str]) -> str:
-    """Why the waiting is over: '' is the command's end."""
+    """Return the reason for which the waiting is over: '' is the command's end."""
     if ended.done():
         return ""
     if stopping.done():

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import PurePath
+from typing import Any
 
 import pytest
 
@@ -11,11 +15,30 @@ from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.packages import FETCHED, PLACES, for_commands
 from perdure.adapters.sandbox.probe import probe_layers
+from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.sandbox.usage import Caps
 from perdure.adapters.system.home import Home
 from perdure.models.host_config import CommandLimits
+from tests.needs import require
 
 NAME = "a-repository"
+REPOSITORY = "/usr/share/maven-repo"
+BUILD = """
+apply plugin: 'java'
+repositories { maven { url 'http://CENTRAL' } }
+dependencies { testCompile 'junit:junit:4.x' }
+"""
+POM = """
+<project><modelVersion>4.0.0</modelVersion>
+<groupId>org.example</groupId><artifactId>a</artifactId><version>1</version>
+<properties><maven.compiler.source>11</maven.compiler.source><maven.compiler.target>11</maven.compiler.target></properties>
+<dependencies><dependency><groupId>junit</groupId><artifactId>junit</artifactId><version>4.x</version></dependency>
+</dependencies></project>
+"""
+MIRROR = """
+<settings><mirrors><mirror><id>here</id><mirrorOf>*</mirrorOf><url>http://CENTRAL</url></mirror></mirrors></settings>
+"""
+JAVA = "public class ATest { @org.junit.Test public void passes() {} }"
 
 
 @pytest.fixture
@@ -129,3 +152,48 @@ async def test_packages_that_are_only_installed_from_need_no_layer(full, package
     assert "a" not in said.split()
     await run(sandbox, "mkdir ~/.cache/deno", network=True)
     assert for_commands(packages, NAME, layered=True).layers == ("/home/agent/.cache",)
+
+
+class Central(SimpleHTTPRequestHandler):
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of, directory=REPOSITORY)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def central() -> Iterator[str]:
+    """A web server on this machine's loopback, with Debian's packages for Java."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Central)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("program", "online", "offline"),
+    [
+        ("gradle", "gradle --no-daemon test", "rm -rf build .gradle; gradle --no-daemon --offline test"),
+        ("mvn", "mvn -s mirror.xml test", "rm -rf target; mvn -o -s mirror.xml test"),
+    ],
+)
+async def test_java_is_tested_offline_with_what_its_setup_has_fetched(
+    full, packages, binds, run, worktree, central, program, online, offline
+):
+    """Needs libsurefire-java, libmaven-compiler-plugin-java, libmaven-resources-plugin-java and junit4, too."""
+    require(program)
+    (worktree / "src/test/java").mkdir(parents=True)
+    (worktree / "src/test/java/ATest.java").write_text(JAVA)
+    for name, text in {"build.gradle": BUILD, "mirror.xml": MIRROR, "pom.xml": POM}.items():
+        (worktree / name).write_text(text.replace("CENTRAL", central))
+    sandbox, reach = sandbox_of(packages, binds), Reach(trusted=frozenset([central]))
+    made, said = await run(sandbox, online, network=True, reach=reach, timeout_s=200)
+    assert (made.exit_code, "BUILD SUCCESS" in said) == (0, True), said
+    tested, said = await run(sandbox, offline, timeout_s=200)
+    assert (tested.exit_code, "BUILD SUCCESS" in said) == (0, True), said
+    if program == "gradle":
+        _, said = await run(sandbox_of(packages, binds, layered=False), offline, timeout_s=200)
+        assert "fileHashes.lock (Read-only file system)" in said, "Gradle needs no layer any more"

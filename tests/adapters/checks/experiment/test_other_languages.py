@@ -207,18 +207,36 @@ MAVEN = {
 }
 
 
+GRADLE = {
+    "build.gradle": f"""\
+apply plugin: 'java'
+repositories {{ maven {{ url 'file://{REPOSITORY}' }} }}
+dependencies {{ testCompile 'junit:junit:4.x' }}
+""",
+    "settings.gradle": "rootProject.name = 'calc'\n",
+    **{path: text for path, text in MAVEN.items() if path != "pom.xml"},
+}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_maven(tried: Trials) -> None:
-    """Needs libsurefire-java, libmaven-compiler-plugin-java, libmaven-resources-plugin-java and junit4, too."""
-    require("mvn")
+@pytest.mark.parametrize(
+    ("program", "files", "command"),
+    [
+        ("mvn", MAVEN, f"mvn -o -q -Dmaven.repo.local={REPOSITORY} test"),
+        ("gradle", GRADLE, "gradle --no-daemon --offline test"),
+    ],
+    ids=["maven", "gradle"],
+)
+async def test_java(tried: Trials, program: str, files: Files, command: str) -> None:
+    """Maven needs libsurefire-java, libmaven-compiler-plugin-java, libmaven-resources-plugin-java and junit4, too."""
+    require(program)
     if not (REPOSITORY / "org/apache/maven/surefire").is_dir() or not (REPOSITORY / "junit/junit").is_dir():
         pytest.skip("Debian's surefire and junit4 are not here")
-    command = f"mvn -o -q -Dmaven.repo.local={REPOSITORY} test"
-    right = await tried(MAVEN, {"src/main/java/calc/Calc.java": f"{JAVA}\n"}, command)
+    right = await tried(files, {"src/main/java/calc/Calc.java": f"{JAVA}\n"}, command)
     assert (right.tampered, right.commands[0].canaries) == (False, Caught.CAUGHT), right.model_dump_json(indent=1)
     wrong = {"src/main/java/calc/Calc.java": JAVA.replace("a + b", "a - b")}
     other = {**wrong, "src/test/java/calc/CalcTest.java": JAVA_TEST.replace("(3,", "(-1,")}
-    changed = await tried(MAVEN, other, command)
+    changed = await tried(files, other, command)
     assert [promise.name for promise in changed.promises] == ["calc.CalcTest::adds"], changed.model_dump_json(indent=1)
     assert (changed.tampered, changed.commands[0].canaries) == (False, Caught.CAUGHT)
