@@ -128,8 +128,10 @@ class Workspace:
             with contextlib.suppress(WorkspaceLost):
                 record = self.record()
                 directories += [Path(record.admin)] if record.path == str(self.path) else []
-            for stale in [lock for directory in directories for lock in directory.rglob("*.lock")]:
-                stale.unlink(missing_ok=True)
+            for directory, _, names in (found for top in directories for found in os.walk(top)):
+                for name in names:
+                    if name.endswith(".lock"):
+                        Path(directory, name).unlink(missing_ok=True)
             yield held
 
     def git(self, admin: Path | None = None) -> Git:

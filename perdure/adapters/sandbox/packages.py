@@ -15,7 +15,16 @@ from perdure.adapters.sandbox.environment import HOME
 from perdure.adapters.system.home import Home
 
 FETCHED = (
-    *(".cache", ".cargo/registry", ".cargo/git", "go/pkg/mod", ".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper"),
+    *(
+        ".cache",
+        ".cargo/registry",
+        ".cargo/git",
+        "go/pkg/mod",
+        ".m2/repository",
+        ".m2/wrapper",
+        ".gradle/caches",
+        ".gradle/wrapper",
+    ),
     *(".nuget/packages", ".yarn/berry", ".pub-cache", ".ivy2/cache"),
 )
 """Places below the home where tools leave dependencies: not in the worktree, yet needed by every later command.
