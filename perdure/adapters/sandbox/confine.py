@@ -46,12 +46,15 @@ def supported() -> str:
     return "" if landlock_abi() else "this kernel has no Landlock (Linux 5.13 with lsm=landlock is needed)"
 
 
-def confine(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> None:
-    """From here on this process and its children reach only these paths; no way back. OSError when it fails."""
+def confine(readable: Sequence[str], writable: Sequence[str], tree: str, *, network: bool) -> None:
+    """From here on this process and its children reach only these paths; no way back. OSError when it fails.
+
+    tree  the worktree, without links: a path below it is left out where any part of it is one
+    """
     program = seccomp.program(platform.machine(), internet=network)  # read before Landlock hides it
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _drop_capabilities()
-    _landlock(readable, writable, network=network)
+    _landlock(readable, writable, tree, network=network)
     _seccomp(program)
 
 
@@ -68,7 +71,7 @@ def _drop_capabilities() -> None:
     _check(_libc.capset(header, bytes(24)), "capset")
 
 
-def _landlock(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> None:
+def _landlock(readable: Sequence[str], writable: Sequence[str], tree: str, *, network: bool) -> None:
     abi = landlock_abi()
     rights = RIGHTS_OF_ABI[min(abi, max(RIGHTS_OF_ABI))]
     attribute = struct.pack("=QQQ", rights, NET if abi >= NET_SINCE and not network else 0, SCOPES)
@@ -76,18 +79,21 @@ def _landlock(readable: Sequence[str], writable: Sequence[str], *, network: bool
     ruleset = _check(_libc.syscall(LANDLOCK_CREATE_RULESET, attribute, size, 0), "landlock ruleset")
     try:
         for path in readable:
-            _allow(ruleset, path, READING & rights)
+            _allow(ruleset, path, READING & rights, tree)
         for path in writable:
-            _allow(ruleset, path, rights)
+            _allow(ruleset, path, rights, tree)
         _check(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock restrict")
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow(ruleset: int, path: str, rights: int, tree: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
+            # Of what was opened, not of the name: in this grade a process of the agent may live on and change that.
+            if path.startswith(f"{tree}/") and os.readlink(f"/proc/self/fd/{fd}") != path:
+                return
             rights &= rights if os.path.isdir(path) else ON_FILES  # a directory's right on a file is EINVAL
             rule = struct.pack("=Qi", rights, fd)
             _check(_libc.syscall(LANDLOCK_ADD_RULE, ruleset, 1, rule, 0), f"landlock rule for {path}")

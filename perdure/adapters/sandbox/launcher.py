@@ -81,7 +81,7 @@ def _become(spec: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (spec["file_bytes"],) * 2)
     os.chdir(spec["cwd"])
     if spec["confined"]:
-        confine.confine(spec["readable"], spec["writable"], network=spec["network"])
+        confine.confine(spec["readable"], spec["writable"], spec["tree"], network=spec["network"])
     os.execve("/bin/bash", ["bash", "-c", spec["script"]], spec["env"])  # noqa: S606 bash is the shell
 
 

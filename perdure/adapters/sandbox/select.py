@@ -77,9 +77,12 @@ class _Launched:
 
     def _spec(self, command: Command, private: Path) -> dict[str, Any]:
         binds, directory = self._binds, str(command.source or command.worktree)
-        kept = [str(cache) for cache in linked(command)]
+        # An agent's link in a name's place would open to the command what it leads to: see confine.
+        tree = os.path.realpath(command.worktree)
+        shared = [os.path.join(tree, name) for name in command.shared]
+        kept = [os.path.join(tree, cache.relative_to(command.worktree)) for cache in linked(command)]
         variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
-        readable = (*binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
+        readable = (*binds.prefixes, directory, *shared)
         # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there.
         git_dir = command.git_dir.at if isinstance(command.git_dir, GitView) else command.git_dir
         readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.shown))
@@ -104,6 +107,7 @@ class _Launched:
             "file_bytes": SANDBOX_FILE_BYTES,
             "confined": self.grade is not SandboxGrade.OFF,
             "network": command.network,
+            "tree": tree,
             "readable": readable,
             "writable": writable,
         }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 
 SECRET = "planted-secret-7d1f"
@@ -51,3 +54,40 @@ async def test_nothing_is_left_of_a_private_home_however_deep_or_closed(grade, r
     finished, said = await run(request.getfixturevalue(grade), script)
     assert (finished.exit_code, said) == (0, "done\n")
     assert list((home.root / "sandbox/tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "place", ["node_modules", "web/node_modules", "node_modules/.cache", "node_modules/.vite/deps"]
+)
+async def test_a_link_in_place_of_what_setup_made_opens_nothing_to_tests(reduced, run, worktree, tmp_path, place):
+    outside, clean = tmp_path / "outside", tmp_path / "clean"
+    outside.mkdir()
+    (outside / "key").write_text(SECRET)
+    clean.mkdir()
+    (worktree / place).mkdir(parents=True)
+    top = place.partition("/")[0]
+    for gone in dict.fromkeys((place, top)):
+        await run(reduced, f"mkdir -p {top}; rm -rf {gone}; ln -s {outside} {gone}; mkdir -p {outside}/node_modules")
+        script = f"cat {outside}/key {place}/key; echo planted > {outside}/new; echo planted > {place}/new"
+        _, said = await run(reduced, script, source=clean, shared=("node_modules", "web/node_modules"))
+        assert SECRET not in said
+        assert [one.name for one in outside.iterdir()] == ["key"]
+
+
+async def test_nor_does_a_link_that_somebody_puts_there_at_that_very_moment(reduced, run, worktree, tmp_path):
+    outside, clean = tmp_path / "outside", tmp_path / "clean"
+    outside.mkdir()
+    (outside / "key").write_text(SECRET)
+    clean.mkdir()
+    (worktree / "away").mkdir()
+    (worktree / "link").symlink_to(outside)
+    # Two names that are exchanged in one step (RENAME_EXCHANGE), thousands of times a second.
+    exchange = "import ctypes\nlibc = ctypes.CDLL(None)\nwhile True: libc.renameat2(-100, b'away', -100, b'link', 2)"
+    swapping = await asyncio.create_subprocess_exec(sys.executable, "-c", exchange, cwd=worktree)
+    try:
+        for _ in range(25):
+            _, said = await run(reduced, f"cat {outside}/key", source=clean, shared=("away", "link"))
+            assert SECRET not in said
+    finally:
+        swapping.kill()
+        await swapping.wait()
