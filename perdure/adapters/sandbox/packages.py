@@ -56,8 +56,7 @@ def cache(home: Home, name: str) -> Path | None:
     if not name:
         return None
     root = home.caches / name
-    for place in PLACES:
-        (root / place).mkdir(parents=True, exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     os.utime(root)
     return root
 
@@ -66,6 +65,7 @@ def for_setup(home: Home, name: str) -> Iterator[str]:
     """bwrap's options for setup, which fills the caches."""
     if (root := cache(home, name)) is not None:
         for place in PLACES:
+            (root / place).mkdir(parents=True, exist_ok=True)
             yield from ("--bind", str(root / place), f"{HOME}/{place}")
 
 
