@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from perdure.adapters.sandbox.usage import tree, usage
+from perdure.adapters.sandbox.processes import tree, usage
 from perdure.adapters.system.files import size_on_disk
 from perdure.models.limits import SANDBOX_PROCESSES
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from perdure.adapters.sandbox.usage import tree
+from perdure.adapters.sandbox.processes import tree
 from perdure.text import one_line
 
 RUNNING_SHOWN, RUNNING_CHARS = 8, 100
