@@ -6,6 +6,7 @@ import asyncio
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.sandbox.packages import PLACES
 from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.lease import Leases
@@ -13,7 +14,7 @@ from perdure.adapters.worker.setting_up import set_up
 from perdure.models.config import RepositoryConfig, SandboxGrade
 from perdure.models.contract import Contract
 from tests.attack.inside import Try, cases_of, connect, python, reached
-from tests.attack.table import Case, Ground, Seen, held
+from tests.attack.table import SECRET, Case, Ground, Seen, held
 from tests.engine import CALC, make_target
 
 GROUP = "hostile setup"
@@ -111,7 +112,22 @@ def _poisoned(at: Ground, *, branch: str = "") -> Seen:
     return held("evil" not in said and "kept" in said, said if "evil" in said or "kept" not in said else "not there")
 
 
+def _linked(at: Ground) -> Seen:
+    """One setup puts links to a directory of the owner in place of the caches; the next reads and writes there."""
+    owner = at.root / "of-the-owner"
+    owner.mkdir()
+    (owner / "key").write_text(SECRET)
+    places = " ".join(f"$HOME/{place}" for place in PLACES)
+    link = f"mv -T $one $one.away; rm -rf $one; ln -sT {owner} $one; ln -s {owner} $one/link"
+    _set_up(at, "linking", f"for one in {places} $(find $HOME -depth -type d); do {link}; done 2>/dev/null; true")
+    use = "cat $one/key $one/link/key; echo evil >$one/key; mkdir $one/link/evil"
+    said = _set_up(at, "linked", f"for one in {places}; do {use}; done 2>&1; echo done")
+    whole = [one.name for one in owner.iterdir()] == ["key"] and (owner / "key").read_text() == SECRET
+    return held(SECRET not in said and whole and said.rstrip().endswith("done"), said.rstrip().rpartition("\n")[2])
+
+
 CASES = (
+    Case(GROUP, "puts links to the owner's files where packages are kept", "they lead nowhere", _linked),
     Case(GROUP, "leaves a changed package in the caches of another repository", "not there", _poisoned),
     Case(
         GROUP,
