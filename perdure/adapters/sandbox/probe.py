@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.adapters.sandbox import bubblewrap, confine, seccomp
+from perdure.adapters.sandbox.environment import HOME
 from perdure.adapters.sandbox.program import LAYERING, MINIMUM, PACKAGE, Program, layering
 from perdure.adapters.sandbox.program import bubblewrap as find
 from perdure.models.errors import SandboxUnavailable
@@ -44,6 +45,9 @@ CONTAINER_FIX = (
     "start the container with the profile in deploy/: docker run --security-opt seccomp=deploy/seccomp.json "
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined …"
 )
+
+
+_LAYER = f"{HOME}/layer"
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,16 @@ def probe_landlock() -> SandboxUnavailable | None:
 
 
 @functools.cache
-def probe_layers() -> tuple[Program, str]:
-    """The bubblewrap that puts layers over package caches here, or none and why. Blocks for some 10 ms, once."""
+def probe_layers(home: Path) -> tuple[Program, str]:
+    """The bubblewrap that puts layers over package caches in a PERDURE_HOME, or none and why. Not every file system
+    takes one, so it is tried there. Blocks for some 10 ms, once."""
     program = layering() if sys.platform == "linux" else Program()
     if not program.path:
         return Program(), f"needs bubblewrap {'.'.join(map(str, LAYERING))}"
-    mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--overlay-src", "/usr", "--tmp-overlay", "/tmp/layer"]  # noqa: S108
-    code, said = _run([program.path, *bubblewrap.isolation(), *mounts, "--", "/bin/bash", "-c", "> /tmp/layer/new"])
+    there = next(path for path in (home, *home.absolute().parents) if path.is_dir())
+    layer = ["--overlay-src", str(there), "--tmp-overlay", _LAYER]
+    options = [*bubblewrap.isolation(), *bubblewrap.system(), *bubblewrap.tmpfs(), *layer]
+    code, said = _run([program.path, *options, "--", "/bin/bash", "-c", f"> {_LAYER}/new"])
     if code != 0:
         return Program(), f"{program.named()}: {said.strip() or f'exit code {code}'}"
     return program, ""

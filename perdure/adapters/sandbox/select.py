@@ -148,5 +148,5 @@ def sandbox_for(grade: SandboxGrade, home: Home, binds: Binds, caps: Caps | None
             raise error
         _proved.add(grade)
     if grade is SandboxGrade.FULL:
-        return Bubblewrap(home, binds, layering=probe_layers()[0].path, caps=caps)
+        return Bubblewrap(home, binds, layering=probe_layers(home.root)[0].path, caps=caps)
     return Landlock(home, binds, caps=caps)

@@ -85,6 +85,7 @@ def check_sandbox() -> list[Checkup]:
     from perdure.adapters.sandbox.groups import delegated
     from perdure.adapters.sandbox.probe import probe, probe_landlock, probe_layers
     from perdure.adapters.sandbox.usage import Caps, gigabytes
+    from perdure.adapters.system.home import Home
     from perdure.models.config import SandboxGrade
 
     host = load_host_config(os.environ)
@@ -103,7 +104,7 @@ def check_sandbox() -> list[Checkup]:
     seen = probe()
     if seen.error is not None:
         return [failed("sandbox", seen.error)]
-    layering, why = probe_layers()
+    layering, why = probe_layers(Home.find().root)
     packages = f"writable for each command alone ({layering.named()})" if layering.path else f"read-only ({why})"
     return [Checkup("sandbox", OK, f"grade full, {seen.program}; packages {packages}{held}")]
 

@@ -47,7 +47,7 @@ def packages(tmp_path):
 
 
 def sandbox_of(home: Home, binds, *, layered: bool = True, caps: Caps | None = None) -> Bubblewrap:
-    layering, why = probe_layers()
+    layering, why = probe_layers(home.root)
     assert layering.path, f"the bundled bubblewrap puts no layer over packages here: {why}"
     binds = binds.model_copy(update={"cache": NAME})
     return Bubblewrap(home, binds, layering=layering.path if layered else "", caps=caps)
