@@ -37,7 +37,7 @@ from perdure.adapters.worker.live import AGENT_IDLE_S, IDLE, WaitingAgents
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.search_attributes import registered
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.setting_up import read_binds, set_up, sets_up_alike
+from perdure.adapters.worker.setting_up import packages_gone, read_binds, set_up, sets_up_alike
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
@@ -206,7 +206,12 @@ class Host:
 
     async def make_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
         """Validate three ways; rebuild what is not valid and run setup where it was not run."""
-        problems = await in_thread(workspace.validate)
+
+        def wrong() -> list[str]:
+            gone = ["the packages of its setup are gone"] if packages_gone(self.home, contract) else []
+            return [*workspace.validate(), *gone]
+
+        problems = await in_thread(wrong)
         record, base = await in_thread(workspace.record), contract.head or contract.base_sha
         if record.ended_at is not None:  # it was rewound, in the Web UI, after its end: not for `sweep` any more
             await in_thread(workspace.begin_again)

@@ -177,6 +177,15 @@ def sets_up_alike(
     return environments.same(setting.question(), base, Commit.read(workspace.vault, commit))
 
 
+def packages_gone(home: Home, contract: Contract) -> bool:
+    """True where setup has fetched packages that are not there any more: somebody removed them, or an earlier release
+    kept them elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        name = read_binds(home.workspace(contract.delivery)).cache
+        return bool(name and contract.config.setup.commands) and not (home.caches / name).is_dir()
+    return False
+
+
 def read_binds(directory: Path) -> Binds:
     """Read what was computed after setup."""
     return Binds.model_validate_json((directory / "binds.json").read_bytes())

@@ -57,7 +57,12 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     tree = home.tree("d")
     assert (tree / ".venv" / "ran").read_text() == "once\n"
     assert Workspace.open(home, "d").record().setup_done
-    assert read_binds(home.workspace("d")) == read_binds(home.workspace("d"))
+    packages = home.caches / read_binds(home.workspace("d")).cache
+    assert packages.is_dir()
+    packages.rename(tmp_path / "cache")  # where an earlier release kept them
+    await in_activity(Preparation(host).prepare, work.model_copy(update={"previous": prepared}))
+    assert packages.is_dir(), "no command would find what setup had fetched"
+    assert (home.tree("d") / ".venv" / "ran").read_text() == "once\n"
     await host.close()
 
 
