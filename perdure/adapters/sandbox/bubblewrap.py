@@ -118,7 +118,7 @@ class Bubblewrap:
         self, command: Command, etc: Path, out: Path | None, reach: Reach | None, shown: packages.Shown
     ) -> Iterator[str]:
         """Mounts in the order that counts: a tmpfs mounted late would hide what lies below it."""
-        variables = environment.inside(command, self._binds)
+        variables = {**(environment.ANEW if shown.options else {}), **environment.inside(command, self._binds)}
         yield from system()
         yield from ("--ro-bind", str(etc), "/etc")
         yield from tmpfs()

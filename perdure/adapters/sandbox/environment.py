@@ -29,6 +29,9 @@ OFFLINE = {
 }
 """Without a network these tools would wait for timeouts before they say what is missing."""
 
+ANEW = {"GRADLE_OPTS": "-Dorg.gradle.caching=false", "GOCACHE": f"{TMP}/go-build"}
+"""Where packages of setup are shown: among them are results of tests that it ran, and each run runs them."""
+
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS")
 PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_")
 NOT_FOR_SETUP = frozenset({"UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache", "NPM_CONFIG_CACHE", "PIP_TARGET"})

@@ -82,6 +82,7 @@ def for_commands(home: Home, name: str, *, layered: bool) -> Shown:
 
 def _filled(kept: Path, place: str) -> bool:
     try:
-        return not _INSTALLED_FROM.get(place, frozenset()).issuperset(os.listdir(kept))
+        with os.scandir(kept) as entries:  # setup may have left millions
+            return any(entry.name not in _INSTALLED_FROM.get(place, ()) for entry in entries)
     except OSError:
         return False

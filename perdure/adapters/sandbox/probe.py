@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import re
@@ -95,10 +94,11 @@ def probe_landlock() -> SandboxUnavailable | None:
     return SandboxUnavailable(f"the reduced sandbox cannot start: {cause}", where="grade reduced", fix=OR_WEAKER)
 
 
-@functools.cache
 def probe_layers(home: Path) -> tuple[Program, str]:
     """The bubblewrap that puts layers over package caches in a PERDURE_HOME, or none and why. Not every file system
-    takes one, so it is tried there. Blocks for some 10 ms, once."""
+    takes one, so it is tried there. Blocks for some 10 ms; a success is remembered."""
+    if (proved := _layering.get(home)) is not None:
+        return proved, ""
     program = layering() if sys.platform == "linux" else Program()
     if not program.path:
         return Program(), f"needs bubblewrap {'.'.join(map(str, LAYERING))}"
@@ -108,7 +108,11 @@ def probe_layers(home: Path) -> tuple[Program, str]:
     code, said = _run([program.path, *options, "--", "/bin/bash", "-c", f"> {_LAYER}/new"])
     if code != 0:
         return Program(), f"{program.named()}: {said.strip() or f'exit code {code}'}"
+    _layering[home] = program
     return program, ""
+
+
+_layering: dict[Path, Program] = {}
 
 
 def look() -> ProbeFacts:

@@ -28,6 +28,7 @@ apply plugin: 'java'
 repositories { maven { url 'http://CENTRAL' } }
 dependencies { testCompile 'junit:junit:4.x' }
 """
+CACHING = "org.gradle.caching=true\n"
 POM = """
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>org.example</groupId><artifactId>a</artifactId><version>1</version>
@@ -154,6 +155,16 @@ async def test_packages_that_are_only_installed_from_need_no_layer(full, package
     assert for_commands(packages, NAME, layered=True).layers == ("/home/agent/.cache",)
 
 
+async def test_results_of_tests_that_ran_in_setup_are_not_believed(full, packages, binds, run, worktree):
+    require("go")
+    (worktree / "go.mod").write_text("module calc\n\ngo 1.18\n")
+    (worktree / "calc_test.go").write_text('package calc\n\nimport "testing"\n\nfunc TestOne(t *testing.T) {}\n')
+    sandbox = sandbox_of(packages, binds)
+    for network in (True, False):
+        tested, said = await run(sandbox, "go test ./...", network=network, timeout_s=100)
+        assert (tested.exit_code, "(cached)" in said) == (0, False), said
+
+
 class Central(SimpleHTTPRequestHandler):
     def __init__(self, *of: Any) -> None:
         super().__init__(*of, directory=REPOSITORY)
@@ -187,13 +198,19 @@ async def test_java_is_tested_offline_with_what_its_setup_has_fetched(
     require(program)
     (worktree / "src/test/java").mkdir(parents=True)
     (worktree / "src/test/java/ATest.java").write_text(JAVA)
-    for name, text in {"build.gradle": BUILD, "mirror.xml": MIRROR, "pom.xml": POM}.items():
+    for name, text in {
+        "build.gradle": BUILD,
+        "gradle.properties": CACHING,
+        "mirror.xml": MIRROR,
+        "pom.xml": POM,
+    }.items():
         (worktree / name).write_text(text.replace("CENTRAL", central))
     sandbox, reach = sandbox_of(packages, binds), Reach(trusted=frozenset([central]))
     made, said = await run(sandbox, online, network=True, reach=reach, timeout_s=200)
     assert (made.exit_code, "BUILD SUCCESS" in said) == (0, True), said
     tested, said = await run(sandbox, offline, timeout_s=200)
     assert (tested.exit_code, "BUILD SUCCESS" in said) == (0, True), said
+    assert "FROM-CACHE" not in said, "each run runs the tests"
     if program == "gradle":
         _, said = await run(sandbox_of(packages, binds, layered=False), offline, timeout_s=200)
         assert "fileHashes.lock (Read-only file system)" in said, "Gradle needs no layer any more"
