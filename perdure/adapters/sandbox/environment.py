@@ -30,7 +30,7 @@ OFFLINE = {
 """Without a network these tools would wait for timeouts before they say what is missing."""
 
 ANEW = {"GRADLE_OPTS": "-Dorg.gradle.caching=false", "GOCACHE": f"{TMP}/go-build"}
-"""Where packages of setup are shown: among them are results of tests that it ran, and each run runs them."""
+"""For commands that are shown packages of setup, among which are results of tests that ran there: tests run anew."""
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS")
 PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_")
