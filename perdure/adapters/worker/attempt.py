@@ -44,8 +44,10 @@ from perdure.models.steps import AGENTIC
 RETRY_PAUSE_MODEL_S = (1.0, 60.0)
 """First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
 
-HEARTBEAT_EVERY = timedelta(seconds=1)
-"""From a task of its own: cancel, reset and pause reach an activity only with its heartbeat."""
+HEARTBEATS_S = 5
+"""Of all attempts of a worker, a second: each costs the server a transaction."""
+HEARTBEAT_EVERY_S = (1.0, 3.0)
+"""Between two of one attempt, the latter where many run: cancel, reset and pause reach it only with its heartbeat."""
 
 DISK_FULL_PAUSE = timedelta(seconds=10)
 """Until a full disk is looked at again: somebody has to make room first."""
@@ -97,15 +99,16 @@ class AttemptInterceptor(Interceptor):
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
+        self._running: set[str] = set()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        return _Attempts(next, self._keeper)
+        return _Attempts(next, self._keeper, self._running)
 
 
 class _Attempts(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, keeper: Keeper) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, keeper: Keeper, running: set[str]) -> None:
         super().__init__(next)
-        self._keeper = keeper
+        self._keeper, self._running = keeper, running
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
@@ -185,11 +188,13 @@ class _Attempts(ActivityInboundInterceptor):
             journal.began(attempt=attempt, key=key, activity=info.activity_type, worker=inflight.worker)
             facts: dict[str, Any] = {}
             doing.set(facts)
-            beat = asyncio.create_task(_beat(facts))
+            self._running.add(attempt)
+            beat = asyncio.create_task(_beat(facts, self._running))
             try:
                 yield record
             finally:
                 beat.cancel()
+                self._running.discard(attempt)
                 journal.ended(attempt, record.how, record.why)
 
     def _forget(self, info: activity.Info, record: _Record) -> None:
@@ -215,11 +220,18 @@ def work_key(work: Any) -> str:
     return digest(run_id, activity.info().activity_type, body)
 
 
-async def _beat(facts: dict[str, Any]) -> None:
-    """From a task of its own: cancel, pause and reset reach an activity only with its heartbeats."""
+async def _beat(facts: dict[str, Any], running: set[str]) -> None:
+    """From a task of its own. The first is a while after the start, which has said as much: most attempts that do not
+    wait for a model are over by then."""
     while True:
+        await asyncio.sleep(heartbeat_pause(len(running)))
         activity.heartbeat(dict(facts))
-        await asyncio.sleep(HEARTBEAT_EVERY.total_seconds())
+
+
+def heartbeat_pause(running: int) -> float:
+    """Return the seconds to an attempt's next heartbeat where so many run on this worker."""
+    least, most = HEARTBEAT_EVERY_S
+    return min(most, max(least, running / HEARTBEATS_S))
 
 
 def _superseded(cancelled: asyncio.CancelledError) -> bool:

@@ -42,9 +42,15 @@ def environment(name: str = "implement", **info: Any) -> ActivityEnvironment:
 
 
 async def attempt(
-    host: Host, do: Callable[[], Awaitable[Any]], *, work: Any = WORK, env: ActivityEnvironment | None = None
+    host: Host,
+    do: Callable[[], Awaitable[Any]],
+    *,
+    work: Any = WORK,
+    env: ActivityEnvironment | None = None,
+    worker: AttemptInterceptor | None = None,
 ) -> Any:
-    chain = AttemptInterceptor(host).intercept_activity(Doing(do))
+    """`worker`: the interceptor that attempts of one worker share."""
+    chain = (worker or AttemptInterceptor(host)).intercept_activity(Doing(do))
     arguments = [] if work is None else [work]
     call = ExecuteActivityInput(fn=lambda: None, args=arguments, executor=None, headers={})
     return await (env or environment()).run(chain.execute_activity, call)

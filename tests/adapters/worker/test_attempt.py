@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from perdure.adapters.worker.attempt import (
     RESULT_BYTES,
     RETRY_PAUSE_MODEL_S,
     UNEXPECTED_FAILURES,
+    AttemptInterceptor,
+    heartbeat_pause,
     now_doing,
     work_key,
 )
@@ -31,6 +34,7 @@ from perdure.models.errors import (
 )
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
+from tests.waiting import until
 
 __all__ = ["host"]
 
@@ -59,12 +63,36 @@ async def test_heartbeats_tell_what_the_attempt_does_from_a_task_of_its_own(host
     async def do() -> None:
         now_doing(turn=3)
         now_doing(doing="pytest -q")
-        await asyncio.sleep(0.05)
+        assert not beats, "that it has begun, the server knows"
+        await until(lambda: beats)
 
     await attempt(host, do, env=env)
-    assert beats == [({"turn": 3, "doing": "pytest -q"},)]
+    beaten = len(beats)
+    assert beats[0] == ({"turn": 3, "doing": "pytest -q"},)
     await asyncio.sleep(1.1)
-    assert len(beats) == 1, "an attempt that has ended went on beating"
+    assert len(beats) == beaten, "an attempt that has ended went on beating"
+
+
+@pytest.mark.parametrize(("running", "seconds"), [(1, 1.0), (5, 1.0), (10, 2.0), (15, 3.0), (500, 3.0)])
+def test_five_heartbeats_a_second_are_shared_by_all_attempts_of_a_worker(running: int, seconds: float) -> None:
+    assert heartbeat_pause(running) == seconds
+
+
+async def test_ten_attempts_of_a_worker_beat_every_two_seconds_each(host: Host) -> None:
+    worker = AttemptInterceptor(host)
+
+    async def one(number: int) -> float:
+        env, beats = environment(activity_id=str(number)), list[float]()
+        env.on_heartbeat = lambda *_: beats.append(time.monotonic())
+
+        async def do() -> None:
+            await until(lambda: len(beats) == 2)
+
+        await attempt(host, do, env=env, worker=worker)
+        return beats[1] - beats[0]
+
+    pauses = await asyncio.gather(*(one(number) for number in range(10)))
+    assert min(pauses) >= 2.0
 
 
 def test_saying_what_one_does_outside_of_an_attempt_is_fine() -> None:
