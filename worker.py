@@ -31,7 +31,7 @@ from perdure.adapters.worker.host import Host
 from perdure.client.budgets import keep, put_rules
 from perdure.local import connect, forkserver, page
 from perdure.local.strangers import NoStrangers
-from perdure.models.limits import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
+from perdure.models.limits import DRAIN, TASK_QUEUE
 
 
 async def main() -> None:
@@ -54,7 +54,7 @@ async def main() -> None:
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
                 interceptors=[strangers, AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,
-                max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+                max_heartbeat_throttle_interval=connect.heartbeat_throttle(client),
                 graceful_shutdown_timeout=DRAIN,
                 **doing,
             )

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
@@ -17,12 +18,14 @@ from perdure.local.identity import NAMESPACE
 from perdure.local.runtimes import quiet, working
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.limits import SERVER_ANSWER_S
+from perdure.models.limits import HEARTBEAT_THROTTLE, HEARTBEAT_THROTTLE_CLOUD, SERVER_ANSWER_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 from perdure.text import is_text
 
 _DEFAULT_ADDRESS = "localhost:7233"
+_CLOUD = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")
+"""Temporal Cloud's addresses: of a namespace, and of a region."""
 
 
 async def connect(home: Home, *, start: bool, say: Say, interceptors: Interceptors = (), works: bool = False) -> Client:
@@ -60,6 +63,12 @@ def configured() -> ClientConnectConfig | None:
         where = os.environ.get("TEMPORAL_CONFIG_FILE") or "TEMPORAL_* variables and profile file"
         raise BadInput(f"the Temporal configuration cannot be read: {error}", where=where) from None
     return config or None
+
+
+def heartbeat_throttle(client: Client) -> timedelta:
+    """Return how often an attempt's heartbeats may reach this client's server, and cancellations the attempt."""
+    billed = _CLOUD.fullmatch(client.service_client.config.target_host)
+    return HEARTBEAT_THROTTLE_CLOUD if billed else HEARTBEAT_THROTTLE
 
 
 def embedded_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -54,6 +54,9 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
 """The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
 
+HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
+"""The same at Temporal Cloud, where each heartbeat that arrives is an action to pay for."""
+
 WORKER_SAYS = timedelta(seconds=10)
 """Between a worker's reports of its slots, which the page shows: a small call; the SDK's default is a minute."""
 

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
-from perdure.local.connect import configured, connect, embedded_environment
+from perdure.local.connect import configured, connect, embedded_environment, heartbeat_throttle
 from perdure.local.pauses import running_deliveries
 from perdure.local.ports import any_free
 from perdure.local.server import ensure_server
@@ -111,3 +112,18 @@ async def test_a_running_delivery_keeps_a_worker_busy(home: Home, monkeypatch: p
         time.sleep(0.05)
     monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{any_free().grpc}")
     assert await running_deliveries(home), "a server elsewhere that cannot be asked may be running some"
+
+
+@pytest.mark.parametrize(
+    ("address", "seconds"),
+    [
+        ("team.a1b2c.tmprl.cloud:7233", 5),
+        ("eu-west-1.aws.api.temporal.io:7233", 5),
+        ("localhost:7233", 1),
+        ("temporal.example.org:7233", 1),
+        ("tmprl.cloud.example.org:7233", 1),
+    ],
+)
+async def test_heartbeats_that_are_paid_for_reach_the_server_every_five_seconds(address: str, seconds: int) -> None:
+    client = await Client.connect(address, lazy=True)
+    assert heartbeat_throttle(client).total_seconds() == seconds
