@@ -24,6 +24,9 @@ _NO_PARTS = {*DEPENDENCIES, "tests", "test", "docs", "examples", "vendor", "thir
 """Directories whose toolchains are not the repository's own."""
 
 
+_GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
+
+
 @dataclass(frozen=True)
 class Detected:
     """Commands as they would stand in perdure.toml; `kinds` names what was recognised (`uv`, `pip`, `npm`, `go` …)."""
@@ -45,7 +48,7 @@ def detect(root: Path) -> Detected:
 
 
 def _detect(root: Path) -> Detected:
-    found = _python(root) + _node(root) + _go(root) + _cargo(root)
+    found = _python(root) + _node(root) + _go(root) + _cargo(root) + _jvm(root)
     return found if found.tests else found + _make(root)
 
 
@@ -124,6 +127,20 @@ def _cargo(root: Path) -> Detected:
     fetch = "cargo fetch --locked" if (root / "Cargo.lock").is_file() else "cargo fetch"
     test = TestCommand(name="cargo test", command="cargo test")
     return Detected((fetch,) if needs else (), (test,), ("cargo",))
+
+
+def _jvm(root: Path) -> Detected:
+    """Setup runs the tests once, whether they pass or fail: neither program has another command that fetches all that
+    they take."""
+    if (root / "pom.xml").is_file():
+        maven = "./mvnw" if (root / "mvnw").is_file() else "mvn"
+        test = TestCommand(name="mvn test", command=f"{maven} -B -o test")
+        return Detected((f"{maven} -B -q -Dmaven.test.failure.ignore test",), (test,), ("maven",))
+    if any((root / name).is_file() for name in _GRADLE):
+        gradle = f"{'./gradlew' if (root / 'gradlew').is_file() else 'gradle'} --no-daemon"
+        test = TestCommand(name="gradle test", command=f"{gradle} --offline test")
+        return Detected((f"{gradle} --continue test || {gradle} testClasses",), (test,), ("gradle",))
+    return Detected()
 
 
 def _make(root: Path) -> Detected:

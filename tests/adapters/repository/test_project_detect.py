@@ -112,6 +112,30 @@ def test_go_and_cargo_download_what_they_require(files: Files) -> None:
     assert commands(found) == ["go test ./...", "cargo test"]
 
 
+@pytest.mark.parametrize(
+    ("there", "setup", "test"),
+    [
+        (["pom.xml"], "mvn -B -q -Dmaven.test.failure.ignore test", "mvn -B -o test"),
+        (["pom.xml", "mvnw"], "./mvnw -B -q -Dmaven.test.failure.ignore test", "./mvnw -B -o test"),
+        (
+            ["build.gradle.kts"],
+            "gradle --no-daemon --continue test || gradle --no-daemon testClasses",
+            "gradle --no-daemon --offline test",
+        ),
+        (
+            ["settings.gradle", "gradlew"],
+            "./gradlew --no-daemon --continue test || ./gradlew --no-daemon testClasses",
+            "./gradlew --no-daemon --offline test",
+        ),
+    ],
+)
+def test_maven_and_gradle_run_the_tests_once_in_setup_and_then_offline(
+    files: Files, there: list[str], setup: str, test: str
+) -> None:
+    found = detect(files(dict.fromkeys(there, "")))
+    assert (found.setup, commands(found)) == ((setup,), [test])
+
+
 def test_without_dependencies_go_and_cargo_just_test(files: Files) -> None:
     found = detect(files({"go.mod": "module x\n", "Cargo.toml": "[package]\nname='x'\n"}))
     assert (found.setup, commands(found)) == ((), ["go test ./...", "cargo test"])
