@@ -18,10 +18,16 @@ from perdure.local.identity import NAMESPACE
 from perdure.local.runtimes import quiet, working
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.limits import HEARTBEAT_THROTTLE, HEARTBEAT_THROTTLE_CLOUD, SERVER_ANSWER_S
+from perdure.models.limits import SERVER_ANSWER_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 from perdure.text import is_text
+
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+"""The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
+
+HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
+"""The same at Temporal Cloud, where each heartbeat that arrives is an action to pay for."""
 
 _DEFAULT_ADDRESS = "localhost:7233"
 _CLOUD = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")

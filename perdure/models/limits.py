@@ -51,12 +51,6 @@ by which it could be reported. Deciding takes milliseconds, and replaying the lo
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 """A busy two-core host was seen to be 9 s late; deaths are reported by the living long before this."""
 
-HEARTBEAT_THROTTLE = timedelta(seconds=1)
-"""The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
-
-HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
-"""The same at Temporal Cloud, where each heartbeat that arrives is an action to pay for."""
-
 WORKER_SAYS = timedelta(seconds=10)
 """Between a worker's reports of its slots, which the page shows: a small call; the SDK's default is a minute."""
 

@@ -44,8 +44,9 @@ from perdure.models.steps import AGENTIC
 RETRY_PAUSE_MODEL_S = (1.0, 60.0)
 """First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
 
-HEARTBEATS_S = 5
-"""Of all attempts of a worker, a second: each costs the server a transaction."""
+HEARTBEATS_A_SECOND = 5
+"""Of all attempts of a worker together: each costs the server a transaction."""
+
 HEARTBEAT_EVERY_S = (1.0, 3.0)
 """Between two of one attempt, the latter where many run: cancel, reset and pause reach it only with its heartbeat."""
 
@@ -231,7 +232,7 @@ async def _beat(facts: dict[str, Any], running: set[str]) -> None:
 def heartbeat_pause(running: int) -> float:
     """Return the seconds to an attempt's next heartbeat where so many run on this worker."""
     least, most = HEARTBEAT_EVERY_S
-    return min(most, max(least, running / HEARTBEATS_S))
+    return min(most, max(least, running / HEARTBEATS_A_SECOND))
 
 
 def _superseded(cancelled: asyncio.CancelledError) -> bool:
