@@ -100,6 +100,8 @@ async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_te
     bench: Bench, files: Files, program: str, command: str, group: str, name: str,
     first: list[str], again: list[str], reproduces: str,
 ) -> None:  # fmt: skip
+    if command.startswith("npx "):
+        require("npm")
     where = {"mvnw": SUREFIRE, "gradlew": GRADLE}.get(program, "")
     more = {"node_modules/jest-junit/package.json": "{}", "package.json": "{}"}
     root = files({program: fake(where, group, name.replace(">", "&gt;")), **more})
