@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test stories coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking screenshots lock clean
+.PHONY: help demo agents test stories coverage left-out test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,12 @@ coverage: $(READY) ## both, and how many lines and branches they went through: a
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }
 	@echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of lines and branches ($(VENV)/coverage.txt)"
+
+# On a build server once more what failed, as above.
+left-out: $(READY) ## the tests that the last run left out for a missing program, where it is here now (JOBS)
+	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
+	@test ! -s .pytest_cache/left_out.txt || { cp .pytest_cache/left_out.txt $(VENV)/left_out.txt && rm -rf .pytest_cache && \
+	  { $(PYTEST) -q --no-header -n $(JOBS) --dist worksteal $(ARGS) @$(VENV)/left_out.txt $(call AGAIN,$(BIN)/python); }; }
 
 test-slow: $(READY) ## longer versions of what the tests show, without coverage: more turns, kills, workers
 	@$(PYTEST) -q --no-header -m slow -n $(JOBS) --dist worksteal $(ARGS)

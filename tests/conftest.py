@@ -90,6 +90,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left_out = (str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
-    if line := needs.told(reason.rstrip("')") for reason in left_out):
-        terminalreporter.write_line(line)
+    reasons = {report.nodeid: str(report.longrepr).rstrip("')") for report in terminalreporter.stats.get("skipped", [])}
+    if summary := needs.summary(reasons.values()):
+        terminalreporter.write_line(summary)
+    if terminalreporter.config.pluginmanager.has_plugin("cacheprovider"):  # runs that tests start have none
+        needs.write_left_out(reasons)

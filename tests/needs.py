@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -52,10 +52,13 @@ OURS = frozenset({"claude", "codex"})
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
 """The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""
 
+LEFT_OUT = Path(".pytest_cache/left_out.txt")
+"""Ids of the tests that the last run left out for a missing program."""
+
 _REASON = "NEEDS "
 
 
-def found(program: str) -> str | None:
+def find_program(program: str) -> str | None:
     """The path of a program, under any name it has."""
     places = f"{AGENTS}{os.pathsep}{os.environ.get('PATH', os.defpath)}" if program in OURS else None
     return next((path for name in NAMES[program] if (path := shutil.which(name, path=places))), None)
@@ -63,7 +66,11 @@ def found(program: str) -> str | None:
 
 def missing(*programs: str) -> str:
     """The reason to leave a test out; empty where all of them are here."""
-    return _REASON + " ".join(gone) if (gone := [one for one in programs if found(one) is None]) else ""
+    return (
+        _REASON + " ".join(absent)
+        if (absent := [program for program in programs if find_program(program) is None])
+        else ""
+    )
 
 
 def require(*programs: str) -> None:
@@ -72,26 +79,37 @@ def require(*programs: str) -> None:
         pytest.skip(reason)
 
 
-def told(reasons: Iterable[str]) -> str:
-    """One line about all that was left out, with what to paste, one about control groups; empty where nothing was."""
+def summary(reasons: Iterable[str]) -> str:
+    """Return a line on missing programs and a line on control groups, each with what to paste; empty for neither."""
     reasons = list(reasons)
-    return "\n".join(filter(None, (_told_of_programs(reasons), _told_of_groups(reasons))))
+    return "\n".join(filter(None, (_programs_line(reasons), _control_groups_line(reasons))))
 
 
-def _told_of_groups(reasons: list[str]) -> str:
+def write_left_out(reasons: Mapping[str, str]) -> None:
+    """Write the ids of the tests that were left out for a missing program to LEFT_OUT, one a line, for `make left-out`.
+
+    reasons  test id → why it was skipped
+    """
+    ids = [test for test, reason in reasons.items() if _REASON in reason]
+    LEFT_OUT.parent.mkdir(exist_ok=True)
+    LEFT_OUT.write_text("".join(f"{test}\n" for test in ids))
+
+
+def _control_groups_line(reasons: list[str]) -> str:
     number = sum(NO_GROUP in reason for reason in reasons)
     paste = "systemd-run --user --scope -p Delegate=yes make test"
     return f"LEFT OUT, tests of limits that the kernel holds ({number}); to run them: {paste}" if number else ""
 
 
-def _told_of_programs(reasons: list[str]) -> str:
-    counts = Counter(one for reason in reasons if _REASON in reason for one in reason.partition(_REASON)[2].split())
+def _programs_line(reasons: list[str]) -> str:
+    needed = (reason.partition(_REASON)[2].split() for reason in reasons if _REASON in reason)
+    counts = Counter(program for programs in needed for program in programs)
     if not counts:
         return ""
     named = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
     system = " ".join(PACKAGES[name] for name in sorted(counts) if name in PACKAGES)
-    spoken = SPOKEN.keys() & counts.keys()
+    agents = sorted(SPOKEN.keys() & counts.keys())
     paste = [f"sudo apt-get install -y {system}"] if system else []
     paste += ["make agents"] if OURS & counts.keys() else []
-    paste += [f"npm install -g --engine-strict {' '.join(SPOKEN[one] for one in sorted(spoken))}"] if spoken else []
+    paste += [f"npm install -g --engine-strict {' '.join(SPOKEN[name] for name in agents)}"] if agents else []
     return f"LEFT OUT, tests that need a program: {named}; to run them: {' && '.join(paste)}"

@@ -42,7 +42,7 @@ def codex(*more: str, url: str, model: str = "gpt-5.5") -> tuple[list[str], dict
 
 def program(name: str) -> Path:
     """The binary itself, not the link to it; all it needs lies beside and above it, in its package."""
-    found = needs.found(name)
+    found = needs.find_program(name)
     assert found is not None
     return Path(found).resolve()
 

@@ -108,7 +108,7 @@ async def desk(url: str, id: str) -> AsyncIterator[Desk]:
     needs.require("chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=needs.found("chromium"),
+            executable_path=needs.find_program("chromium"),
             args=["--no-sandbox", "--disable-dev-shm-usage"],
             timeout=PATIENCE_MS,
         )

@@ -22,7 +22,7 @@ async def chromium() -> AsyncIterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(
-            executable_path=needs.found("chromium"),
+            executable_path=needs.find_program("chromium"),
             args=["--no-sandbox", "--disable-dev-shm-usage"],
             timeout=PATIENCE_MS,
         )

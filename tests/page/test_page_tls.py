@@ -142,7 +142,7 @@ async def nginx(root: Path, certificate: tuple[Path, Path]) -> AsyncIterator[int
     )
     text = f"daemon off;\nmaster_process off;\npid {root}/nginx.pid;\nerror_log stderr;\nevents {{}}\n"
     (root / "nginx.conf").write_text(f"{text}http {{\naccess_log off;\n{kept}{server}\n}}\n")
-    program = needs.found("nginx")
+    program = needs.find_program("nginx")
     assert program is not None
     process = await asyncio.create_subprocess_exec(
         program, "-p", str(root), "-c", str(root / "nginx.conf"), "-e", "stderr", stderr=asyncio.subprocess.PIPE

@@ -98,7 +98,7 @@ async def counted(api: Api, model: str, home: Path) -> dict[str, Any]:
         "DISABLE_AUTOUPDATER": "1",
         "IS_SANDBOX": "1",
     }
-    program = needs.found("claude")
+    program = needs.find_program("claude")
     assert program is not None
     words = (program, "--bare", "-p", "Say done.", "--output-format", "json", "--model", model, "--max-turns", "1")
     process = await asyncio.create_subprocess_exec(

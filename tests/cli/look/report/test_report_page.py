@@ -29,7 +29,9 @@ async def browser() -> AsyncIterator[Browser]:
     needs.require("chromium")
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(
-            executable_path=needs.found("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=60_000
+            executable_path=needs.find_program("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+            timeout=60_000,
         )
         try:
             yield started
