@@ -1,52 +1,52 @@
-"""One effect each, thin, named after the step. They look before they act and decide nothing about order."""
+"""The activities: each has one effect, looks first whether it has happened already, and decides nothing about order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from activities.aiming import Aiming
-from activities.attempts import Attempts
-from activities.backlog import Backlogs
-from activities.capture_pages import Pages
-from activities.close import Closing
-from activities.commit import Commits
-from activities.follow import Following
-from activities.forge import Publishing
-from activities.former import former_run
-from activities.inspect_change import Inspection
-from activities.land import LandingHere
-from activities.last_table import last_table
-from activities.look import look_for, resume_point
-from activities.notify import Notices
-from activities.prepare import Preparation
+from activities.attempts import TakeAttemptActivity
+from activities.backlog import BacklogActivities
+from activities.capture_pages import CapturePagesActivity
+from activities.close import CloseActivity
+from activities.commit import CommitActivity
+from activities.concurrency_limit import ConcurrencyLimitActivity
+from activities.delivery_lookup import look_for, resume_point
+from activities.delivery_queries import QueryActivities
+from activities.follow_base import FollowActivities
+from activities.forge import ForgeActivities
+from activities.inspect_change import InspectChangeActivity
+from activities.land import LandActivity
+from activities.notify import NoticeActivities
+from activities.plan_tasks import PlanTaskActivities
+from activities.prepare import PrepareActivity
 from activities.prioritise import prioritise_delivery
-from activities.questions import Questions
-from activities.rebase import Rebasing
-from activities.room import Rooms
-from activities.run_tests import Testing
-from activities.specialists import Specialists
-from activities.stack import Stacking
-from activities.turns import turns
-from activities.vouch import Vouching
+from activities.read_previous_treasury import last_table
+from activities.rebase import RebaseActivity
+from activities.rewind_target import RewindTargetActivity
+from activities.run_tests import RunTestsActivity
+from activities.sign_item_request import SignItemRequestActivity
+from activities.stack import StackActivity
+from activities.turns import turn_activities
+from activities.verify_previous_run import former_run
 from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]
 
 
-def anywhere(host: Host) -> Activities:
-    """Return what any host may carry out: queue `perdure`."""
-    notices = Notices(host)
+def any_host_activities(host: Host) -> Activities:
+    """Return the activities that any host may run, for the queue `perdure`."""
+    notices = NoticeActivities(host)
     return [
-        Preparation(host).prepare,
-        Closing(host).close,
+        PrepareActivity(host).prepare,
+        CloseActivity(host).close,
         notices.notice_addresses,
         notices.notify,
         last_table,
-        Vouching(host).vouch,
-        Backlogs(host).open_backlog,
-        Following(host).follow,
-        Following(host).check_landed,
+        SignItemRequestActivity(host).vouch,
+        BacklogActivities(host).open_backlog,
+        FollowActivities(host).follow,
+        FollowActivities(host).check_landed,
         look_for,
         former_run,
         prioritise_delivery,
@@ -54,41 +54,51 @@ def anywhere(host: Host) -> Activities:
     ]
 
 
-def publishing(host: Host) -> Activities:
-    """Return what needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
-    forge = Publishing(host)
+def publisher_activities(host: Host) -> Activities:
+    """Return the activities that need the forge's token: for a queue of their own where a publisher is configured, else
+    for each host's own queue."""
+    forge = ForgeActivities(host)
     return [
         forge.check_access,
-        Rooms(host).find_room,
+        ConcurrencyLimitActivity(host).find_room,
         forge.comment,
         forge.publish_artifacts,
         forge.open_pull_request,
-        Questions(host).verify_published,
+        QueryActivities(host).verify_published,
         forge.push_branch,
-        LandingHere(host).land,
-        Backlogs(host).make_branch,
-        Backlogs(host).backlog_room,
-        Backlogs(host).close_backlog,
-        Following(host).move_branch,
-        Stacking(host).look_at_stack,
+        LandActivity(host).land,
+        BacklogActivities(host).make_branch,
+        BacklogActivities(host).backlog_room,
+        BacklogActivities(host).close_backlog,
+        FollowActivities(host).move_branch,
+        StackActivity(host).look_at_stack,
     ]
 
 
-def here(host: Host) -> Activities:
-    """Return what needs the delivery's workspace: this host's own queue."""
-    asked, specialists = Questions(host), Specialists(host)
+def workspace_activities(host: Host) -> Activities:
+    """Return the activities that need the delivery's workspace, for this host's own queue. Where no publisher is
+    configured, those of `publisher_activities` are among them; with a publisher only `land`, for tasks that land in the
+    vault."""
+    queries, specialists = QueryActivities(host), PlanTaskActivities(host)
     return [
-        *([LandingHere(host).land] if host.publisher else publishing(host)),
-        Preparation(host).prepare,
+        *([LandActivity(host).land] if host.publisher_queue else publisher_activities(host)),
+        PrepareActivity(host).prepare,
         specialists.split_plan,
         specialists.take_tasks,
-        Attempts(host).take_attempt,
-        *turns(host),
-        Commits(host).commit,
-        Rebasing(host).rebase,
-        Testing(host).run_tests,
-        Inspection(host).inspect_change,
-        Pages(host).capture_pages,
-        Closing(host).close,
-        *(asked.read, asked.spent, asked.keep, asked.check_plan, asked.verify, Aiming(host).aim),
+        TakeAttemptActivity(host).take_attempt,
+        *turn_activities(host),
+        CommitActivity(host).commit,
+        RebaseActivity(host).rebase,
+        RunTestsActivity(host).run_tests,
+        InspectChangeActivity(host).inspect_change,
+        CapturePagesActivity(host).capture_pages,
+        CloseActivity(host).close,
+        *(
+            queries.read_page,
+            queries.spent,
+            queries.store_text,
+            queries.check_plan,
+            queries.verify,
+            RewindTargetActivity(host).aim,
+        ),
     ]

@@ -1,7 +1,9 @@
-"""The work of a backlog outside of its deliveries: its integration branch, a look at the deliveries, the pull request.
+"""The activities for a backlog as a whole: its base and settings, its limits, its integration branch and its pull
+request.
 
-Effects: `make_branch` makes the branch where it is not there, `close_backlog` opens one pull request; both look first.
-Keys: the branch. The others only read. No model output chooses host, repository, base or branch.
+Effects: `make_branch` pushes the integration branch where the remote does not have it, `close_backlog` opens one pull
+request; both look first. Key: the branch. The others only read. No model output chooses host, repository, base or
+branch.
 """
 
 from __future__ import annotations
@@ -13,137 +15,167 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
+from activities.concurrency_limit import find_limit_reason
+from activities.contract_builder import ContractBuilder
 from activities.on_host import OnHost
-from activities.room import no_room
-from activities.terms import Terms
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.body import BODY_CHARS, marker
 from perdure.adapters.forges.neutral import code, neutral, plain
 from perdure.adapters.forges.parts import begins
-from perdure.adapters.git.door import redact
-from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.git.integration import Integration
-from perdure.adapters.git.landing import fetch_landing
-from perdure.adapters.git.publish import commits_between, publish_first
+from perdure.adapters.git.command import redact
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.integration import IntegrationBranch
+from perdure.adapters.git.landing import fetch_integration_branch
+from perdure.adapters.git.publish import count_commits, publish_first_commit
 from perdure.adapters.git.remote import Heads, remote_heads
-from perdure.adapters.git.source import Target
+from perdure.adapters.git.target import TargetRepository
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.terms import base_of, check_lands, find_target
+from perdure.adapters.repository.terms import check_can_land, fetch_base, find_target
 from perdure.adapters.system.crash import crash_point
-from perdure.adapters.system.threads import in_thread, to_the_end
-from perdure.adapters.system.zones import offsets
+from perdure.adapters.system.threads import in_thread, in_thread_to_end
+from perdure.adapters.system.zones import zone_offsets
 from perdure.models.backlog import ITEMS_MOST
-from perdure.models.backlog_state import Opened
+from perdure.models.backlog_state import OpenBacklogResult
+from perdure.models.concurrency_limit import ConcurrencyCheckResult
 from perdure.models.config import Limits, RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeRefused, InvalidRequest, NoRoom, PerdureError
-from perdure.models.following import MoveInput
+from perdure.models.following import MoveBranchInput
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.issue import IssueQuery
-from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
+from perdure.models.landing import CloseBacklogInput, CloseBacklogResult, OpenBacklogInput
 from perdure.models.limits import HEARTBEAT_TIMEOUT
-from perdure.models.proof import proves
+from perdure.models.proof import is_valid_proof
 from perdure.models.request import DeliveryRequest
-from perdure.models.room import Room
-from perdure.models.stacked import StackInput
+from perdure.models.stack import StackInput
 
 TITLE_CHARS = 100
-"""Of the pull request of a backlog."""
+"""The most characters in the title of a backlog's pull request."""
 
 
-class Backlogs(OnHost):
-    @activity.defn
-    async def open_backlog(self, work: OpenBacklogInput) -> Opened:
-        """Raises InvalidRequest, BadInput, ForgeRefused, ForgeUnavailable. Nothing is made."""
-        async with beating():
-            return await in_thread(self._open, work, False)
+class BacklogActivities(OnHost):
+    """The activities for a backlog as a whole, outside of its deliveries."""
 
     @activity.defn
-    async def backlog_room(self, work: OpenBacklogInput) -> Room:
-        """Is there room for one more pull request, that of this backlog? Raises NoRoom where it `waits`."""
-        async with beating():
-            url, limits = await in_thread(self._limits, work)
-            about = {"repository": work.repository, "url": url, "workflow_id": work.backlog}
-            words = await no_room(self._host, limits, delivery=delivery_key(work.backlog), **about)
-        if words and work.waits:
-            raise NoRoom(words)
-        return Room(words=words)
+    async def open_backlog(self, work: OpenBacklogInput) -> OpenBacklogResult:
+        """Return a backlog's base, the name of its integration branch and what its workflow needs to know of this host;
+        nothing is pushed. Raises InvalidRequest, BadInput, ForgeRefused, ForgeUnavailable."""
+        async with send_heartbeats():
+            return await in_thread(self._open_backlog, work, False)
 
     @activity.defn
-    async def make_branch(self, work: OpenBacklogInput) -> Opened:
-        """As above; and the integration branch is there, at the base's commit where it was not."""
-        async with beating():
-            opened = await in_thread(self._open, work, True)
+    async def backlog_room(self, work: OpenBacklogInput) -> ConcurrencyCheckResult:
+        """Return whether the repository's limits allow one more pull request, that of this backlog, and the reason if
+        they do not. Raises NoRoom where they do not and `work.waits` is set, so that it is tried again."""
+        async with send_heartbeats():
+            url, limits = await in_thread(self._read_limits, work)
+            identity = {"repository": work.repository, "url": url, "workflow_id": work.backlog}
+            reason = await find_limit_reason(self._host, limits, delivery=delivery_key(work.backlog), **identity)
+        if reason and work.waits:
+            raise NoRoom(reason)
+        return ConcurrencyCheckResult(reason=reason)
+
+    @activity.defn
+    async def make_branch(self, work: OpenBacklogInput) -> OpenBacklogResult:
+        """Push the integration branch at the base's commit where the remote does not have it, and return the same as
+        `open_backlog`, with the issues that the backlog is to build.
+
+        In an empty repository the first commit is pushed as the base. A stack has no integration branch: each of its
+        items has its own. Raises as `open_backlog`.
+        """
+        async with send_heartbeats():
+            result = await in_thread(self._open_backlog, work, True)
         crash_point(CrashPoint.AFTER_PUSH)
-        return opened
+        return result
 
     @activity.defn
-    async def close_backlog(self, work: CloseBacklogInput) -> ClosedBacklog:
-        """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), InvalidRequest."""
-        async with beating():
-            closed = await to_the_end(self._close, work)
+    async def close_backlog(self, work: CloseBacklogInput) -> CloseBacklogResult:
+        """Open the backlog's one pull request, or update it where it is open already, and return it; a message where
+        there is nothing to propose. Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries
+        again), InvalidRequest."""
+        async with send_heartbeats():
+            result = await in_thread_to_end(self._open_pull_request, work)
         crash_point(CrashPoint.AFTER_PULL_REQUEST)
-        return closed
+        return result
 
-    def _open(self, work: OpenBacklogInput, make: bool) -> Opened:
-        target, vault = self.target(work)
-        base, base_sha = base_of(vault, target, _wanted(work))
-        config = Terms(self._host).settings(vault, base, base_sha, _wanted(work)).config
-        if work.said.get("land") != "stack":
-            check_lands(config)
-        issues, proposed = self._issues(target, work) if make else ((), {})
+    def _open_backlog(self, work: OpenBacklogInput, make_branch: bool) -> OpenBacklogResult:
+        """Find the backlog's base, read its settings, and return both with the name of its integration branch and what
+        its workflow needs to know of this host.
+
+        make_branch  push the branch where it is missing, in an empty repository the first commit too, and list the
+        backlog's
+                     issues; False: only check that the branch can be used
+
+        Raises InvalidRequest where the settings let nothing land, or the branch can be neither used nor made.
+        """
+        target, vault = self.open_target(work)
+        base, base_sha = fetch_base(vault, target, _settings_request(work))
+        config = ContractBuilder(self._host).read_settings(vault, base, base_sha, _settings_request(work)).config
+        if work.backlog_request.get("land") != "stack":
+            check_can_land(config)
+        issues, issue_pull_requests = self._list_issues(target, work) if make_branch else ((), {})
         heads = target.heads
-        if make and base_sha == FIRST_COMMIT:
-            heads = publish_first(vault, _ground(work, target, base, base_sha))
-        named, own = bool(work.branch), branch_name(delivery_key(work.backlog))
-        integration = Integration(vault, work.backlog, work.branch or own, named, base, base_sha)
-        if work.said.get("land") == "stack":
+        if make_branch and base_sha == FIRST_COMMIT:
+            heads = publish_first_commit(vault, _base_contract(work, target, base, base_sha))
+        is_requested, own_branch = bool(work.branch), branch_name(delivery_key(work.backlog))
+        integration = IntegrationBranch(vault, work.backlog, work.branch or own_branch, is_requested, base, base_sha)
+        if work.backlog_request.get("land") == "stack":
             pass  # each item has a branch of its own
-        elif make:
-            integration.make(heads)
+        elif make_branch:
+            integration.ensure_on_remote(heads)
         else:
-            integration.check(heads)
-        return Opened(
+            integration.check_usable(heads)
+        return OpenBacklogResult(
             base=base,
             base_sha=base_sha,
             branch=integration.branch,
-            queue=self._host.publisher or self._host.home.queue(),
-            lists=bool(self._host.attributes),
-            frees=True,
-            follows=not named,
+            queue=self._host.publisher_queue or self._host.home.queue(),
+            sets_search_attributes=bool(self._host.search_attributes),
+            frees_waiting_slots=True,
+            follows_base=not is_requested,
             notifies=bool(self._host.listeners.addresses),
-            limited=config.limits.open_pull_requests is not None,
-            offsets=offsets(str(work.said.get("window") or ""), datetime.now(UTC)),
+            limits_pull_requests=config.limits.open_pull_requests is not None,
+            offsets=zone_offsets(str(work.backlog_request.get("window") or ""), datetime.now(UTC)),
             issues=issues,
-            proposed=proposed,
-            page=self._host.page(),
+            issue_pull_requests=issue_pull_requests,
+            page=self._host.page_address(),
         )
 
-    def _issues(self, target: Target, work: OpenBacklogInput) -> tuple[tuple[int, ...], dict[int, int]]:
-        """Those that are open now, where the backlog asks for any; and of those that are left out, because they are
-        built already, the pull request that waits to be merged. InvalidRequest where there is nobody to ask."""
-        if not (query := work.said.get("issues")):
+    def _list_issues(self, target: TargetRepository, work: OpenBacklogInput) -> tuple[tuple[int, ...], dict[int, int]]:
+        """Return the numbers of the open issues that the backlog's query names; and, of those left out because a pull
+        request of ours for them is open, that pull request's number by the issue's. Both are empty without a query.
+
+        Raises InvalidRequest where the repository's forge has no issues that Perdure can read.
+        """
+        if not (query := work.backlog_request.get("issues")):
             return (), {}
         forge = self._host.forges.forge(target.url)
         if not isinstance(forge, HostedForge):
             raise InvalidRequest("issues: this repository has none that Perdure can read", where=work.repository)
-        found, built = forge.issues(IssueQuery.parse(str(query)), ITEMS_MOST), forge.proposed()
+        numbers, proposed = forge.issues(IssueQuery.parse(str(query)), ITEMS_MOST), forge.proposed()
         return (
-            tuple(number for number in found if number not in built),
-            {number: built[number] for number in found if number in built},
+            tuple(number for number in numbers if number not in proposed),
+            {number: proposed[number] for number in numbers if number in proposed},
         )
 
-    def _limits(self, work: OpenBacklogInput) -> tuple[str, Limits]:
-        """The repository's address and its limits; that of deliveries at once is kept by each of its items."""
-        target, vault = self.target(work)
-        base, base_sha = base_of(vault, target, _wanted(work))
-        limits = Terms(self._host).settings(vault, base, base_sha, _wanted(work)).config.limits
+    def _read_limits(self, work: OpenBacklogInput) -> tuple[str, Limits]:
+        """Return the repository's address and the limits in its settings, but for that of deliveries at once, which
+        each of the backlog's items keeps itself."""
+        target, vault = self.open_target(work)
+        base, base_sha = fetch_base(vault, target, _settings_request(work))
+        limits = ContractBuilder(self._host).read_settings(vault, base, base_sha, _settings_request(work)).config.limits
         return target.url, limits.model_copy(update={"deliveries": None})
 
-    def _close(self, work: CloseBacklogInput) -> ClosedBacklog:
-        target, vault = self.target(work)
-        head = fetch_landing(vault, work.branch, work.head)
+    def _open_pull_request(self, work: CloseBacklogInput) -> CloseBacklogResult:
+        """Fetch the integration branch and its base, and open one pull request from the one into the other; one that is
+        open already is updated.
+
+        Returns only a message where the base has all of the branch, merged or squashed, and where the origin has no
+        forge that Perdure speaks to. Raises ForgeRefused where the base is gone from the remote.
+        """
+        target, vault = self.open_target(work)
+        head = fetch_integration_branch(vault, work.branch, work.head)
         heads: Heads = remote_heads(vault.url, vault.keys)
         base_sha = vault.fetch_branch(work.base) if work.base in heads.branches else None
         if base_sha is None:
@@ -154,68 +186,90 @@ class Backlogs(OnHost):
             )
         squashed = vault.tree_of(head) == vault.tree_of(base_sha) and not vault.is_ancestor(base_sha, head)
         if squashed or vault.is_ancestor(head, base_sha):
-            return ClosedBacklog(message=f"{work.base} has all of {work.branch}: there is nothing to propose")
+            return CloseBacklogResult(message=f"{work.base} has all of {work.branch}: there is nothing to propose")
         forge = self._host.forges.forge(target.url)
         if forge is None:
             message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
-            return ClosedBacklog(message=message)
-        closes = bool(work.issues) and self._closes(vault, work, base_sha)
-        end = _end(work, closes)
+            return CloseBacklogResult(message=message)
+        closes_issues = bool(work.issues) and self._closes_issues(vault, work, base_sha)
+        footer = _pull_request_footer(work, closes_issues)
         proposal = Proposal(
             delivery=delivery_key(work.backlog),
             title=plain(" ".join(work.title.split()))[:TITLE_CHARS],
-            body=_body(work, _behind(vault, work, head, base_sha), end),
+            body=_pull_request_body(work, _behind_note(vault, work, head, base_sha), footer),
             head=work.branch,
             head_sha=head,
             base=work.base,
             shares=True,
-            end=end,
+            end=footer,
         )
-        opened = forge.create(proposal)
-        return ClosedBacklog(pull_request=opened.pull_request, message="; ".join(opened.notes))
+        result = forge.create(proposal)
+        return CloseBacklogResult(pull_request=result.pull_request, message="; ".join(result.notes))
 
-    def _closes(self, vault: Vault, work: CloseBacklogInput, base_sha: str) -> bool:
-        """`[ship] close_issue` as it is now; settings broken meanwhile keep nothing from being proposed."""
+    def _closes_issues(self, vault: Vault, work: CloseBacklogInput, base_sha: str) -> bool:
+        """Return `[ship] close_issue` as the base's settings say it now; False where those cannot be read, so that
+        broken settings do not prevent the pull request."""
         try:
-            return Terms(self._host).settings(vault, work.base, base_sha, _wanted(work)).config.ship.close_issue
+            return (
+                ContractBuilder(self._host)
+                .read_settings(vault, work.base, base_sha, _settings_request(work))
+                .config.ship.close_issue
+            )
         except PerdureError:
             return False
 
-    def target(self, work: OpenBacklogInput | CloseBacklogInput | MoveInput | StackInput) -> tuple[Target, Vault]:
-        """The repository of a backlog, as of a delivery: a path of this host counts with this home's proof only."""
-        asked = DeliveryRequest(repository=work.repository, request="-")
-        target = find_target(asked, self._ours(work), self._host.config.local_repositories, self._host.forges)
-        return target, Vault.open(self._host.home, target.url, self._host.forges)
+    def open_target(
+        self, work: OpenBacklogInput | CloseBacklogInput | MoveBranchInput | StackInput
+    ) -> tuple[TargetRepository, Vault]:
+        """Find the backlog's repository and open its vault, as for a delivery: a path on this host counts only with
+        this home's proof, or where the host's settings allow it. Raises InvalidRequest, BadInput, ForgeUnavailable."""
+        request = DeliveryRequest(repository=work.repository, request="-")
+        target = find_target(request, self._is_ours(work), self._host.config.local_repositories, self._host.forges)
+        return target, Vault.open_or_create(self._host.home, target.url, self._host.forges)
 
-    def _ours(self, work: OpenBacklogInput | CloseBacklogInput | MoveInput | StackInput) -> bool:
-        given, said = work.said.get("proof"), {name: value for name, value in work.said.items() if name != "items"}
-        same = said.get("repository") == work.repository
-        return same and isinstance(given, str) and proves(given, self._host.home.key(), work.backlog, said)
+    def _is_ours(self, work: OpenBacklogInput | CloseBacklogInput | MoveBranchInput | StackInput) -> bool:
+        """Return whether the backlog's request names this very repository and carries a proof that this home's key
+        made."""
+        claimed_proof, request_fields = (
+            work.backlog_request.get("proof"),
+            {name: value for name, value in work.backlog_request.items() if name != "items"},
+        )
+        is_same_repository = request_fields.get("repository") == work.repository
+        return (
+            is_same_repository
+            and isinstance(claimed_proof, str)
+            and is_valid_proof(claimed_proof, self._host.home.key(), work.backlog, request_fields)
+        )
 
 
-def _wanted(work: OpenBacklogInput | CloseBacklogInput) -> DeliveryRequest:
-    config = work.said.get("config")
-    sent = config if isinstance(config, str) else None
-    return DeliveryRequest(repository=work.repository, request="-", base=work.base or None, config=sent)
+def _settings_request(work: OpenBacklogInput | CloseBacklogInput) -> DeliveryRequest:
+    """Return a delivery request without text, by which the settings of the backlog's repository are read: its base, and
+    the configuration that was sent with the backlog."""
+    config = work.backlog_request.get("config")
+    config_text = config if isinstance(config, str) else None
+    return DeliveryRequest(repository=work.repository, request="-", base=work.base or None, config=config_text)
 
 
 @asynccontextmanager
-async def beating() -> AsyncIterator[None]:
-    """Heartbeats while it is done: these activities are no delivery's, whose attempts have theirs (attempt.py)."""
+async def send_heartbeats() -> AsyncIterator[None]:
+    """Send heartbeats while the block runs. The activities here belong to no delivery; those of a delivery get theirs
+    from the interceptor (perdure.adapters.worker.attempt)."""
 
-    async def beat() -> None:
+    async def send_forever() -> None:
         while True:
             activity.heartbeat()
             await asyncio.sleep(HEARTBEAT_TIMEOUT.total_seconds() / 3)
 
-    beating = asyncio.create_task(beat())
+    heartbeat_task = asyncio.create_task(send_forever())
     try:
         yield
     finally:
-        beating.cancel()
+        heartbeat_task.cancel()
 
 
-def _ground(work: OpenBacklogInput, target: Target, base: str, base_sha: str) -> Contract:
+def _base_contract(work: OpenBacklogInput, target: TargetRepository, base: str, base_sha: str) -> Contract:
+    """Return a contract without a request, which only serves to push the first commit of an empty repository as its
+    base."""
     return Contract(
         delivery=delivery_key(work.backlog),
         repository=target.url,
@@ -227,31 +281,39 @@ def _ground(work: OpenBacklogInput, target: Target, base: str, base_sha: str) ->
     )
 
 
-def _behind(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str) -> str:
-    """Say that the base has what the branch was not tested with; empty: it stands there."""
+def _behind_note(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str) -> str:
+    """Return a note, in Markdown, that the base has commits with which the branch was not tested; empty where the
+    branch has all of them."""
     if vault.is_ancestor(base_sha, head):
         return ""
-    count = commits_between(vault, head, base_sha)
+    count = count_commits(vault, head, base_sha)
     commits = f"{count} commit{'s' if count != 1 else ''}"
-    words = f"{code(work.base)} has {commits} that this branch does not stand on (it is at {base_sha[:12]} now)"
-    return f"> {words}: its items were tested without {'them' if count != 1 else 'it'}.\n\n"
+    difference = f"{code(work.base)} has {commits} that this branch does not stand on (it is at {base_sha[:12]} now)"
+    return f"> {difference}: its items were tested without {'them' if count != 1 else 'it'}.\n\n"
 
 
-def _body(work: CloseBacklogInput, behind: str, end: str) -> str:
-    """The table as the backlog wrote it, with the words of others in it made harmless; before and after it the marks
-    of its part."""
-    begin = f"{begins(delivery_key(work.backlog))}\n"
-    text, room = behind + neutral(work.body), BODY_CHARS - len(begin) - len(end) - 100
-    if len(text) > room:
-        text = text[: text.rfind("\n", 0, room)] + f"\n\n_… cut here, {len(text) - room} more characters_"
-    return begin + text + end
+def _pull_request_body(work: CloseBacklogInput, behind: str, end: str) -> str:
+    """Return the text of the backlog's pull request, at most BODY_CHARS: the mark where its part begins, the note
+    `behind`, the table of items with the text of other people in it made harmless, and `end`.
+
+    The table is cut where it is too long, and a remark says by how much.
+    """
+    begin_mark = f"{begins(delivery_key(work.backlog))}\n"
+    text, remaining_chars = behind + neutral(work.body), BODY_CHARS - len(begin_mark) - len(end) - 100
+    if len(text) > remaining_chars:
+        text = (
+            text[: text.rfind("\n", 0, remaining_chars)]
+            + f"\n\n_… cut here, {len(text) - remaining_chars} more characters_"
+        )
+    return begin_mark + text + end
 
 
-def _end(work: CloseBacklogInput, closes: bool) -> str:
-    """The issues that it closes, or not, whose words they are, and the marker."""
-    issues = ", ".join(f"closes #{number}" if closes else f"#{number}" for number in work.issues)
-    said = f"{issues[0].upper()}{issues[1:]}." if closes and issues else f"Merging this leaves {issues} open."
-    end = f"\n\n{said}" if issues else ""
-    return (
-        f"{end}\n\n---\nDelivered by Perdure as backlog {code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
+def _pull_request_footer(work: CloseBacklogInput, closes_issues: bool) -> str:
+    """Return the end of the pull request's text: the issues that merging closes, or leaves open, the backlog's name,
+    and the hidden marker by which the pull request is recognised."""
+    issues = ", ".join(f"closes #{number}" if closes_issues else f"#{number}" for number in work.issues)
+    issues_line = (
+        f"{issues[0].upper()}{issues[1:]}." if closes_issues and issues else f"Merging this leaves {issues} open."
     )
+    issues_paragraph = f"\n\n{issues_line}" if issues else ""
+    return f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog {code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"

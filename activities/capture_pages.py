@@ -1,7 +1,7 @@
 """Capture pages: start the application of one commit in the sandbox, and keep pictures of its pages.
 
-Effect: pictures and one list of them (Screenshots) in the vault; the worktree is not touched. Key: the commit. Taken
-again after a death: what is in the vault already stays, and the newest list is the one that counts.
+Effect: pictures and one list of them (Screenshots) in the vault; the worktree is not touched. Key: the commit. It is
+done again after a death: what is in the vault already stays, and the newest list is the one that counts.
 """
 
 from __future__ import annotations
@@ -14,35 +14,47 @@ from activities.on_host import OnHost
 from perdure.adapters.browser.capture import Capture, CapturedPage, capture
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.attempt import now_doing
-from perdure.models.publishing import Captured, CaptureInput
+from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.models.publishing import CaptureInput, CaptureResult
 from perdure.models.report import Screenshot, Screenshots
 
 
-class Pages(OnHost):
+class CapturePagesActivity(OnHost):
+    """The activity that takes pictures of the application's pages."""
+
     @activity.defn
-    async def capture_pages(self, work: CaptureInput) -> Captured:
-        """Whatever goes wrong with the application or the browser is a note. Raises Superseded, WorkspaceLost."""
-        async with self._host.session(work.delivery, work.contract) as session:
+    async def capture_pages(self, work: CaptureInput) -> CaptureResult:
+        """Start the application of the commit, take pictures of its pages and store them in the vault; return the
+        list's artifact and a line for people.
+
+        Without `[app] start` nothing runs. A failure of the application or the browser is a note in the list, no error.
+        Raises Superseded, WorkspaceLost.
+        """
+        async with self._host.open_session(work.delivery, work.contract) as session:
             settings = session.contract.config.app
             if not settings.start:
-                return Captured(summary="no pictures: [app] start is not set")
-            now_doing(doing="taking pictures of the app")
-            command = session.command()
-            async with session.checkout(work.commit) as clean:
-                shown = await capture(session.sandbox, replace(command, source=clean), settings, session.logs / "app")
+                return CaptureResult(summary="no pictures: [app] start is not set")
+            update_heartbeat(doing="taking pictures of the app")
+            command = session.base_command()
+            async with session.clean_checkout(work.commit) as clean_tree:
+                captured = await capture(
+                    session.sandbox, replace(command, source=clean_tree), settings, session.logs / "app"
+                )
             session.lease.check()
-            artifact = await in_thread(_keep, session.vault, work, shown)
-            return Captured(screenshots=artifact, taken=shown.taken, summary=shown.summary)
+            artifact = await in_thread(_store_screenshots, session.vault, work, captured)
+            return CaptureResult(screenshots=artifact, picture_count=captured.taken, summary=captured.summary)
 
 
-def _keep(vault: Vault, work: CaptureInput, shown: Capture) -> str:
-    pictures = tuple(_kept(vault, work.delivery, page) for page in shown.pages)
-    told = Screenshots(commit=work.commit, pictures=pictures, note=shown.note)
-    return vault.put_artifact(work.delivery, told.model_dump_json().encode())
+def _store_screenshots(vault: Vault, work: CaptureInput, captured: Capture) -> str:
+    """Store the pictures and a list of them in the vault, and return the list's artifact hash."""
+    pictures = tuple(_store_picture(vault, work.delivery, page) for page in captured.pages)
+    screenshots = Screenshots(commit=work.commit, pictures=pictures, note=captured.note)
+    return vault.put_artifact(work.delivery, screenshots.model_dump_json().encode())
 
 
-def _kept(vault: Vault, delivery: str, page: CapturedPage) -> Screenshot:
+def _store_picture(vault: Vault, delivery: str, page: CapturedPage) -> Screenshot:
+    """Store the picture of a page in the vault and return the page's entry for the list; without a picture the entry
+    has only the note that says why."""
     if page.picture is None:
         return Screenshot(page=page.page, note=page.note)
     return Screenshot(

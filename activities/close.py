@@ -1,4 +1,5 @@
-"""Close: give back what a delivery held on this host, and write its receipt. Never the last checkpoint."""
+"""Close: give back what a delivery holds on this host, and count up its receipt. The last checkpoint is never
+removed."""
 
 from __future__ import annotations
 
@@ -7,55 +8,67 @@ import logging
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.git.checkouts import sweep as sweep_checkouts
-from perdure.adapters.git.door import GitError
-from perdure.adapters.git.workspace import Workspace, sweep
-from perdure.adapters.repository.ports import release
+from perdure.adapters.git.checkouts import remove_old_checkouts as sweep_checkouts
+from perdure.adapters.git.command import GitError
+from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
+from perdure.adapters.repository.ports import release_ports
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import WorkspaceLost
 from perdure.models.ledger import Usage
-from perdure.models.work import Closed, CloseInput
+from perdure.models.work import CloseInput, CloseResult
 
 log = logging.getLogger(__name__)
 
 
-class Closing(OnHost):
+class CloseActivity(OnHost):
+    """The activity that ends a delivery on this host."""
+
     @activity.defn(name="close")
-    async def close(self, work: CloseInput) -> Closed:
-        """Ports are released and the worktree removed, or kept for a while; a removal that fails is only logged."""
+    async def close(self, work: CloseInput) -> CloseResult:
+        """Release the delivery's ports, remove its worktree, or keep that for a while where `work.keep` is set, and
+        return receipt and spending. What cannot be removed, and a workspace that is lost, is logged and put into the
+        result's message; it is no error."""
         try:
-            async with self._host.lease(work.delivery) as (workspace, _):
-                message = await in_thread(self._tidy, workspace, work.keep)
-        except WorkspaceLost as lost:
-            message = lost.what
+            async with self._host.lease_workspace(work.delivery) as (workspace, _):
+                message = await in_thread(self._release_workspace, workspace, work.keep)
+        except WorkspaceLost as error:
+            message = error.what
         if message:
             log.warning("%s: %s", work.delivery, message)
-        return await in_thread(self._closed, work.delivery, work.tasks, message)
+        return await in_thread(self._close_result, work.delivery, work.tasks, message)
 
-    def _tidy(self, workspace: Workspace, keep: bool) -> str:
-        release(self._host.home, workspace.delivery)
+    def _release_workspace(self, workspace: Workspace, keep: bool) -> str:
+        """Release the ports, remove what killed runs have left behind, mark the workspace as ended, remove the worktree
+        unless `keep` is set, and repack a vault that has grown large.
+
+        Worktrees and checkouts of this home that nobody has used for long are removed too. Returns what went wrong,
+        separated by `; `; empty: nothing.
+        """
+        release_ports(self._host.home, workspace.delivery)
         directory = self._host.home.workspace(workspace.delivery)
-        for left in (self._host.home.trials(workspace.delivery), directory / "clean", directory / ".clean.kept"):
-            discard(left)  # of runs that were killed
-        workspace.end()
-        message = "" if keep else workspace.remove(hands_over=True)
-        packing = ""
+        for leftover in (self._host.home.trials(workspace.delivery), directory / "clean", directory / ".clean.kept"):
+            discard(leftover)  # of runs that were killed
+        workspace.mark_ended()
+        message = "" if keep else workspace.remove(keeps_files=True)
+        pack_error = ""
         try:
-            workspace.vault.pack_when_it_pays()
+            workspace.vault.repack_if_large()
         except GitError as error:
-            packing = str(error)
+            pack_error = str(error)
         sweep_checkouts(self._host.home)
-        return "; ".join(part for part in (message, packing, *sweep(self._host.home)) if part)
+        return "; ".join(part for part in (message, pack_error, *remove_old_worktrees(self._host.home)) if part)
 
-    def _closed(self, delivery: str, tasks: tuple[str, ...], message: str) -> Closed:
-        paid = self._host.spend(delivery)
-        logs = self._host.take_in(delivery, tasks)
-        return Closed(
+    def _close_result(self, delivery: str, tasks: tuple[str, ...], message: str) -> CloseResult:
+        """Count what the plan's tasks (their keys) paid, and the deaths they survived, as the delivery's own, and
+        return its receipt, spending and usage, with `message` about what went wrong."""
+        spend_log = self._host.spend_log(delivery)
+        task_logs = self._host.include_tasks(delivery, tasks)
+        return CloseResult(
             receipt=self._host.receipt(delivery),
-            spend=paid.total(),
-            usage=sum(paid.settled(), Usage()),
+            spend=spend_log.total_spend(),
+            usage=sum(spend_log.settled_usages(), Usage()),
             message=message,
             notifies=bool(self._host.listeners.addresses),
-            tasks_usd=round(sum(usage.cost_usd or 0.0 for log in logs for usage in log.settled()), 6),
+            tasks_usd=round(sum(usage.cost_usd or 0.0 for log in task_logs for usage in log.settled_usages()), 6),
         )

@@ -10,65 +10,78 @@ from temporalio import activity
 
 from activities.on_host import OnHost
 from perdure.adapters.forges.body import subject
-from perdure.adapters.git.branch import commit_tree, find_commit
-from perdure.adapters.git.door import IDENTITY
-from perdure.adapters.git.foreseen import foreseen
+from perdure.adapters.git.branch import commit_checkpoint, find_commit
+from perdure.adapters.git.command import IDENTITY
+from perdure.adapters.git.predicted_conflicts import predict_conflicts
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.ids import branch_name, slug
 from perdure.models.phases import Step
-from perdure.models.work import CommitInput, Committed
+from perdure.models.work import CommitInput, CommitResult
 
 
-class Commits(OnHost):
+class CommitActivity(OnHost):
+    """The activity that commits a checkpoint's files."""
+
     @activity.defn(name=Step.COMMIT)
-    async def commit(self, work: CommitInput) -> Committed:
-        """An empty result when nothing differs from the parent. Raises Superseded, WorkspaceLost."""
-        async with self._host.session(work.delivery, work.contract) as session:
-            return await in_thread(_commit, session, work)
+    async def commit(self, work: CommitInput) -> CommitResult:
+        """Commit the checkpoint's files onto the delivery's branch and return the commit with its size; an empty result
+        where nothing differs from the parent. Raises Superseded, WorkspaceLost."""
+        async with self._host.open_session(work.delivery, work.contract) as session:
+            return await in_thread(_commit_to_branch, session, work)
 
 
-def _commit(session: WorkspaceSession, work: CommitInput) -> Committed:
+def _commit_to_branch(session: WorkspaceSession, work: CommitInput) -> CommitResult:
+    """Make a commit of the checkpoint's files on top of `work.parent`, and move the delivery's branch and the
+    worktree's HEAD to it. A commit of a killed attempt with the same parent, trailers and tree is adopted instead.
+
+    Returns its size, that of the whole change, and the conflicts that a backlog's item would have with other open
+    deliveries; without moving anything an empty result where the tree is the parent's. Raises Superseded.
+    """
     vault, ref = session.vault, f"refs/heads/{branch_name(work.delivery)}"
     vault.remove_stale_locks(ref)
     trailers = {"Perdure-Delivery": work.delivery, "Perdure-Step": f"{work.step}/{work.attempt}"}
     if session.contract.config.git.sign_off:
         trailers["Signed-off-by"] = f"{IDENTITY['GIT_COMMITTER_NAME']} <{IDENTITY['GIT_COMMITTER_EMAIL']}>"
     session.lease.check()
-    commit, tree = commit_tree(
-        session.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_message(work, trailers)
+    commit, tree = commit_checkpoint(
+        session.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_commit_message(work, trailers)
     )
     if tree == vault.tree_of(work.parent):
-        return Committed(summary="nothing changed")
-    # The branch may already hold this very commit: a worker died before it could say so. Another tree under the same
-    # trailers is a superseded run's (a rewind), and is left behind.
+        return CommitResult(summary="nothing changed")
+    # A killed attempt may have put this very commit on the branch already. Another tree under the same trailers is that
+    # of a run that was rewound, and is replaced.
     tip = vault.read_ref(ref)
-    made = find_commit(vault, ref, work.parent, trailers) if tip else None
-    if made is not None and vault.tree_of(made) == tree:
-        commit = made
+    adopted = find_commit(vault, ref, work.parent, trailers) if tip else None
+    if adopted is not None and vault.tree_of(adopted) == tree:
+        commit = adopted
     session.lease.check()
     if tip != commit:
         vault.move_ref(ref, commit, tip)
-    session.workspace.advance(commit)
+    session.workspace.advance_head(commit)
     files, added, deleted = vault.diff_stat(work.parent, commit)
     summary = f"+{added} −{deleted} in {files} file" + ("s" if files != 1 else "")
-    place = session.contract.landing if not session.contract.forked else None  # of an attempt its delivery will say
-    return Committed(
+    place = (
+        session.contract.landing if not session.contract.forked_from else None
+    )  # an attempt's delivery reports conflicts
+    return CommitResult(
         commit=commit,
         tree=tree,
         files=files,
         added=added,
         deleted=deleted,
         summary=summary,
-        change=session.size_of(commit),
-        conflicts=foreseen(session.workspace, commit, slug(place.backlog)) if place else {},
+        change=session.change_size(commit),
+        conflicts=predict_conflicts(session.workspace, commit, slug(place.backlog)) if place else {},
     )
 
 
-def _message(work: CommitInput, trailers: dict[str, str]) -> str:
+def _commit_message(work: CommitInput, trailers: dict[str, str]) -> str:
+    """Return the commit's message: a subject of its kind, and the trailers. The kind is that of the request for the
+    step implement, `docs` for document, and `bug` for the fixing steps."""
     kind = "bug"
     if work.step == Step.IMPLEMENT:
-        kind = work.kind  # empty where nobody asked what it is: a plan came with the request
+        kind = work.kind  # empty where the request was not classified, because a plan came with it
     elif work.step == Step.DOCUMENT:
         kind = "docs"
     lines = "\n".join(f"{name}: {value}" for name, value in trailers.items())

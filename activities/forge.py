@@ -1,6 +1,7 @@
-"""The activities that need the forge's token: they run where it is. No model output chooses host, repository or branch.
+"""The activities that need the forge's token, and run where that is. No model output chooses host, repository or
+branch.
 
-check_access       no effect: could this delivery be published? Before a cent is spent
+check_access       no effect: asks, before a cent is spent, whether this delivery could be published
 publish_artifacts  one commit on the artifact branch; files that are there already are adopted. Key: the delivery
 push_branch        the branch on the remote; one that is there is done, one that moved is left alone. Key: the branch
 open_pull_request  the branch and one pull request; looks first at both. Key: the head branch
@@ -18,16 +19,16 @@ from perdure.adapters.forges.body import Looks, body, title
 from perdure.adapters.forges.pictures import picture_files
 from perdure.adapters.forges.status import status_comment
 from perdure.adapters.forges.template import read_template
-from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.git.publish import commits_between, publish, publish_first, try_out
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.publish import check_push_allowed, count_commits, publish_branch, publish_first_commit
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.crash import crash_point
-from perdure.adapters.system.threads import in_thread, to_the_end
-from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.system.threads import in_thread, in_thread_to_end
+from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.turn.written import (
+from perdure.adapters.worker.turn.documents import (
     read_findings,
     read_picture,
     read_plan,
@@ -41,158 +42,190 @@ from perdure.models.crash import CrashPoint
 from perdure.models.phases import Step
 
 
-class Publishing(OnHost):
-    @activity.defn
-    async def check_access(self, work: publishing.CheckInput) -> publishing.Checked:
-        """Raises ForgeRefused, which names what is missing, and ForgeUnavailable."""
-        now_doing(doing="asking the forge")
-        return await in_thread(self._check, work)
+class ForgeActivities(OnHost):
+    """The activities of a delivery that need the forge's token."""
 
-    def _check(self, work: publishing.CheckInput) -> publishing.Checked:
+    @activity.defn
+    async def check_access(self, work: publishing.AccessCheckInput) -> publishing.AccessCheckResult:
+        """Check that the delivery's branch could be pushed and its pull request opened, and return what people should
+        know about that. Nothing is checked where the origin has no forge with accounts. Raises ForgeRefused, which
+        names what is missing, and ForgeUnavailable."""
+        update_heartbeat(doing="asking the forge")
+        return await in_thread(self._check_forge, work)
+
+    def _check_forge(self, work: publishing.AccessCheckInput) -> publishing.AccessCheckResult:
+        """Ask the forge whether the delivery's branches could be pushed and a pull request opened, and return its
+        notes; where git goes over ssh, and so has another key than the API, ask the remote by dry runs too. Without a
+        forge with accounts return no notes."""
         vault: Vault = Workspace.open(self._host.home, work.delivery).vault
-        contract = self._host.contract(vault, work.delivery, work.contract)
+        contract = self._host.load_contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if not isinstance(forge, HostedForge):
-            return publishing.Checked()
+            return publishing.AccessCheckResult()
         branches = tuple(contract.branches.values()) or (contract.branch,)
-        found = forge.check(contract.base, branches, empty=contract.base_sha == FIRST_COMMIT)
-        if self._host.forges.credential(contract.repository) is None:  # over ssh git is not the API's token
-            try_out(vault.with_keys(self._host.forges), contract)
-        return publishing.Checked(notes=found.notes)
+        access = forge.check(contract.base, branches, empty=contract.base_sha == FIRST_COMMIT)
+        if self._host.forges.credential(contract.repository) is None:  # git over ssh has a key of its own
+            check_push_allowed(vault.with_keys(self._host.forges), contract)
+        return publishing.AccessCheckResult(notes=access.notes)
 
     @activity.defn
-    async def publish_artifacts(self, work: publishing.ArtifactsInput) -> publishing.Artifacts:
-        """Raises ForgeRefused (a branch of that name that is not ours), ForgeUnavailable, Superseded."""
-        async with self._host.lease(work.delivery) as (workspace, lease):
-            now_doing(doing="publishing plan, tests and review")
+    async def publish_artifacts(self, work: publishing.ArtifactLinksInput) -> publishing.ArtifactLinks:
+        """Push plan, test report, review, findings, screenshots and receipt to the artifact branch and return their
+        addresses; none where no branch is configured, or the forge has no accounts. Raises ForgeRefused (a branch of
+        that name that is not ours), ForgeUnavailable, Superseded."""
+        async with self._host.lease_workspace(work.delivery) as (workspace, lease):
+            update_heartbeat(doing="publishing plan, tests and review")
             lease.check()
-            return await to_the_end(self._publish, workspace.vault.with_keys(self._host.forges), work)
+            return await in_thread_to_end(self._publish_files, workspace.vault.with_keys(self._host.forges), work)
 
-    def _publish(self, vault: Vault, work: publishing.ArtifactsInput) -> publishing.Artifacts:
-        contract = self._host.contract(vault, work.delivery, work.contract)
+    def _publish_files(self, vault: Vault, work: publishing.ArtifactLinksInput) -> publishing.ArtifactLinks:
+        """Collect the delivery's documents and pictures, push them as one commit on the artifact branch, in an empty
+        repository after its first commit, and return the address of each."""
+        contract = self._host.load_contract(vault, work.delivery, work.contract)
         branch = contract.config.artifacts.branch
         forge = self._host.forges.forge(contract.repository)
         if not branch or not isinstance(forge, HostedForge):
-            return publishing.Artifacts()
+            return publishing.ArtifactLinks()
         screenshots = read_screenshots(vault, work.delivery, work.screenshots)
         report = read_report(vault, work.delivery, work.report)
-        tried = report.experiment.line if report is not None and report.experiment is not None else ""
+        experiment_line = report.experiment.summary_line if report is not None and report.experiment is not None else ""
         files = artifacts.artifact_files(
             read_plan(vault, work.delivery, work.plan),
             read_review(vault, work.delivery, work.review),
             report,
-            self._host.receipt(work.delivery).model_copy(update={"experiment": tried}),
+            self._host.receipt(work.delivery).model_copy(update={"experiment": experiment_line}),
             read_findings(vault, work.delivery, work.findings),
             screenshots,
             picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)),
         )
-        publish_first(vault, contract)  # before any other branch: a forge takes the first one for the default
+        publish_first_commit(vault, contract)  # before any other branch: a forge takes the first one for the default
         commit = artifacts.publish(vault, contract.repository, branch, work.delivery, files)
         crash_point(CrashPoint.AFTER_ARTIFACTS)
         links = {name: artifacts.permalink(forge.web, commit, work.delivery, name) for name in files}
-        return publishing.Artifacts(links=links)
+        return publishing.ArtifactLinks(links=links)
 
     @activity.defn
-    async def push_branch(self, work: publishing.PushInput) -> publishing.Pushed:
-        """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
-        async with self._host.lease(work.delivery) as (workspace, lease):
-            contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
-            now_doing(doing="pushing")
+    async def push_branch(self, work: publishing.PushInput) -> publishing.PushResult:
+        """Push the delivery's branch, open no pull request, and return a line for people. Raises ForgeRefused,
+        ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
+        async with self._host.lease_workspace(work.delivery) as (workspace, lease):
+            contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
+            update_heartbeat(doing="pushing")
             vault = workspace.vault.with_keys(self._host.forges)
-            pushed = await in_thread(_pushed, vault, contract, work)
+            result = await in_thread(_push_and_count, vault, contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
-            return pushed
+            return result
 
     @activity.defn(name=Step.OPEN_PULL_REQUEST)
-    async def open_pull_request(self, work: publishing.ShipInput) -> publishing.Shipped:
-        """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
-        async with self._host.lease(work.delivery) as (workspace, lease):
-            contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
-            now_doing(doing="pushing")
-            await in_thread(_push, workspace.vault.with_keys(self._host.forges), contract, work)
+    async def open_pull_request(self, work: publishing.ShipInput) -> publishing.ShipResult:
+        """Push the delivery's branch, open its one pull request, or update it where it is open, and return it. Where
+        the origin has no forge that Perdure speaks to, the result is a message. Raises ForgeRefused, ForgeUnavailable
+        (the workflow waits, visibly, and tries again), Superseded."""
+        async with self._host.lease_workspace(work.delivery) as (workspace, lease):
+            contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
+            update_heartbeat(doing="pushing")
+            await in_thread(_push_branch, workspace.vault.with_keys(self._host.forges), contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
-            return await to_the_end(_open, self._host, workspace.vault, contract, work)
+            return await in_thread_to_end(_create_pull_request, self._host, workspace.vault, contract, work)
 
     @activity.defn
-    async def comment(self, work: publishing.CommentInput) -> publishing.Commented:
-        """Raises ForgeRefused, ForgeUnavailable, Superseded."""
-        async with self._host.lease(work.delivery) as (workspace, lease):
-            now_doing(doing="telling the issue")
+    async def comment(self, work: publishing.CommentInput) -> publishing.CommentResult:
+        """Write the delivery's one comment on its issue, or edit it, and return its address; empty where there is no
+        issue, or the forge has none. Raises ForgeRefused, ForgeUnavailable, Superseded."""
+        async with self._host.lease_workspace(work.delivery) as (workspace, lease):
+            update_heartbeat(doing="telling the issue")
             lease.check()
-            return await to_the_end(self._comment, workspace.vault, work)
+            return await in_thread_to_end(self._write_comment, workspace.vault, work)
 
-    def _comment(self, vault: Vault, work: publishing.CommentInput) -> publishing.Commented:
-        contract = self._host.contract(vault, work.delivery, work.contract)
+    def _write_comment(self, vault: Vault, work: publishing.CommentInput) -> publishing.CommentResult:
+        """Render the delivery's status with receipt and spending, and write it as the delivery's one comment on its
+        issue, in place of the earlier text; return the comment's address, empty where there is no issue or no forge
+        with accounts."""
+        contract = self._host.load_contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if contract.issue is None or not isinstance(forge, HostedForge):
-            return publishing.Commented()
-        receipt, spend = self._host.receipt(work.delivery), self._host.spend(work.delivery).total()
+            return publishing.CommentResult()
+        receipt, spend = self._host.receipt(work.delivery), self._host.spend_log(work.delivery).total_spend()
         text = status_comment(work, contract, receipt, spend)
         url = forge.comment(contract.issue.number, work.delivery, text)
         crash_point(CrashPoint.AFTER_COMMENT)
-        return publishing.Commented(url=url)
+        return publishing.CommentResult(url=url)
 
 
-def _pushed(vault: Vault, contract: Contract, work: publishing.PushInput) -> publishing.Pushed:
-    _push(vault, contract, work)
-    made = commits_between(vault, contract.head or contract.base_sha, work.head)
-    return publishing.Pushed(summary=f"{made} commit{'' if made == 1 else 's'} pushed to {work.branch}")
+def _push_and_count(vault: Vault, contract: Contract, work: publishing.PushInput) -> publishing.PushResult:
+    """Push the delivery's branch and return a line with the number of its commits."""
+    _push_branch(vault, contract, work)
+    commit_count = count_commits(vault, contract.head or contract.base_sha, work.head)
+    return publishing.PushResult(
+        summary=f"{commit_count} commit{'' if commit_count == 1 else 's'} pushed to {work.branch}"
+    )
 
 
-def _push(vault: Vault, contract: Contract, work: publishing.PushInput | publishing.ShipInput) -> None:
-    publish(
+def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | publishing.ShipInput) -> None:
+    """Push `work.head` to the delivery's branch. Safe to repeat. Raises Diverged where it does not hold the tree that
+    was tested (if any was), ForgeRefused, ForgeUnavailable."""
+    publish_branch(
         vault,
         contract,
         branch=work.branch,
         head=work.head,
-        tested=work.tests.tree if work.tests is not None else "",
-        again=f"perdure retry {work.workflow_id}",
+        tested_tree=work.tests.tree if work.tests is not None else "",
+        retry_command=f"perdure retry {work.workflow_id}",
     )
 
 
-def _base(vault: Vault, contract: Contract, work: publishing.ShipInput) -> str:
-    """The branch it is into; of one of a stack the backlog's base, where the branch it began from is gone by now."""
-    place = contract.landing
-    if place is None or not place.ships or work.base in remote_heads(vault.url, vault.keys).branches:
+def _pull_request_base(vault: Vault, contract: Contract, work: publishing.ShipInput) -> str:
+    """Return the branch that the pull request is opened into: `work.base`; in a stack, where that branch is gone from
+    the remote by now, the backlog's base."""
+    landing = contract.landing
+    if landing is None or not landing.ships or work.base in remote_heads(vault.url, vault.keys).branches:
         return work.base
-    return place.branch
+    return landing.branch
 
 
-def _open(host: Host, vault: Vault, contract: Contract, work: publishing.ShipInput) -> publishing.Shipped:
+def _create_pull_request(
+    host: Host, vault: Vault, contract: Contract, work: publishing.ShipInput
+) -> publishing.ShipResult:
+    """Render title and body of the delivery's pull request and open it on the forge, or update it where it is open;
+    return it with the forge's notes.
+
+    Without a forge that Perdure speaks to, return only a message that the branch is pushed. A local forge also gets the
+    pictures, which it keeps beside the pull request.
+    """
     forge = host.forges.forge(contract.repository)
     if forge is None:
         message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
-        return publishing.Shipped(message=message, summary=f"pushed {work.branch}")
+        return publishing.ShipResult(message=message, summary=f"pushed {work.branch}")
     plan = read_plan(vault, work.delivery, work.plan)
     review = read_review(vault, work.delivery, work.review)
-    form = read_template(vault, contract.base_sha)
+    template = read_template(vault, contract.base_sha)
     screenshots = read_screenshots(vault, work.delivery, work.screenshots)
-    local = not isinstance(forge, HostedForge)
+    is_local = not isinstance(forge, HostedForge)
     report = read_report(vault, work.delivery, work.tests.report if work.tests is not None else "")
-    looks = Looks(read_findings(vault, work.delivery, work.findings), screenshots, beside=local, report=report)
-    tried = work.tests.experiment if work.tests is not None else ""
-    receipt = host.receipt(work.delivery).model_copy(update={"experiment": tried})
-    written = body(work, contract, plan, review, receipt, form, looks)
-    pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if local else {}
+    evidence = Looks(read_findings(vault, work.delivery, work.findings), screenshots, beside=is_local, report=report)
+    experiment_line = work.tests.experiment if work.tests is not None else ""
+    receipt = host.receipt(work.delivery).model_copy(update={"experiment": experiment_line})
+    body_text = body(work, contract, plan, review, receipt, template, evidence)
+    pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if is_local else {}
     proposal = Proposal(
         delivery=work.delivery,
         title=title(work),
-        body=written,
+        body=body_text,
         head=work.branch,
         head_sha=work.head,
-        base=_base(vault.with_keys(host.forges), contract, work),
+        base=_pull_request_base(vault.with_keys(host.forges), contract, work),
         draft=work.draft,
         labels=contract.config.ship.labels,
         reviewers=contract.config.ship.reviewers,
         beside=pictures,
     )
-    opened = forge.create(proposal)
+    result = forge.create(proposal)
     crash_point(CrashPoint.AFTER_PULL_REQUEST)
-    pull = opened.pull_request
-    return publishing.Shipped(
+    pull = result.pull_request
+    return publishing.ShipResult(
         pull_request=pull,
-        message="; ".join(opened.notes),
+        message="; ".join(result.notes),
         summary=f"pull request #{pull.number}" + (" (draft)" if pull.draft else ""),
     )

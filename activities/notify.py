@@ -1,6 +1,6 @@
-"""Notify: tell those whose addresses this host has what happened to a delivery.
+"""Notify: send a notice of what happened to a delivery to the addresses that this host has.
 
-Effect: one request an address. It cannot look first, so what is told again after a death carries the same id. Key: the
+Effect: one request an address. It cannot look first, so what is sent again after a death carries the same id. Key: the
 notice and the address.
 """
 
@@ -20,57 +20,64 @@ from perdure.adapters.notify.send import send
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import NoticeUnheard
 from perdure.models.limits import NOTIFY_PAUSE_MAX
-from perdure.models.notice import Addresses, Notice, Notified, NotifyInput
+from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult
 
-_ELSEWHERE = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
+_NO_SUCH_ADDRESS = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
 
 _UI_URL = "PERDURE_UI_URL"
-_SERVER = "server.json"
-"""Of the home's embedded server, which has a Web UI: its address is under `ui`."""
+_SERVER_RECORD = "server.json"
+"""The file about the home's embedded server, which has a Web UI: its address is under `ui`."""
 
 
-class Notices(OnHost):
+class NoticeActivities(OnHost):
+    """The activities that send notices to people."""
+
     @activity.defn
     async def notice_addresses(self, notice: Notice) -> Addresses:
-        """Return who wants to hear of it. Raises NoticeUnheard where another worker has to know."""
+        """Return the names of the addresses that are to be sent this notice; none where nobody wants its event. Raises
+        NoticeUnheard where this worker has no address at all, so that another worker has to know."""
         listeners = self._host.listeners
         if not listeners.addresses:
-            raise NoticeUnheard(_ELSEWHERE)
+            raise NoticeUnheard(_NO_SUCH_ADDRESS)
         return Addresses(names=listeners.who(notice.event))
 
     @activity.defn
-    async def notify(self, work: NotifyInput) -> Notified:
-        """Raises NoticeRefused, NoticeUnheard."""
+    async def notify(self, work: NotifyInput) -> NotifyResult:
+        """Send a notice to one address, with a link to the delivery in the Web UI, and return the status of the answer.
+        Raises NoticeRefused, and NoticeUnheard where the address may answer later or this worker does not have it."""
         address = self._host.listeners.address(work.to)
         if address is None:
-            raise NoticeUnheard(f"{work.to}: {_ELSEWHERE}")
-        now_doing(doing=f"telling {work.to}")
+            raise NoticeUnheard(f"{work.to}: {_NO_SUCH_ADDRESS}")
+        update_heartbeat(doing=f"telling {work.to}")
         namespace = activity.info().workflow_namespace or "default"
-        page = await in_thread(_web_ui_of, self._host.home, os.environ, namespace)
-        web_ui = f"{page}/{quote(work.notice.delivery_id, safe='')}" if page else ""
+        workflows_url = await in_thread(_workflows_url, self._host.home, os.environ, namespace)
+        web_ui = f"{workflows_url}/{quote(work.notice.delivery_id, safe='')}" if workflows_url else ""
         body = message_of(work.notice, web_ui).model_dump_json().encode()
-        # Whoever asks for a second each time, for a day, is asked less and less often nevertheless.
-        least = min(2.0 ** min(activity.info().attempt - 1, 10), NOTIFY_PAUSE_MAX.total_seconds())
-        status = await send(address, work.notice.id, body, self._host.listeners.keys, least=least)
+        # An address that asks for a pause of one second each time, for a day, is still sent it less and less often.
+        min_pause_s = min(2.0 ** min(activity.info().attempt - 1, 10), NOTIFY_PAUSE_MAX.total_seconds())
+        status = await send(address, work.notice.id, body, self._host.listeners.keys, least=min_pause_s)
         crash_point(CrashPoint.AFTER_NOTICE)
-        return Notified(status=status)
+        return NotifyResult(status=status)
 
 
-def _web_ui_of(home: Home, environ: Mapping[str, str], namespace: str) -> str:
-    """The address below which each workflow has its page; empty when it is not known."""
-    url = environ.get(_UI_URL, "").strip() or ("" if environ.get("TEMPORAL_ADDRESS") else _embedded(home))
+def _workflows_url(home: Home, environ: Mapping[str, str], namespace: str) -> str:
+    """Return the address below which each workflow has its page in the Web UI; empty where none is known. It is
+    PERDURE_UI_URL, or that of the home's embedded server unless TEMPORAL_ADDRESS names another server."""
+    url = environ.get(_UI_URL, "").strip() or ("" if environ.get("TEMPORAL_ADDRESS") else _embedded_ui_url(home))
     if not web_address(url):
         return ""
     return f"{url.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows"
 
 
-def _embedded(home: Home) -> str:
+def _embedded_ui_url(home: Home) -> str:
+    """Return the address of the Web UI of the home's embedded server, from the server's record; empty where there is
+    none."""
     try:
-        record = json.loads((home.root / _SERVER).read_bytes())
+        record = json.loads((home.root / _SERVER_RECORD).read_bytes())
     except (OSError, ValueError):
         return ""
     return str(record.get("ui", "")) if isinstance(record, dict) else ""

@@ -1,4 +1,4 @@
-"""The frame that activities share: the host they run on."""
+"""The base of the activity classes: the host that they run on."""
 
 from __future__ import annotations
 
@@ -6,5 +6,7 @@ from perdure.adapters.worker.host import Host
 
 
 class OnHost:
+    """A base class that keeps the host: its home, configuration, forges, leases and journals."""
+
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,7 +1,7 @@
 """Prepare: repository, configuration, workspace, setup and preflight, all before a cent is spent.
 
-Effect: a workspace on this host and the delivery's Contract. Looks first: a valid workspace is reused, setup is not run
-twice. Key: the delivery.
+Effect: a workspace on this host and the delivery's contract, its fixed terms. Looks first: a valid workspace is reused,
+setup is not run twice. Key: the delivery.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 
-from activities.forks import as_sibling, forked_words
-from activities.run_tests import Base, test_base
-from activities.terms import CONFIG_FILE, Terms, of_task
-from perdure.adapters.agents.chosen import proxied
-from perdure.adapters.agents.efforts import harder
+from activities.contract_builder import CONFIG_FILE, ContractBuilder, task_fields
+from activities.prepare_fork import fork_summary, prepare_fork
+from activities.run_tests import BaseTests, test_base
+from perdure.adapters.agents.efforts import next_efforts
+from perdure.adapters.agents.resolve_agents import uses_cli_agent
 from perdure.adapters.checks.experiment.survey import survey
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.git.retention import note_branches
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace, worktree
-from perdure.adapters.repository.config import Effective, with_detected
-from perdure.adapters.repository.detect import detect
-from perdure.adapters.repository.host import labels_of, shared_by
+from perdure.adapters.git.workspace import Workspace, worktree_path
+from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected
+from perdure.adapters.repository.detect import detect_commands
+from perdure.adapters.repository.host import delivery_labels, shared_budgets
 from perdure.adapters.repository.notes import read_notes
-from perdure.adapters.repository.terms import title_of, tokens_of
+from perdure.adapters.repository.terms import delivery_title, retry_token_limit
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.setting_up import SetUp, read_set_up
-from perdure.adapters.worker.turn.adopt import turn_of
-from perdure.models.amounts import seconds
+from perdure.adapters.worker.turn.adopt import turn_of_checkpoint
+from perdure.adapters.worker.workspace_setup import SetupRecord, read_setup_record
+from perdure.models.amounts import parse_duration
 from perdure.models.config import Limits
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
@@ -45,91 +45,118 @@ from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLos
 from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
-from perdure.models.rules.attempts import of_attempt, several
-from perdure.models.rules.gates import decided_by_people
+from perdure.models.rules.attempts import attempt_overrides, attempt_settings
+from perdure.models.rules.gates import gate_settings
 from perdure.models.steps import AGENTIC
-from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
+from perdure.models.work import EscalationSettings, PreparedWorkspace, PrepareInput, TestVerdict
 from perdure.text import span
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
-"""The time the first look at a remote waits for a host's name to be known: as long as a network is away after a laptop
-was opened. A misspelt one is no outage, and nothing is done or paid for yet."""
+"""The time for which the first look at a remote waits until a host's name is known: as long as a network is away after
+a laptop was opened. A misspelt name is no outage, and nothing is done or paid for yet."""
 
 T = TypeVar("T")
 
 
-class Preparation:
+class PrepareActivity:
+    """The activity that prepares a delivery, and the way to a workspace for others."""
+
     def __init__(self, host: Host) -> None:
-        self._host, self._terms = host, Terms(host)
+        self._host, self._contract_builder = host, ContractBuilder(host)
 
     @activity.defn(name=Step.PREPARE)
-    async def prepare(self, work: PrepareInput) -> Prepared:
-        """Raises InvalidRequest, BadInput, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable."""
+    async def prepare(self, work: PrepareInput) -> PreparedWorkspace:
+        """Prepare a delivery: read its contract, make its workspace, run setup and the base's tests, and return the
+        workspace with the settings that the workflow decides by. A retry goes on from what an earlier run had prepared
+        (`work.previous`).
+
+        Raises InvalidRequest, BadInput, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable.
+        """
         journal, notifies = self._host.journal(work.delivery), bool(self._host.listeners.addresses)
         if work.previous is not None:
-            journal.asks(work.previous.asking.model_copy(update={"notifies": notifies}))
-            return await self._again(work, work.previous)
-        journal.asks(Asking(asks=work.request.questions is not False, notifies=notifies))
-        now_doing(doing="fetching")
-        within = work.request.landing.within if work.request.landing is not None else None
-        vault, contract, settings = await self._read(work)
+            journal.record_deciders(work.previous.escalation.model_copy(update={"notifies": notifies}))
+            return await self._prepare_retry(work, work.previous)
+        journal.record_deciders(EscalationSettings(asks=work.request.questions is not False, notifies=notifies))
+        update_heartbeat(doing="fetching")
+        parent = work.request.landing.within if work.request.landing is not None else None
+        vault, contract, settings = await self._read_contract(work)
         expiry = settings.config.gates.expire
-        expiry_s = seconds(expiry) if expiry else 0.0
-        journal.asks(Asking(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies))
-        contract = await self.placed(vault, contract, settings)
-        looks_wrong = "" if within is not None else await in_thread(_surveyed, vault, contract)
-        own = () if contract.existing else (contract.branch, *contract.branches.values())
-        await in_thread(note_branches, self._host.home, contract.delivery, own)
-        terms = await in_thread(self._host.keep_contract, vault, contract)
+        expiry_s = parse_duration(expiry) if expiry else 0.0
+        journal.record_deciders(
+            EscalationSettings(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies)
+        )
+        contract = await self.make_workspace(vault, contract, settings)
+        survey_note = "" if parent is not None else await in_thread(_survey_test_side, vault, contract)
+        own_branches = () if contract.existing else (contract.branch, *contract.branches.values())
+        await in_thread(record_branches, self._host.home, contract.delivery, own_branches)
+        contract_hash = await in_thread(self._host.store_contract, vault, contract)
         plan = work.request.plan.encode() if work.request.plan else b""
-        if within is not None:
-            plan = await in_thread(vault.get_artifact, within.delivery, within.plan)
+        if parent is not None:
+            plan = await in_thread(vault.get_artifact, parent.delivery, parent.plan)
         artifact = await in_thread(vault.put_artifact, work.delivery, plan) if plan else ""
         crash_point(CrashPoint.DURING_PREPARE)
-        async with self._host.session(work.delivery, terms) as session:
-            first = await in_thread(_first_checkpoint, session)
-            now_doing(doing="testing the base")
-            base = await test_base(session, CONFIG_FILE) if contract.config.test and within is None else Base()
-            await in_thread(session.restore, first)
-            title = await in_thread(title_of, vault, contract)
-            done = await in_thread(read_set_up, session.directory)
-        prepared = self._prepared(work.request, contract, terms, artifact, first, base, title, done)
-        told = " · ".join(part for part in (prepared.summary, looks_wrong) if part)
-        told = f"task {within.task} of the plan, on {contract.base_sha[:7]}" if within is not None else told
-        return prepared.model_copy(update={"summary": told, **of_task(contract)})
-
-    async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
-        """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
-        if (forked := work.request.forked) is not None:
-            previous = await as_sibling(
-                self._host, work, forked, previous, lambda vault, terms: self._placed(vault, terms, lambda tree: tree)
+        async with self._host.open_session(work.delivery, contract_hash) as session:
+            first_checkpoint = await in_thread(_write_first_checkpoint, session)
+            update_heartbeat(doing="testing the base")
+            base_tests = (
+                await test_base(session, CONFIG_FILE) if contract.config.test and parent is None else BaseTests()
             )
-        asked_for = work.checkpoint or previous.checkpoint
-        async with self._host.session(work.delivery, previous.contract) as session:
-            await in_thread(session.workspace.begin_again)
-            checkpoint = await in_thread(_newest_whole, session.vault, asked_for, previous.checkpoint)
-            await in_thread(session.restore, checkpoint)
-            at = await in_thread(turn_of, session.vault, checkpoint)
-            found_here = self._found_here(session.contract, work.request)
-        damaged = checkpoint != asked_for
-        asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
-        now = {
-            **found_here,
-            "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
-            "summary": forked_words(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
-            "budget_tokens": tokens_of(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
-            **decided_by_people(session.contract.config, previous.phases, work.request),
-            "fallback": checkpoint if damaged else "",
-            "at": at if damaged else None,
-            **of_task(session.contract),
-            **of_attempt(forked),
-        }
-        return previous.model_copy(update=now)
+            await in_thread(session.restore, first_checkpoint)
+            title = await in_thread(delivery_title, vault, contract)
+            setup_record = await in_thread(read_setup_record, session.directory)
+        prepared = self._make_result(
+            work.request, contract, contract_hash, artifact, first_checkpoint, base_tests, title, setup_record
+        )
+        summary = " · ".join(part for part in (prepared.summary, survey_note) if part)
+        summary = f"task {parent.task} of the plan, on {contract.base_sha[:7]}" if parent is not None else summary
+        return prepared.model_copy(update={"summary": summary, **task_fields(contract)})
 
-    async def _read(self, work: PrepareInput) -> tuple[Vault, Contract, Effective]:
-        """The terms. A remote that is away is waited for; a host that nobody has heard of only for a while."""
+    async def _prepare_retry(self, work: PrepareInput, previous: PreparedWorkspace) -> PreparedWorkspace:
+        """Prepare a delivery that goes on: under the same contract, in a valid workspace that is restored to the
+        requested checkpoint, or to the newest whole one before it where that is damaged. Return `previous` with what
+        this host and the new request change in it.
+
+        A fork first gets a contract and a workspace of its own (prepare_fork).
+        """
+        if (forked := work.request.forked) is not None:
+            previous = await prepare_fork(
+                self._host,
+                work,
+                forked,
+                previous,
+                lambda vault, terms: self._with_worktree(vault, terms, lambda tree: tree),
+            )
+        requested_checkpoint = work.checkpoint or previous.checkpoint
+        async with self._host.open_session(work.delivery, previous.contract) as session:
+            await in_thread(session.workspace.mark_active)
+            checkpoint = await in_thread(
+                _newest_whole_checkpoint, session.vault, requested_checkpoint, previous.checkpoint
+            )
+            await in_thread(session.restore, checkpoint)
+            position = await in_thread(turn_of_checkpoint, session.vault, checkpoint)
+            host_fields = self._host_fields(session.contract, work.request)
+        damaged = checkpoint != requested_checkpoint
+        requested_usd, max_usd = work.request.budget_usd, self._host.config.limits.budget_usd
+        changes = {
+            **host_fields,
+            "budget_usd": min(requested_usd, max_usd) if requested_usd is not None else previous.budget_usd,
+            "summary": fork_summary(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
+            "budget_tokens": retry_token_limit(
+                work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens
+            ),
+            **gate_settings(session.contract.config, previous.phases, work.request),
+            "fallback": checkpoint if damaged else "",
+            "at": position if damaged else None,
+            **task_fields(session.contract),
+            **attempt_overrides(forked),
+        }
+        return previous.model_copy(update=changes)
+
+    async def _read_contract(self, work: PrepareInput) -> tuple[Vault, Contract, EffectiveConfig]:
+        """Read the contract and return it with its vault and its settings. Raises ForgeUnavailable, to be tried again,
+        where the remote does not answer; InvalidRequest where nobody knew its host's name for UNKNOWN_HOST_PATIENCE."""
         try:
-            return await in_thread(self._terms.read, work.delivery, work.request)
+            return await in_thread(self._contract_builder.build_contract, work.delivery, work.request)
         except ForgeUnavailable as error:
             info = activity.info()
             waited = info.current_attempt_scheduled_time - info.scheduled_time  # by one clock, the server's
@@ -137,25 +164,32 @@ class Preparation:
                 raise InvalidRequest(error.what, where=error.where, fix=error.fix) from error
             raise
 
-    async def placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
-        """The terms, complete, with a worktree."""
-        return await self._placed(vault, contract, lambda tree: complete(contract, settings, tree))
+    async def make_workspace(self, vault: Vault, contract: Contract, settings: EffectiveConfig) -> Contract:
+        """Make a worktree for the contract, or reuse a valid one, and return the contract completed with what the files
+        there say."""
+        return await self._with_worktree(vault, contract, lambda tree: complete_contract(contract, settings, tree))
 
-    async def _placed(self, vault: Vault, contract: Contract, then: Callable[[Path], T]) -> T:
-        """A worktree where nobody else can be writing, and what is to be made of it then: a worker that sleeps in the
-        middle of this keeps its directory, and the next one makes another."""
+    async def _with_worktree(self, vault: Vault, contract: Contract, use: Callable[[Path], T]) -> T:
+        """Make the delivery's worktree where nobody else can be writing, or reuse a valid one, and return what `use`
+        makes of its path, under the lease.
+
+        Where the writer before is not proved to be gone, the next generation's directory is used: a worker that sleeps
+        in the middle of this keeps its directory. Raises Superseded.
+        """
         home, delivery = self._host.home, contract.delivery
-        generation = await in_thread(_generation, home, delivery)
+        generation = await in_thread(_recorded_generation, home, delivery)
         while True:
-            async with self._host.leases.take(delivery, worktree(home, delivery, generation).name) as lease:
+            async with self._host.leases.acquire(delivery, worktree_path(home, delivery, generation).name) as lease:
                 if lease.proved:
-                    workspace = await in_thread(self._workspace, vault, contract, generation)
+                    workspace = await in_thread(self._open_or_create, vault, contract, generation)
                     lease.check()
-                    return await in_thread(then, workspace.path)
+                    return await in_thread(use, workspace.path)
             generation += 1
 
-    def _workspace(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
-        """A valid one is reused if it was made for the same commit; the base may have moved since a failed attempt."""
+    def _open_or_create(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
+        """Open the delivery's workspace where it was made for the same commit in the same vault, rebuild what is not
+        valid in it, and restore the base's files; otherwise create one. The base may have moved since an attempt that
+        failed."""
         home, delivery, head = self._host.home, contract.delivery, contract.head
         try:
             record = Workspace.open(home, delivery).record()
@@ -164,57 +198,60 @@ class Preparation:
         if record.base_sha != head or record.vault != str(vault.path):
             return Workspace.create(home, vault, delivery, head, generation=generation)
         workspace, _ = Workspace.open_or_rebuild(home, vault, delivery, head, generation=generation)
-        checkpoints.restore_base(workspace)  # what it says of its tests and notes is the commit's word, not the disk's
+        checkpoints.restore_base(workspace)  # tests and notes are read from its files: they must be the commit's
         return workspace
 
-    def _found_here(self, contract: Contract, request: DeliveryRequest) -> dict[str, Any]:
-        """The fields of Prepared that this host, its release and the settings say, of a retried delivery anew."""
+    def _host_fields(self, contract: Contract, request: DeliveryRequest) -> dict[str, Any]:
+        """Return the fields of PreparedWorkspace that depend on this host, its release and the settings. They are set
+        anew for a delivery that is retried."""
         config = contract.config
         return {
             "queue": self._host.home.queue(),
-            "attributes": bool(self._host.attributes),
-            "shows": self._host.shows,
-            "page": self._host.page(),
-            "labels": labels_of(contract, request),
-            "hosted": self._terms.hosted(contract),
-            "publisher": self._host.publisher,
+            "attributes": bool(self._host.search_attributes),
+            "shows": self._host.extra_search_attributes,
+            "page": self._host.page_address(),
+            "labels": delivery_labels(contract, request),
+            "hosted": self._contract_builder.has_hosted_forge(contract),
+            "publisher": self._host.publisher_queue,
             "inspects": True,
             "comments_at_gates": True,
             "notifies": bool(self._host.listeners.addresses),
-            "treasury": shared_by(self._host.config, contract, request),
+            "treasury": shared_budgets(self._host.config, contract, request),
             "document": config.delivery.document,
             "app": bool(config.app.start),
-            "efforts": harder(config.steps),
-            "proxied": proxied(config),
+            "efforts": next_efforts(config.steps),
+            "proxied": uses_cli_agent(config),
         }
 
-    def _prepared(
+    def _make_result(
         self,
         request: DeliveryRequest,
         contract: Contract,
-        terms: str,
-        plan: str,
+        contract_hash: str,
+        plan_artifact: str,
         checkpoint: str,
-        base: Base,
+        base_tests: BaseTests,
         title: str,
-        done: SetUp,
-    ) -> Prepared:
-        config, baseline, place = contract.config, base.verdict, request.landing
-        return Prepared(
-            **self._found_here(contract, request),
+        setup_record: SetupRecord,
+    ) -> PreparedWorkspace:
+        """Return the result of `prepare`, made of request, contract and its artifact, the plan's artifact, the first
+        checkpoint, the base's tests, the title, and the record of setup."""
+        config, base_verdict, landing = contract.config, base_tests.verdict, request.landing
+        return PreparedWorkspace(
+            **self._host_fields(contract, request),
             base=contract.base,
             base_sha=contract.base_sha,
             head=contract.head,
             branch=contract.branch,
             branches=contract.branches,
             checkpoint=checkpoint,
-            contract=terms,
+            contract=contract_hash,
             phases=tuple(Phase(phase) for phase in config.delivery.phases),
-            plan=plan,
+            plan=plan_artifact,
             test_fixes=config.limits.test_fixes if request.fix else 0,
             review_fixes=config.limits.review_fixes if request.fix else 0,
             turns_per_step=config.limits.turns_per_step,
-            time_s=seconds(config.limits.time),
+            time_s=parse_duration(config.limits.time),
             budget_usd=config.limits.budget_usd,
             on_failure=config.delivery.on_failure,
             allow_untested=config.ship.allow_untested,
@@ -223,78 +260,91 @@ class Preparation:
             models={str(step): getattr(config.steps, step).model for step in AGENTIC},
             issue=contract.issue.number if contract.issue else 0,
             title=title,
-            baseline=base.artifact,
-            base_red=baseline is not None and baseline.status is TestsStatus.RED,
+            baseline=base_tests.artifact,
+            base_red=base_verdict is not None and base_verdict.status is TestsStatus.RED,
             budget_tokens=config.limits.tokens or 0,
-            **decided_by_people(config, config.delivery.phases, request),
-            landing=place.branch if place is not None and not (place.decompose or place.ships) else "",
+            **gate_settings(config, config.delivery.phases, request),
+            landing=landing.branch if landing is not None and not (landing.decompose or landing.ships) else "",
             specialists=config.delivery.specialists,
-            **several(contract),
-            limited=_limited(request, config.limits),
-            summary=_summary(contract, done, baseline, base.known),
+            **attempt_settings(contract),
+            limited=_has_limits(request, config.limits),
+            summary=_summary_line(contract, setup_record, base_verdict, base_tests.is_reused),
         )
 
 
-def _limited(request: DeliveryRequest, limits: Limits) -> bool:
-    """It asks for room among the repository's deliveries. A task of another delivery has that one's."""
+def _has_limits(request: DeliveryRequest, limits: Limits) -> bool:
+    """Return whether the delivery has to ask for a place under its repository's limits before it goes on. A task of
+    another delivery's plan has that delivery's place."""
     if request.landing is not None and request.landing.within is not None:
         return False
     return limits.deliveries is not None or limits.open_pull_requests is not None
 
 
-def _newest_whole(vault: Vault, checkpoint: str, first: str) -> str:
-    """The checkpoint, or the newest one before it below which nothing is missing (holes.md H13).
+def _newest_whole_checkpoint(vault: Vault, checkpoint: str, first: str) -> str:
+    """Return the checkpoint, or the newest one before it of which nothing is missing from the vault (holes.md H13).
 
-    `first`, prepare's own, is where to begin when not even the way to it can be read.
+    first  prepare's own checkpoint, where the search begins when not even the way to the other can be read
+
+    Raises WorkspaceLost where all of them are damaged.
     """
-    whole = vault.newest_whole(checkpoint) or vault.newest_whole(first)
+    whole = vault.newest_whole_commit(checkpoint) or vault.newest_whole_commit(first)
     if whole is None:
         raise WorkspaceLost(f"checkpoint {checkpoint[:12]} and all before it are damaged", where=str(vault.path))
     return whole
 
 
-def _generation(home: Home, delivery: str) -> int:
-    """Of the worktree that the record tells of."""
+def _recorded_generation(home: Home, delivery: str) -> int:
+    """Return the generation number of the worktree in the delivery's record; 0 where there is no record."""
     try:
         return Workspace.open(home, delivery).record().generation
     except WorkspaceLost:
         return 0
 
 
-def complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
-    """The terms with what the repository's own files say: commands nobody wrote down, and notes for agents."""
-    settings = with_detected(settings, detect(tree))
+def complete_contract(contract: Contract, settings: EffectiveConfig, tree: Path) -> Contract:
+    """Return the contract completed with what the files of the worktree `tree` say: detected commands where nobody
+    wrote any down, and notes for agents."""
+    settings = fill_in_detected(settings, detect_commands(tree))
     notes = read_notes(tree, settings.config.delivery.notes)
     return contract.model_copy(update={"config": settings.config, "origins": settings.origins, "notes": notes})
 
 
-def _surveyed(vault: Vault, contract: Contract) -> str:
-    """A line about a test side that looks wrong; empty where nothing does."""
+def _survey_test_side(vault: Vault, contract: Contract) -> str:
+    """Return one line about what looks wrong with the test side (test files and their data) at the commit that the
+    delivery builds on; empty where nothing does, without test commands, and in an empty repository. Raises
+    InvalidRequest where `[tests] side` leaves no product file."""
     config = contract.config
     if not config.test or contract.base_sha == FIRST_COMMIT:
         return ""
-    where = contract.origins.get("tests.side", "").partition(" [")[0] or CONFIG_FILE
-    return survey(vault, contract.head, config.test, config.tests.side, where)
+    origin = contract.origins.get("tests.side", "").partition(" [")[0] or CONFIG_FILE
+    return survey(vault, contract.head, config.test, config.tests.side, origin)
 
 
-def _first_checkpoint(session: WorkspaceSession) -> str:
-    """The commit the delivery starts from, byte for byte, before anybody has said anything; and the worktree at it."""
-    told = {"format": 1, "delivery": session.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
-    first = checkpoints.begin(session.workspace, told)
-    session.restore(first)
-    return first
+def _write_first_checkpoint(session: WorkspaceSession) -> str:
+    """Write the checkpoint that the delivery starts from, the commit's files byte for byte without any conversation,
+    restore the worktree to it, and return it."""
+    metadata = {"format": 1, "delivery": session.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
+    checkpoint = checkpoints.write_initial_checkpoint(session.workspace, metadata)
+    session.restore(checkpoint)
+    return checkpoint
 
 
-def _summary(contract: Contract, done: SetUp, baseline: TestVerdict | None, known: bool) -> str:
-    """`setup 17 s · 455 green`. `known`: an earlier delivery on the same base has run its tests."""
-    setup = f"setup {span(done.seconds)}" + (", kept" if done.known else "") if contract.config.setup.commands else ""
+def _summary_line(
+    contract: Contract, setup_record: SetupRecord, base_verdict: TestVerdict | None, is_reused: bool
+) -> str:
+    """Return the line `setup 17 s · 455 green`. `is_reused`: an earlier delivery on the same base has run its tests."""
+    setup_text = (
+        f"setup {span(setup_record.seconds)}" + (", kept" if setup_record.reused else "")
+        if contract.config.setup.commands
+        else ""
+    )
     if contract.base_sha == FIRST_COMMIT:
         tests = "empty repository"
-    elif baseline is None:
+    elif base_verdict is None:
         tests = "no test command"
-    elif baseline.status is TestsStatus.GREEN:
-        tests = f"{baseline.passed} green" if baseline.passed is not None else baseline.summary
+    elif base_verdict.status is TestsStatus.GREEN:
+        tests = f"{base_verdict.passed} green" if base_verdict.passed is not None else base_verdict.summary
     else:
-        tests = f"already red on {contract.base}: {baseline.summary}"
-    tests = tests[:120] + (" (known)" if known else "")
-    return " · ".join(part for part in (setup, tests) if part)
+        tests = f"already red on {contract.base}: {base_verdict.summary}"
+    tests = tests[:120] + (" (known)" if is_reused else "")
+    return " · ".join(part for part in (setup_text, tests) if part)

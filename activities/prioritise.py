@@ -14,19 +14,20 @@ from temporalio.api.workflow.v1 import WorkflowExecutionOptions
 from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.models.landing import Prioritised, PriorityInput
+from perdure.models.landing import PriorityInput, PriorityResult
 
 RPC_TIMEOUT = timedelta(seconds=10)
-"""One small write; then it is tried again."""
+"""The time for one small write; after that the activity is tried again."""
 
-_NEVER = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED)
+_UNSUPPORTED = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED)
 
 
 @activity.defn
-async def prioritise_delivery(work: PriorityInput) -> Prioritised:
-    """`words` where the server does not do that, or the delivery has ended. Raises RPCError, to be tried again."""
+async def prioritise_delivery(work: PriorityInput) -> PriorityResult:
+    """Set the priority and the fairness key of a running delivery on the server; return the reason where the server
+    does not do that, or the delivery has ended. Raises RPCError, to be tried again."""
     client = activity.client()
-    asked = UpdateWorkflowExecutionOptionsRequest(
+    request = UpdateWorkflowExecutionOptionsRequest(
         namespace=client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=work.delivery),
         workflow_execution_options=WorkflowExecutionOptions(
@@ -36,11 +37,11 @@ async def prioritise_delivery(work: PriorityInput) -> Prioritised:
         identity=client.identity,
     )
     try:
-        await client.workflow_service.update_workflow_execution_options(asked, timeout=RPC_TIMEOUT)
+        await client.workflow_service.update_workflow_execution_options(request, timeout=RPC_TIMEOUT)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
-            return Prioritised(words="it has ended")
-        if error.status in _NEVER:
-            return Prioritised(words=f"this server does not change what runs: {error.message}"[:200])
+            return PriorityResult(reason="it has ended")
+        if error.status in _UNSUPPORTED:
+            return PriorityResult(reason=f"this server does not change what runs: {error.message}"[:200])
         raise
-    return Prioritised()
+    return PriorityResult()

@@ -1,5 +1,5 @@
-"""Run tests: the repository's own commands on a clean checkout of one commit. The exit code is the verdict,
-unless the change has made the tests say less than they did: then experiments say so (activities.trials).
+"""Run tests: the repository's own commands on a clean checkout of one commit. The exit code is the verdict, unless the
+change has made the tests say less than they did: then experiments decide (activities.change_experiments).
 
 Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 """
@@ -13,215 +13,272 @@ from functools import partial
 
 from temporalio import activity
 
+from activities.change_experiments import check_writes, experiment_on_change, read_test_side
 from activities.on_host import OnHost
-from activities.trials import check_writes, holding_of, try_change
 from perdure.adapters.checks import tests
-from perdure.adapters.checks.baseline import FAILING, compared, environment_key, on_its_own, recall, remember
+from perdure.adapters.checks.baseline import (
+    FAILING,
+    compare_with_base,
+    environment_key,
+    load_baseline,
+    store_baseline,
+    without_comparison,
+)
 from perdure.adapters.checks.tamper import Files, judged, missing_tests
-from perdure.adapters.checks.verdict import not_started, verdict
-from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.checks.verdict import find_not_started, verdict_of
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.setting_up import read_binds
-from perdure.adapters.worker.turn.written import read_report
+from perdure.adapters.worker.turn.documents import read_report
+from perdure.adapters.worker.workspace_setup import read_binds
 from perdure.models.backlog import CHECKS_S
 from perdure.models.config import TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
 from perdure.models.ids import digest
 from perdure.models.phases import Step
-from perdure.models.report import CommandResult, Since, TestReport
+from perdure.models.report import BaseComparison, CommandResult, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestInput, TestVerdict
 from perdure.text import span
 
-_CHECK_CHARS = 200
+_MAX_CHECK_NAME_CHARS = 200
 
 
-class Testing(OnHost):
+class RunTestsActivity(OnHost):
+    """The activity that tests a delivery's commit."""
+
     @activity.defn(name=Step.RUN_TESTS)
     async def run_tests(self, work: TestInput) -> TestVerdict:
-        """`none` where no test command exists. Raises SandboxUnavailable, Superseded, WorkspaceLost."""
-        async with self._host.session(work.delivery, work.contract) as session:
+        """Run the test commands on a clean checkout of the commit, judge it by experiments where they are green, run
+        the checks of landed items, store the report and return the verdict. It is `none` where no test command exists.
+        Raises SandboxUnavailable, Superseded, WorkspaceLost."""
+        async with self._host.open_session(work.delivery, work.contract) as session:
             tree = await in_thread(session.vault.tree_of, work.commit)
-            size = await in_thread(session.size_of, work.commit)
+            size = await in_thread(session.change_size, work.commit)
             if not session.contract.config.test and not work.check:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command", change=size)
-            baseline = await in_thread(_baseline, session, work.baseline)
-            ran = await test_commit(
+            baseline = await in_thread(_read_baseline, session, work.baseline)
+            own_report = await test_commit(
                 session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False, commands=None
             )
-            report = await try_change(session, ran, baseline.report if baseline is not None else None)
-            report = await in_thread(_missing, session, work.commit, report, baseline)
-            report, left_out = await _checked(session, work, report)
-            found = verdict(report)
-            if session.contract.landing is not None and found.status is TestsStatus.GREEN:
-                await in_thread(self._next_base, session, tree, ran)
+            report = await experiment_on_change(session, own_report, baseline.report if baseline is not None else None)
+            report = await in_thread(_judge_missing_tests, session, work.commit, report, baseline)
+            report, unchecked = await _add_landing_checks(session, work, report)
+            outcome = verdict_of(report)
+            if session.contract.landing is not None and outcome.status is TestsStatus.GREEN:
+                await in_thread(self._store_as_baseline, session, tree, own_report)
             artifact = await in_thread(session.vault.put_artifact, work.delivery, report.model_dump_json().encode())
-            return found.model_copy(update={"report": artifact, "change": size, "unchecked": left_out})
+            return outcome.model_copy(update={"report": artifact, "change": size, "unchecked": unchecked})
 
-    def _next_base(self, session: WorkspaceSession, tree: str, ran: TestReport) -> None:
-        """Once it has landed, this tree is the next item's base: what its tests say is known then, and nothing runs
-        again. Not where a fresh setup there would make something else than this workspace has."""
-        if self._host.sets_up_alike(session, ran.commit):
-            remember(session.vault, _environment(session, tree), on_its_own(ran))
+    def _store_as_baseline(self, session: WorkspaceSession, tree: str, report: TestReport) -> None:
+        """Store the report as what the tests say on this tree: once it has landed, the tree is the next item's base,
+        and nothing has to run again there. Nothing is stored where a fresh setup there would make something else than
+        this workspace has."""
+        if self._host.has_same_setup(session, report.commit):
+            store_baseline(session.vault, _environment_key(session, tree), without_comparison(report))
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseTests:
     """The test commands' report on the base commit.
 
-    report    the whole of it; None where there is no test command
-    artifact  its address
-    known     whether an earlier delivery had found it out
+    report     the whole of it; None where there is no test command, or the repository was empty
+    artifact   the hash under which it is stored
+    is_reused  an earlier delivery had found it out
     """
 
     report: TestReport | None = None
     artifact: str = ""
-    known: bool = False
+    is_reused: bool = False
 
     @property
     def verdict(self) -> TestVerdict | None:
-        return verdict(self.report) if self.report is not None else None
+        """Return the verdict on the base commit; None where there is no report."""
+        return verdict_of(self.report) if self.report is not None else None
 
 
-async def test_base(session: WorkspaceSession, where: str) -> Base:
-    """The test commands on the base commit, once for all deliveries that begin on it in the same environment.
+async def test_base(session: WorkspaceSession, config_file: str) -> BaseTests:
+    """Run the test commands on the base commit and store their report, once for all deliveries that begin on it in the
+    same environment; return it, or the one that an earlier delivery stored. How each command went is recorded for the
+    agents.
 
-    A delivery on a branch that exists already is compared with the base it wants to be merged into, too: what its
-    own commits broke is not excused. `where`: the file it may be written in. Raises SetupFailed when a required
-    command cannot start, or only fails because it writes to the test side. An empty repository is no measure: all that
-    fails on the change is new, and only a program that this host lacks is an error.
+    A delivery on a branch that exists already is compared with the base it is to be merged into, too: what its own
+    commits broke is not excused. An empty repository is no measure, and gives no report: all that fails on the change
+    is new, and only a program that this host lacks is an error.
+
+    config_file  the file that a command may be written in, for errors
+
+    Raises SetupFailed when a required command cannot start, or only fails because it writes to the test side.
     """
     contract = session.contract
     tree = await in_thread(session.vault.tree_of, contract.base_sha)
-    key = await in_thread(_environment, session, tree)
-    await in_thread(session.note_base, key)
-    report = await in_thread(recall, session.vault, key)
-    known = report is not None
+    key = await in_thread(_environment_key, session, tree)
+    await in_thread(session.record_base_key, key)
+    report = await in_thread(load_baseline, session.vault, key)
+    is_reused = report is not None
     if report is None:
         report = await test_commit(session, contract.base_sha, tree, "preflight", None, makes_seed=True, commands=None)
-        await check_writes(session, report, where)
-        await in_thread(remember, session.vault, key, report)
-    took = sum(one.duration_s for one in report.commands)
-    await in_thread(session.note_tested, how_it_went(report, contract.base), took)
-    missing = not_started(report)
+        await check_writes(session, report, config_file)
+        await in_thread(store_baseline, session.vault, key, report)
+    duration_s = sum(result.duration_s for result in report.commands)
+    await in_thread(session.record_base_tests, describe_base_results(report, contract.base), duration_s)
+    missing = find_not_started(report)
     empty = contract.base_sha == FIRST_COMMIT
-    if missing is not None and empty and missing.may_come:
+    if missing is not None and empty and missing.may_be_added:
         missing = None
     if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
         head = await in_thread(session.vault.tree_of, contract.head)
-        missing = not_started(
+        missing = find_not_started(
             await test_commit(session, contract.head, head, "preflight-head", None, makes_seed=False, commands=None)
         )
     if missing is not None:
-        written = await in_thread(session.vault.show, contract.base_sha, where)
+        written = await in_thread(session.vault.read_file, contract.base_sha, config_file)
         text = (written or b"").decode(errors="replace")
-        raise missing.error(contract.base, command_origin(missing.name, contract.origins, where, text))
+        raise missing.to_error(contract.base, command_origin(missing.name, contract.origins, config_file, text))
     if empty:
-        return Base()
+        return BaseTests()
     data = report.model_dump_json().encode()
-    return Base(report, await in_thread(session.vault.put_artifact, contract.delivery, data), known)
+    return BaseTests(report, await in_thread(session.vault.put_artifact, contract.delivery, data), is_reused)
 
 
-def how_it_went(report: TestReport, base: str) -> dict[str, str]:
-    """By command, for agents: `passed on main in 2 s`, `failed on main in 40 s (3 of 120 tests)`."""
-    told = {}
-    for one in report.commands:
-        failed = sum(case.outcome in FAILING for case in one.cases)
-        count = f" ({failed} of {len(one.cases)} tests)" if failed else ""
-        told[one.name] = f"{one.verdict.replace('_', ' ')} on {base} in {span(one.duration_s)}{count}"
-    return told
+def describe_base_results(report: TestReport, base: str) -> dict[str, str]:
+    """Return, by command, how it went on the base, for agents: `passed on main in 2 s`, `failed on main in 40 s (3 of
+    120 tests)`."""
+    descriptions = {}
+    for result in report.commands:
+        failed = sum(case.outcome in FAILING for case in result.cases)
+        count = f" ({failed} of {len(result.cases)} tests)" if failed else ""
+        descriptions[result.name] = f"{result.verdict.replace('_', ' ')} on {base} in {span(result.duration_s)}{count}"
+    return descriptions
 
 
-async def _checked(
+async def _add_landing_checks(
     session: WorkspaceSession, work: TestInput, report: TestReport
 ) -> tuple[TestReport, tuple[str, ...]]:
-    """Of commands that landed items named, what fails without this change, too, is known; its own have to hold."""
+    """Run the checks that the landing asks for, and return the report with their results and the ids of landed items
+    whose checks were not all run. A check of a landed item that fails without this change too is excused; those of the
+    item itself have to pass."""
     if not work.check:
         return report, ()
     base, label = session.contract, f"checks-{work.attempt}"
-    return await hold(session, report, work.check, label, before=base.base_sha, name=base.base, own=work.item)
+    return await run_item_checks(
+        session, report, work.check, label, before_commit=base.base_sha, before_name=base.base, own_item=work.item
+    )
 
 
-async def hold(
+async def run_item_checks(
     session: WorkspaceSession,
     report: TestReport,
     check: Mapping[str, Sequence[str]],
     label: str,
     *,
-    before: str,
-    name: str,
-    own: str = "",
+    before_commit: str,
+    before_name: str,
+    own_item: str = "",
 ) -> tuple[TestReport, tuple[str, ...]]:
-    """The report with the commands that items of a backlog named, where all else is green. What fails on the commit
-    `before`, too, called `name`, is known; but for those of the item `own`. With no such commit nothing is.
+    """Run the commands that items of a backlog named, unless the report is red already, and return the report with
+    their results, and the ids of other items of which something was left out.
 
-    Of others as many as begin within CHECKS_S, in the order given; what is left out says nothing. The ids of the other
-    items of which something was left out go with it.
+    check          commands by item
+    before_commit  what fails on this commit too, called `before_name`, is excused, but for commands of the item
+    `own_item`;
+                   empty: nothing is excused
+
+    Of other items' commands as many run as begin within CHECKS_S, in the order given.
     """
-    if verdict(report).status is TestsStatus.RED:
-        return report, tuple(item for item in check if item != own)
-    named = {
-        item: [TestCommand(name=name_of_check(item, command), command=command) for command in commands]
+    if verdict_of(report).status is TestsStatus.RED:
+        return report, tuple(item for item in check if item != own_item)
+    commands_by_item = {
+        item: [TestCommand(name=check_name(item, command), command=command) for command in commands]
         for item, commands in check.items()
     }
-    run = partial(test_commit, session, baseline=None, makes_seed=False)
-    done: tuple[CommandResult, ...] = ()
-    if mine := named.pop(own, []):
-        done = (await run(report.commit, report.tree, label, commands=mine)).commands
-    if others := [command for commands in named.values() for command in commands]:
-        theirs = await run(report.commit, report.tree, f"{label}-others", commands=others, within_s=CHECKS_S)
-        failed = {result.name for result in theirs.commands if result.verdict != "passed"}
-        if failed and before:
-            again, tree = [one for one in others if one.name in failed], await in_thread(session.vault.tree_of, before)
-            earlier = await run(before, tree, f"{label}-base", commands=again, within_s=CHECKS_S)
-            unknown = failed - {result.name for result in earlier.commands}
-            theirs = compared(theirs, earlier, name)
-            done += tuple(_excused(one) for one in theirs.commands if one.name not in unknown)
+    run_commands = partial(test_commit, session, baseline=None, makes_seed=False)
+    results: tuple[CommandResult, ...] = ()
+    if own_commands := commands_by_item.pop(own_item, []):
+        results = (await run_commands(report.commit, report.tree, label, commands=own_commands)).commands
+    if other_commands := [command for commands in commands_by_item.values() for command in commands]:
+        others_report = await run_commands(
+            report.commit, report.tree, f"{label}-others", commands=other_commands, within_s=CHECKS_S
+        )
+        failed_names = {result.name for result in others_report.commands if result.verdict != "passed"}
+        if failed_names and before_commit:
+            failed_commands, tree = (
+                [entry for entry in other_commands if entry.name in failed_names],
+                await in_thread(session.vault.tree_of, before_commit),
+            )
+            before_report = await run_commands(
+                before_commit, tree, f"{label}-base", commands=failed_commands, within_s=CHECKS_S
+            )
+            not_compared = failed_names - {result.name for result in before_report.commands}
+            others_report = compare_with_base(others_report, before_report, before_name)
+            results += tuple(
+                _excuse_undecidable(entry) for entry in others_report.commands if entry.name not in not_compared
+            )
         else:
-            done += theirs.commands
-    ran = {result.name for result in done}
-    left_out = tuple(item for item, commands in named.items() if not {one.name for one in commands} <= ran)
-    return report.model_copy(update={"commands": (*report.commands, *done)}), left_out
+            results += others_report.commands
+    run_names = {result.name for result in results}
+    left_out = tuple(
+        item for item, commands in commands_by_item.items() if not {entry.name for entry in commands} <= run_names
+    )
+    return report.model_copy(update={"commands": (*report.commands, *results)}), left_out
 
 
-def name_of_check(item: str, command: str) -> str:
-    """By which its result is known: of a long command the beginning, and what tells it from others that begin so."""
+def check_name(item: str, command: str) -> str:
+    """Return the name of the result of an item's check; of a long command only its beginning, with a hash that tells it
+    from others that begin so."""
     name = f"check of {item}: {command}"
-    return name if len(name) <= _CHECK_CHARS else f"{name[: _CHECK_CHARS - 10]}… {digest(command)[:8]}"
+    return (
+        name if len(name) <= _MAX_CHECK_NAME_CHARS else f"{name[: _MAX_CHECK_NAME_CHARS - 10]}… {digest(command)[:8]}"
+    )
 
 
-def _excused(result: CommandResult) -> CommandResult:
-    """A check is one thing that holds or does not, though it says no more than that: red on both sides it is known."""
-    return result.model_copy(update={"since": Since.KNOWN}) if result.since is Since.UNDECIDABLE else result
+def _excuse_undecidable(result: CommandResult) -> CommandResult:
+    """Return the result as a known failure where it was red before the change too and nothing tells which part of it
+    fails: a check is one thing that holds or does not. Any other result is returned as it is."""
+    return (
+        result.model_copy(update={"since": BaseComparison.KNOWN})
+        if result.since is BaseComparison.UNDECIDABLE
+        else result
+    )
 
 
-def _missing(session: WorkspaceSession, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
-    """The report with tests of the base that are gone or skipped where no run tells it, once all that runs is green."""
-    if verdict(report).status is not TestsStatus.GREEN:
+def _judge_missing_tests(
+    session: WorkspaceSession, commit: str, report: TestReport, baseline: tests.Baseline | None
+) -> TestReport:
+    """Return a green report with the base's tests that are gone or skipped on the change and that no run has shown; any
+    other report as it is. Where the request is about tests they do not count."""
+    if verdict_of(report).status is not TestsStatus.GREEN:
         return report
-    contract, tried = session.contract, report.experiment
+    contract, experiment = session.contract, report.experiment
     before, after = Files.pair(session.vault, contract.base_sha, commit)
     base = baseline.report if baseline is not None else None
-    found = missing_tests(before, after, contract.config.test or (), base, tried.touched if tried is not None else ())
-    return judged(report, found, contract.allow_test_changes)
+    missing = missing_tests(
+        before, after, contract.config.test or (), base, experiment.touched if experiment is not None else ()
+    )
+    return judged(report, missing, contract.allow_test_changes)
 
 
-def _environment(session: WorkspaceSession, tree: str) -> str:
-    """Ports differ between deliveries and do not count; files that setup copied from a checkout do."""
+def _environment_key(session: WorkspaceSession, tree: str) -> str:
+    """Return the key of all that results on this tree depend on: commands, setup, its search path, the sandbox's grade,
+    and files that setup copied from a checkout. Ports differ between deliveries and are not in it."""
     setup = session.contract.config.setup
     copied = [session.workspace.path / name for name in setup.copy_files]
     contents = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in copied]
-    said = (setup.model_dump_json(), read_binds(session.directory).model_dump_json(), str(session.sandbox.grade))
-    return environment_key(tree, session.contract.config.test or (), *said, *contents)
+    surroundings = (
+        setup.model_dump_json(),
+        read_binds(session.directory).model_dump_json(),
+        str(session.sandbox.grade),
+    )
+    return environment_key(tree, session.contract.config.test or (), *surroundings, *contents)
 
 
-def _baseline(session: WorkspaceSession, artifact: str) -> tests.Baseline | None:
-    """None for a delivery that began under an older release, and when the report is lost: then all failures count."""
+def _read_baseline(session: WorkspaceSession, artifact: str) -> tests.Baseline | None:
+    """Return the stored report of the base, to compare failures with; None for a delivery that began under an older
+    release, and when the report is lost: then all failures count."""
     try:
         report = read_report(session.vault, session.contract.delivery, artifact)
     except (WorkspaceLost, ValueError):
@@ -240,21 +297,26 @@ async def test_commit(
     commands: Sequence[TestCommand] | None,
     within_s: float | None = None,  # noqa: PT028 - no test, whatever its name says
 ) -> TestReport:
-    """All test commands, or these, on a clean checkout of a commit.
+    """Run the test commands, or these `commands`, on a clean checkout of a commit, and return the report, with each
+    failure compared with the `baseline`.
 
+    label       the name of the directory for logs
     makes_seed  what compilers make of it is kept for the runs of changes. Of the base alone: a change could leave there
                 what its own tests are then linked with
+    within_s    a command that has not begun after so many seconds is left out
+
+    Raises SandboxUnavailable, Superseded, WorkspaceLost.
     """
-    held = (await in_thread(holding_of, session, commit)).of_command
+    read_only_paths = (await in_thread(read_test_side, session, commit)).of_command
 
     def progress(line: str) -> None:
-        now_doing(doing=line)
+        update_heartbeat(doing=line)
         crash_point(CrashPoint.DURING_TESTS)
 
-    async with session.checkout(commit) as source:
-        place = session.place(session.logs / label, source)
-        if makes_seed and place.seed is not None:
-            place = replace(place, seed=replace(place.seed, made=True))
+    async with session.clean_checkout(commit) as source:
+        place = session.command_place(session.logs / label, source)
+        if makes_seed and place.compiler_cache is not None:
+            place = replace(place, compiler_cache=replace(place.compiler_cache, is_base_run=True))
         return await tests.run_tests(
             place,
             commands=(session.contract.config.test or ()) if commands is None else commands,
@@ -262,8 +324,8 @@ async def test_commit(
             tree=tree,
             on_progress=progress,
             baseline=baseline,
-            renew=lambda: session.renewed(commit),
-            held=held,
+            renew=lambda: session.renew_checkout(commit),
+            held=read_only_paths,
             within_s=within_s,
         )
 

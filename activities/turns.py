@@ -17,12 +17,14 @@ from perdure.models.steps import AGENTIC
 from perdure.models.turn import TurnInput, TurnResult
 
 
-def turns(host: Host) -> list[Callable[..., Any]]:
-    """One activity for every agentic step of the table (perdure.models.steps)."""
-    return [_of(step, host) for step in AGENTIC]
+def turn_activities(host: Host) -> list[Callable[..., Any]]:
+    """Return one activity for every agentic step of the table (perdure.models.steps); each takes one turn."""
+    return [_turn_activity(step, host) for step in AGENTIC]
 
 
-def _of(step: Step, host: Host) -> Callable[..., Any]:
+def _turn_activity(step: Step, host: Host) -> Callable[..., Any]:
+    """Return the activity that takes one turn of this step on this host; its name is the step's."""
+
     @activity.defn(name=step)
     async def turn(work: TurnInput) -> TurnResult:
         return await take_turn(host, work)

@@ -23,10 +23,10 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.bare_agents import BARE, MODEL, WITHIN_S, Bare, start, whole
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.worker.spend import SpendLog
-from perdure.client import Submitted
-from perdure.local.places import read_supervisor
+from perdure.client import Submission
+from perdure.local.places import read_running_supervisor
 from perdure.models.config import BUILT_IN
 from perdure.models.ledger import Usage
 from perdure.rehearsal.screenplay import Screenplay
@@ -120,7 +120,7 @@ def paid(twin: Rehearsal, *, writes: bool = True) -> float:
                 cache_write_tokens=written if writes else 0,
                 output_tokens=call.usage["output_tokens"],
             )
-            total += price(MODEL, usage) or 0.0
+            total += usage_cost(MODEL, usage) or 0.0
     return total
 
 
@@ -180,9 +180,9 @@ async def bare(agent: Bare, root: Path, rng: random.Random, counts: Counts) -> N
         counts.add(read(tree / LOG), len(twin.calls), again(twin), spent, agent.accounted(results))
 
 
-async def _asking(submitted: Submitted) -> str:
-    asked = (await submitted.delivery.describe()).asked
-    return asked.of if asked is not None else ""
+async def _asking(submitted: Submission) -> str:
+    asked = (await submitted.delivery.describe()).pending_decision
+    return asked.target if asked is not None else ""
 
 
 async def ours(engine: Engine, origin: Path, number: int, agent: str, rng: random.Random, counts: Counts) -> None:
@@ -196,7 +196,7 @@ async def ours(engine: Engine, origin: Path, number: int, agent: str, rng: rando
     if agent == "codex":  # the price of its model is not known: a person is asked once, killed or not
         await submitted.delivery.approve(await until(lambda: _asking(submitted), timeout=WITHIN_S))
     await asyncio.sleep(rng.uniform(0.1 * TASK_S, 0.7 * TASK_S))
-    record = read_supervisor(engine.home)
+    record = read_running_supervisor(engine.home)
     assert record is not None
     assert record.worker_pid is not None
     tree = engine.home.tree(id)
@@ -216,8 +216,8 @@ async def ours(engine: Engine, origin: Path, number: int, agent: str, rng: rando
     told = (result.usage.cost_usd or 0.0) + result.usage.at_risk_usd  # a reply that broke off: the most it can cost
     if result.usage.cost_usd is None:  # its tokens, at the price of the model that the rehearsal stands for
         usage = Usage.model_validate(result.usage.model_dump(include=set(Usage.model_fields) - {"cost_usd"}))
-        risk = Usage(output_tokens=SpendLog(engine.home.workspace(id)).total().at_risk_tokens)
-        told = (price(MODEL, usage) or 0.0) + (price(MODEL, risk) or 0.0)
+        risk = Usage(output_tokens=SpendLog(engine.home.workspace(id)).total_spend().at_risk_tokens)
+        told = (usage_cost(MODEL, usage) or 0.0) + (usage_cost(MODEL, risk) or 0.0)
     twice = max(result.receipt.replies_paid_twice, again(engine.rehearsal))
     counts.add(log, len(engine.rehearsal.calls), twice, paid(engine.rehearsal, writes=agent != "codex"), told)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.prices import usage_cost
 from perdure.models.ledger import Usage
 from tests.real_agents import claude, codex
 
@@ -43,7 +43,7 @@ def _codex_cost(results: list[dict[str, object]]) -> float:
     cached = int(told[-1].get("cached_input_tokens", 0))
     fresh = int(told[-1].get("input_tokens", 0)) - cached
     usage = Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=int(told[-1].get("output_tokens", 0)))
-    return price(MODEL, usage) or 0.0
+    return usage_cost(MODEL, usage) or 0.0
 
 
 def _claude_session(home: Path) -> str | None:

@@ -37,12 +37,12 @@ from workflow_fixtures import Cast
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import read_page, token_of
+from perdure.local.page import ensure_page_token, read_page_record
 from perdure.local.server import ensure_server, stop_server
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.page.server import Page
+from perdure.page.server import ServedPage
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
 
@@ -105,9 +105,9 @@ async def page(home: Home, client: Client, running: list[str], stack: ExitStack)
     """Its share with nothing new and with new ones, and its answers."""
     process = subprocess.Popen([sys.executable, "-m", "perdure.page"], env=environment(home))
     stack.callback(ended, process)
-    while (record := read_page(home)) is None:
+    while (record := read_page_record(home)) is None:
         await asyncio.sleep(0.2)
-    async with visiting(Page(record.url, token_of(home))) as visitor:
+    async with visiting(ServedPage(record.url, ensure_page_token(home))) as visitor:
         following = asyncio.create_task(follow(visitor, record.url))
         await whole(visitor, running)
         quiet, first = await share(psutil.Process(process.pid), visitor)

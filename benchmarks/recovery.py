@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from perdure.local.places import read_supervisor
+from perdure.local.places import read_running_supervisor
 from tests.engine import Engine, finished, make_target, until
 
 KILLS = int(os.environ.get("KILLS", "100"))
@@ -71,7 +71,7 @@ async def _killed(engine: Engine, origin: Path, id: str, kills: int, rng: random
     await until(lambda: engine.model_calls() >= before + 3)
     for _ in range(kills):
         await asyncio.sleep(rng.uniform(0.0, 0.5))
-        record = read_supervisor(engine.home)
+        record = read_running_supervisor(engine.home)
         assert record is not None
         assert record.worker_pid is not None
         calls, killed = engine.model_calls(), time.perf_counter()

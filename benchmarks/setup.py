@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from activities.prepare import Preparation
+from activities.prepare import PrepareActivity
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.environments import KeptEnvironment
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.setting_up import read_set_up
+from perdure.adapters.worker.workspace_setup import read_setup_record
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.adapters.worker.turn.turn_fixtures import in_activity
@@ -54,17 +54,17 @@ command = "ls .venv/lib | grep -q package0"
 async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-setup-", dir=os.environ.get("ROOT")) as root:
         origin, home = make_target(Path(root) / "calc.git", {**CALC, "install.py": INSTALL}), Home(Path(root) / "home")
-        host = Host.open(home, {**os.environ, "PERDURE_LOCAL_REPOSITORIES": root})
+        host = Host.from_environment(home, {**os.environ, "PERDURE_LOCAL_REPOSITORIES": root})
         took = {}
         for name in ("first", "second", "after a restart"):
             if name == "after a restart":
                 _as_before_a_restart(home)
             delivery = name.replace(" ", "-")
             request = DeliveryRequest(repository=str(origin), request="x", config=CONFIG)
-            await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
-            done = read_set_up(home.workspace(delivery))
+            await in_activity(PrepareActivity(host).prepare, PrepareInput(delivery=delivery, request=request))
+            done = read_setup_record(home.workspace(delivery))
             took[name] = done.seconds
-            print(f"{name:16} {done.seconds:6.2f} s   {'kept' if done.known else 'made'}", flush=True)
+            print(f"{name:16} {done.seconds:6.2f} s   {'kept' if done.reused else 'made'}", flush=True)
         await host.close()
     late = took["second"] > MOST_S
     print(f"{MEGABYTES} MB in {FILES} files: {took['first'] / took['second']:.0f} times as fast; at most {MOST_S} s: "

@@ -18,14 +18,14 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.conversation import (
     RunTools,
-    after_reply,
-    opening,
-    question_for,
+    decide_next,
+    known_file_versions,
+    model_request_for,
+    opening_message,
     results_message,
-    toolbox_memory,
 )
 from perdure.adapters.agents.builtin.model import Model, ModelRequest
-from perdure.adapters.agents.builtin.repository_map import mapped
+from perdure.adapters.agents.builtin.repository_map import build_map
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
 from perdure.adapters.sandbox.select import Off
 from perdure.adapters.sandbox.toolchain import Binds
@@ -117,7 +117,7 @@ async def conversation(turns: int, parallel: int, shaped: Callable[[ModelRequest
     with tempfile.TemporaryDirectory(prefix="perdure-tokens-") as scratch:
         root = Path(scratch) / "tree"
         files = make_files(root)
-        shown = mapped(files, lambda paths: {path: files[path] for path in paths})
+        shown = build_map(files, lambda paths: {path: files[path] for path in paths})
         sandbox = Off(Home(Path(scratch) / "home"), Binds(path=("/usr/bin", "/bin")))
         box = Toolbox(root, sandbox, Path(scratch) / "logs", check=lambda: None)
         async with Rehearsal(Screenplay.parse(screenplay(turns, parallel))) as twin:
@@ -129,17 +129,17 @@ async def conversation(turns: int, parallel: int, shaped: Callable[[ModelRequest
 
 
 async def _taken(model: Model, box: Toolbox, shaped: Callable[[ModelRequest], ModelRequest], shown: str) -> list[Usage]:
-    transcript: list[dict[str, Any]] = [opening(Step.IMPLEMENT, CONTRACT, {"repository": shown})]
+    transcript: list[dict[str, Any]] = [opening_message(Step.IMPLEMENT, CONTRACT, {"repository": shown})]
     found: list[Usage] = []
     while True:
         transcript = json.loads(json.dumps(transcript, sort_keys=True))
-        question = shaped(question_for(Step.IMPLEMENT, CONTRACT, transcript))
+        question = shaped(model_request_for(Step.IMPLEMENT, CONTRACT, transcript))
         reply = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
         found.append(reply.usage)
-        if not isinstance(after_reply(Step.IMPLEMENT, reply, transcript), RunTools):
+        if not isinstance(decide_next(Step.IMPLEMENT, reply, transcript), RunTools):
             return found
         transcript.append(reply.message)
-        box.read_files = toolbox_memory(transcript)
+        box.read_files = known_file_versions(transcript)
         transcript.append(results_message(await run_calls(reply.message, box, Step.IMPLEMENT), transcript))
 
 

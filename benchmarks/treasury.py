@@ -41,7 +41,7 @@ from perdure.local.places import temporal_binary
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.treasury import TREASURY, BudgetRule, SpentInput, Table
+from perdure.models.treasury import TREASURY, BudgetRule, SpentInput, TreasuryTable
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
@@ -84,7 +84,7 @@ async def main(address: str) -> int:
         print(f"{DELIVERIES} deliveries, ${usd:.2f} for ${2 * usd:.2f} of work: {spent} began, {waiting} wait")
         most = DELIVERIES * REPLY_USD
         print(f"overspent by ${max(over, 0.0):.2f}; promised: at most a reply a delivery, ${most:.2f}")
-        await treasury.add(client, RULE, 3 * usd)
+        await treasury.add_to_budget(client, RULE, 3 * usd)
         await asyncio.gather(*(Perdure(client).delivery(name).result() for name in names))
     kinds = await counted(client)
     asks = kinds["reserve"] - DELIVERIES
@@ -148,7 +148,7 @@ async def a_day(address: str) -> int:
                 await Perdure(client).delivery(name).result()
                 del running[name]
             await TimeSkipper(client).fast_forward(keeper, SLOT)
-        table = await treasury.read_table(client)
+        table = await treasury.read_budget_table(client)
     kinds = await counted(client)
     for clock in ("workflow_execution_time_skipping_transitioned", "workflow_execution_options_updated"):
         del kinds[clock]  # of moving it on: no real day has these
@@ -175,15 +175,15 @@ async def connected(address: str) -> Client:
             await asyncio.sleep(0.1)
 
 
-async def settled(client: Client) -> Table:
+async def settled(client: Client) -> TreasuryTable:
     """Every delivery has ended or waits: nobody holds anything."""
     async with asyncio.timeout(540):
         while True:
-            table = await treasury.read_table(client)
-            open_ones = [lease for lease in table.leases.values() if lease.held or lease.waits]
+            table = await treasury.read_budget_table(client)
+            open_ones = [lease for lease in table.leases.values() if lease.reserved_usd or lease.waits]
             if len(table.leases) == DELIVERIES and open_ones and all(lease.waits for lease in open_ones):
                 await asyncio.sleep(2)
-                return await treasury.read_table(client)
+                return await treasury.read_budget_table(client)
             await asyncio.sleep(0.5)
 
 

@@ -31,19 +31,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.experiment.engine import experiment
 from perdure.adapters.checks.experiment.holding import Holding
 from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import Tree, write
-from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
-from perdure.adapters.checks.verdict import verdict
+from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove
+from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.report import TestReport
@@ -187,25 +187,25 @@ class Bench:
     def __init__(self, root: Path, case: Case) -> None:
         origin = make_target(root / "origin.git", dict(case.files))
         home = Home(root / "home")
-        self.vault = Vault.open(home, str(origin))
+        self.vault = Vault.open_or_create(home, str(origin))
         _, self.commit = self.vault.fetch("main")
         self.tests, self.clean, self.root = [TestCommand(name="unit", command=case.command)], root / "clean", root
         binds = compute_binds(root, PATH, Path.home(), perdure_home=home.root)
         self.sandbox = sandbox_for(SandboxGrade.FULL, home, binds)
         self.worktree = root / "worktree"
         self.worktree.mkdir()
-        self.seed, self.forgetting, logs = Seed(home.seeds, "base"), case.forgetting, self.root / "logs"
-        self.place = CommandPlace(self.sandbox, self.worktree, logs, git_dir=self.vault.path, seed=self.seed)
+        self.seed, self.forgetting, logs = CompilerCache(home.seeds, "base"), case.forgetting, self.root / "logs"
+        self.place = CommandPlace(self.sandbox, self.worktree, logs, git_dir=self.vault.path, compiler_cache=self.seed)
 
     def changed(self, *over: Files) -> str:
         """A commit with these files laid over the first."""
         entries = dict(Tree.of(self.vault, self.commit).entries)
         for files in over:
-            entries |= {path: ("100644", self.vault.objects.blob(text.encode())) for path, text in files.items()}
-        return self.vault.objects.commit(write(self.vault, entries), (self.commit,), "changed", at=0)
+            entries |= {path: ("100644", self.vault.objects.write_blob(text.encode())) for path, text in files.items()}
+        return self.vault.objects.write_commit(write(self.vault, entries), (self.commit,), "changed", timestamp=0)
 
     def checkout(self, commit: str) -> Path:
-        remove(self.clean)
+        remove_path(self.clean)
         export(self.vault, commit, self.clean)
         return self.clean
 
@@ -213,7 +213,7 @@ class Bench:
         """Seconds for a verdict, and what it rests on."""
         begun = time.perf_counter()
         holding = await in_thread(Holding.of, self.vault, commit, self.tests, ())
-        place = replace(self.place, seed=replace(self.seed, made=baseline is None))
+        place = replace(self.place, compiler_cache=replace(self.seed, is_base_run=baseline is None))
         report = await run_tests(
             replace(place, source=await in_thread(self.checkout, commit)),
             commands=self.tests,
@@ -223,7 +223,7 @@ class Bench:
             baseline=Baseline(baseline, "main") if baseline else None,
             held=holding.of_command,
         )
-        assert verdict(report).status == "green", report
+        assert verdict_of(report).status == "green", report
         return time.perf_counter() - begun, report
 
     async def tried(self, commit: str, before: TestReport, now: TestReport) -> float:
@@ -233,7 +233,7 @@ class Bench:
         found = await experiment(ground, self.commit, commit, self.tests, before=before, now=now)
         took = time.perf_counter() - begun
         (one,) = found.commands
-        assert not found.tampered, found
+        assert not found.is_tampered, found
         assert (one.canaries, one.base_tests) == ("caught", one.base_passed), found
         assert one.proving, found
         return took

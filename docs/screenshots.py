@@ -18,11 +18,11 @@ from playwright.async_api import Browser, async_playwright
 from rich.ansi import AnsiDecoder
 from rich.console import Console
 
-from perdure.cli.look.top import HELP, table
+from perdure.cli.look.top import HELP, table_lines
 from perdure.client.overview import Overview
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.local.server import find_server
-from perdure.page.server import Place, serve
+from perdure.page.server import ListenAddress, serve_page
 from tests import needs
 from tests.e2e.test_backlogs import STORY, ended, night
 from tests.engine import HAPPY, Engine, finished, make_target, until
@@ -52,7 +52,7 @@ async def deliveries(browser: Browser) -> None:
             await finished(await engine.submit(origin), engine)
             waits = await engine.submit(origin, request="Add sub, with types", gates=["plan"], id="typed-sub")
             await until(lambda: _asked(engine, "typed-sub"))
-            async with serve(engine.perdure, token_of(engine.home), Place(port=18950)) as page:
+            async with serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18950)) as page:
                 await _shot(
                     browser,
                     page.address,
@@ -62,7 +62,7 @@ async def deliveries(browser: Browser) -> None:
             assert server is not None
             ui = f"{server.ui_url}/namespaces/{server.namespace}/workflows"
             await _shot(browser, ui, [(f"{ui}/typed-sub", "web-ui-delivery")], "Waiting for you")
-            await _terminal(browser, table(await Overview(engine.client).rows(), 100))
+            await _terminal(browser, table_lines(await Overview(engine.client).rows(), 100))
             await waits.delivery.cancel()
             await finished(waits, engine)
 
@@ -73,12 +73,12 @@ async def backlog(browser: Browser) -> None:
         async with Engine.open(Path(root), STORY, ports=PORTS) as engine:
             engine.worker()
             await ended(await night(engine, origin), engine)
-            async with serve(engine.perdure, token_of(engine.home), Place(port=18960)) as page:
+            async with serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18960)) as page:
                 await _shot(browser, page.address, [(f"{page.url}/backlogs/night", "page-backlog")])
 
 
 async def _asked(engine: Engine, id: str) -> object:
-    return (await engine.perdure.delivery(id).describe()).asked
+    return (await engine.perdure.delivery(id).describe()).pending_decision
 
 
 async def _shot(browser: Browser, first: str, pages: list[tuple[str, str]], words: str = "") -> None:

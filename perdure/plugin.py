@@ -18,7 +18,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from perdure.models.base import Unreadable
+from perdure.models.base import UnreadableValue
 
 Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interceptor]
 
@@ -59,7 +59,7 @@ class Understanding(PydanticPayloadConverter):
         except Exception as error:
             if hint is not None and hint is not Any:
                 raise
-            return Unreadable(_said(error))
+            return UnreadableValue(_said(error))
 
 
 def _said(error: Exception) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from perdure.models.forges import FORGES
 
-NAMES = frozenset(name for forge in FORGES for name in forge.secrets) | frozenset({
+NAMES = frozenset(name for forge in FORGES for name in forge.secret_variables) | frozenset({
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS",
     "OPENAI_API_KEY", "GEMINI_API_KEY",
     "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.catalogue import SHAPES, Shape
-from schemas.generate import files, schema
+from schemas.catalogue import SHAPES, PublishedShape
+from schemas.generate import build_files, build_schema
 
-__all__ = ["SHAPES", "Shape", "files", "schema"]
+__all__ = ["SHAPES", "PublishedShape", "build_files", "build_schema"]

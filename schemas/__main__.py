@@ -1,24 +1,24 @@
-"""`python -m schemas [ROOT]` writes the schemas below ROOT (default: here); `make schema` does."""
+"""Command line `python -m schemas [ROOT]`: write the schemas below ROOT (default: here), as `make schema` does."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from schemas.generate import files
+from schemas.generate import build_files
 
 
 def main(root: Path) -> None:
-    """Write what differs, and take away schemas of shapes that are no more."""
-    made = files()
-    for name, text in made.items():
+    """Write generated files that differ, delete schemas of shapes that no longer exist, and print each path."""
+    texts = build_files()
+    for name, text in texts.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(name)
     for path in (root / "docs" / "schema").glob("*.json"):
-        if str(path.relative_to(root)) not in made:
+        if str(path.relative_to(root)) not in texts:
             path.unlink()
             print(f"{path.relative_to(root)} is gone")
 

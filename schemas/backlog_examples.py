@@ -1,16 +1,17 @@
-"""One example or more of what a backlog takes and gives."""
+"""Examples of everything that a backlog takes and gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from perdure.models.backlog_messages import BacklogAttached, BacklogProgress, ItemView
-from schemas.examples import ASKED, HEAD, PLAN_SHA, REPOSITORY, RUN, Examples
+from schemas.examples import HEAD, PLAN_GATE, PLAN_SHA, REPOSITORY, RUN, Examples
 
 BACKLOG = "night"
 
 
-def backlogs() -> Examples:
+def backlog_examples() -> Examples:
+    """Return examples of a request for a backlog: as short as possible, and with most fields."""
     return [
         {"repository": REPOSITORY, "items": [{"issue": 12}, {"issue": 14, "depends_on": ["issue-12"]}]},
         {
@@ -28,33 +29,34 @@ def backlogs() -> Examples:
     ]
 
 
-def added_items() -> Examples:
+def added_item_examples() -> Examples:
     return [{"item": {"id": "docs", "request": "Describe GET /durations", "depends_on": ["api"]}}]
 
 
-def named_items() -> Examples:
+def named_item_examples() -> Examples:
     return [{"item": "page"}, {"item": "page", "note": "not before the release", "by": "me"}]
 
 
-def follows() -> Examples:
+def follow_examples() -> Examples:
     return [{}, {"leave": True, "note": "the release waits for it"}]
 
 
-def prioritised_items() -> Examples:
+def prioritised_item_examples() -> Examples:
     return [{"item": "page", "priority": 5}]
 
 
-def decided(told: Callable[[], Examples]) -> Examples:
-    """As of a delivery, and the item."""
-    return [{"item": "page", **said} for said in told()]
+def item_decision_examples(decision_examples: Callable[[], Examples]) -> Examples:
+    """Return the examples of a delivery's decision with the item that a backlog's decision names."""
+    return [{"item": "page", **decision} for decision in decision_examples()]
 
 
-def backlog_attachments() -> Examples:
-    there = BacklogAttached(backlog_id=BACKLOG, run_id=RUN, repository=REPOSITORY, items=2)
-    return [there.model_dump(mode="json")]
+def attachment_examples() -> Examples:
+    attached = BacklogAttached(backlog_id=BACKLOG, run_id=RUN, repository=REPOSITORY, items=2)
+    return [attached.model_dump(mode="json")]
 
 
-def backlog_progresses() -> Examples:
+def progress_examples() -> Examples:
+    """Return an example of a backlog's progress: one item landed, one waiting for a person."""
     items = (
         ItemView(id="api", phase="landed", commit=HEAD, delivery=f"{BACKLOG}/api", unblocks=1, usd=0.21, critical=True),
         ItemView(
@@ -64,8 +66,8 @@ def backlog_progresses() -> Examples:
             delivery=f"{BACKLOG}/page",
             depends_on=("api",),
             gate="plan",
-            of=PLAN_SHA[:12],
-            since=ASKED.since,
+            target=PLAN_SHA[:12],
+            since=PLAN_GATE.since,
             critical=True,
         ),
     )

@@ -1,4 +1,4 @@
-"""Every shape that crosses the border of a delivery: its name, its model, how it travels, examples."""
+"""Every shape that crosses the border of a delivery or backlog: its name, its model, how it travels, examples."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from pydantic import BaseModel
 from perdure.models import backlog, backlog_messages, decisions
 from perdure.models.events import Event
 from perdure.models.following import Follow
-from perdure.models.notice import Message
+from perdure.models.notice import WebhookMessage
 from perdure.models.plan import Plan
 from perdure.models.report import Findings, Review, TestReport
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
-from perdure.models.rules.attaching import Attached
+from perdure.models.rules.attaching import DeliveryAttached
 from perdure.models.state import Progress
 from schemas import backlog_examples, examples
 
 
 @dataclass(frozen=True)
-class Shape:
-    """`name` is its file's; `how` says by what it travels; `sent`: to a delivery or a backlog, otherwise from one."""
+class PublishedShape:
+    """One published shape.
+
+    name   of its schema's file
+    how    it travels: as what argument, update, signal, answer or artifact
+    sent   to a delivery or a backlog; False: it comes from one
+    """
 
     name: str
     model: type[BaseModel]
@@ -33,89 +38,104 @@ class Shape:
     sent: bool = False
 
 
-SHAPES: tuple[Shape, ...] = (
-    Shape(
+SHAPES: tuple[PublishedShape, ...] = (
+    PublishedShape(
         "request",
         DeliveryRequest,
         "the argument of workflow type `Delivery`, and of update `attach`, which takes `{}` too",
-        examples.requests,
+        examples.request_examples,
         sent=True,
     ),
-    Shape("approve", decisions.Approve, "update `approve`", examples.approvals, sent=True),
-    Shape("reject", decisions.Reject, "update `reject`", examples.rejections, sent=True),
-    Shape("edit_plan", decisions.EditPlan, "update `edit_plan`", examples.edits, sent=True),
-    Shape("answer", decisions.Answer, "update `answer`", examples.answers, sent=True),
-    Shape("add_budget", decisions.AddBudget, "update `add_budget`", examples.budgets, sent=True),
-    Shape("say", decisions.Say, "signal `say`", examples.words, sent=True),
-    Shape("hold", decisions.Hold, "signal `hold`", examples.holds, sent=True),
-    Shape("resume", decisions.Resume, "signal `resume`", examples.resumes, sent=True),
-    Shape("rewind", decisions.Rewind, "signal `rewind`, just before the reset", examples.rewinds, sent=True),
-    Shape("decide", decisions.Decide, "signal `decide`", examples.signalled, sent=True),
-    Shape(
+    PublishedShape("approve", decisions.Approve, "update `approve`", examples.approval_examples, sent=True),
+    PublishedShape("reject", decisions.Reject, "update `reject`", examples.rejection_examples, sent=True),
+    PublishedShape("edit_plan", decisions.EditPlan, "update `edit_plan`", examples.plan_edit_examples, sent=True),
+    PublishedShape("answer", decisions.Answer, "update `answer`", examples.answer_examples, sent=True),
+    PublishedShape("add_budget", decisions.AddBudget, "update `add_budget`", examples.budget_examples, sent=True),
+    PublishedShape("say", decisions.Say, "signal `say`", examples.user_message_examples, sent=True),
+    PublishedShape("hold", decisions.Hold, "signal `hold`", examples.hold_examples, sent=True),
+    PublishedShape("resume", decisions.Resume, "signal `resume`", examples.resume_examples, sent=True),
+    PublishedShape(
+        "rewind", decisions.Rewind, "signal `rewind`, just before the reset", examples.rewind_examples, sent=True
+    ),
+    PublishedShape("decide", decisions.Decide, "signal `decide`", examples.signalled_decision_examples, sent=True),
+    PublishedShape(
         "backlog",
         backlog.BacklogRequest,
         "the argument of workflow type `Backlog`, and of its update `attach`, which takes `{}` too; a file of items",
-        backlog_examples.backlogs,
+        backlog_examples.backlog_examples,
         sent=True,
     ),
-    Shape(
+    PublishedShape(
         "add_item",
         backlog_messages.AddItem,
         "updates `add` and `edit` of a backlog",
-        backlog_examples.added_items,
+        backlog_examples.added_item_examples,
         sent=True,
     ),
-    Shape(
+    PublishedShape(
         "named_item",
         backlog_messages.NamedItem,
         "updates `skip`, `retry` and `cancel_item` of a backlog",
-        backlog_examples.named_items,
+        backlog_examples.named_item_examples,
         sent=True,
     ),
-    Shape(
+    PublishedShape(
         "prioritised_item",
         backlog_messages.PrioritisedItem,
         "update `prioritise` of a backlog",
-        backlog_examples.prioritised_items,
+        backlog_examples.prioritised_item_examples,
         sent=True,
     ),
     *(
-        Shape(
-            f"item_{name}", model, f"update `{name}` of a backlog", partial(backlog_examples.decided, told), sent=True
+        PublishedShape(
+            f"item_{name}",
+            model,
+            f"update `{name}` of a backlog",
+            partial(backlog_examples.item_decision_examples, decision_examples),
+            sent=True,
         )
-        for name, model, told in (
-            ("approve", backlog_messages.ApproveItem, examples.approvals),
-            ("reject", backlog_messages.RejectItem, examples.rejections),
-            ("edit_plan", backlog_messages.EditPlanOfItem, examples.edits),
-            ("answer", backlog_messages.AnswerItem, examples.answers),
-            ("add_budget", backlog_messages.AddBudgetToItem, examples.budgets),
+        for name, model, decision_examples in (
+            ("approve", backlog_messages.ApproveItem, examples.approval_examples),
+            ("reject", backlog_messages.RejectItem, examples.rejection_examples),
+            ("edit_plan", backlog_messages.EditPlanOfItem, examples.plan_edit_examples),
+            ("answer", backlog_messages.AnswerItem, examples.answer_examples),
+            ("add_budget", backlog_messages.AddBudgetToItem, examples.budget_examples),
         )
     ),
-    Shape("follow", Follow, "update `follow` of a backlog", backlog_examples.follows, sent=True),
-    Shape(
+    PublishedShape("follow", Follow, "update `follow` of a backlog", backlog_examples.follow_examples, sent=True),
+    PublishedShape(
         "result",
         DeliveryResult,
         "what the workflow returns, and the first detail of its failure `NotDelivered`",
-        examples.results,
+        examples.result_examples,
     ),
-    Shape("event", Event, "one line of `perdure events --json`, and `Delivery.events()`", examples.events),
-    Shape("attached", Attached, "the answer to update `attach`", examples.attachments),
-    Shape("progress", Progress, "the answer to query `progress`", examples.progresses),
-    Shape(
+    PublishedShape(
+        "event", Event, "one line of `perdure events --json`, and `Delivery.events()`", examples.event_examples
+    ),
+    PublishedShape("attached", DeliveryAttached, "the answer to update `attach`", examples.attached_examples),
+    PublishedShape("progress", Progress, "the answer to query `progress`", examples.delivery_progress_examples),
+    PublishedShape(
         "backlog_progress",
         backlog_messages.BacklogProgress,
         "what a backlog returns, and its answer to query `progress`",
-        backlog_examples.backlog_progresses,
+        backlog_examples.progress_examples,
     ),
-    Shape(
+    PublishedShape(
         "backlog_attached",
         backlog_messages.BacklogAttached,
         "the answer to update `attach` of a backlog",
-        backlog_examples.backlog_attachments,
+        backlog_examples.attachment_examples,
     ),
-    Shape("notice", Message, "the body of a webhook's request", examples.notices),
-    Shape("plan", Plan, "artifact, named by `plan` of a result unless a plan came with the request", examples.plans),
-    Shape("test_report", TestReport, "artifact, named by `tests.report` of a result", examples.test_reports),
-    Shape("review", Review, "artifact, named by `review.report` of a result", examples.reviews),
-    Shape("findings", Findings, "artifact, named by `review.findings` of a result", examples.findings),
+    PublishedShape("notice", WebhookMessage, "the body of a webhook's request", examples.notice_examples),
+    PublishedShape(
+        "plan",
+        Plan,
+        "artifact, named by `plan` of a result unless a plan came with the request",
+        examples.plan_examples,
+    ),
+    PublishedShape(
+        "test_report", TestReport, "artifact, named by `tests.report` of a result", examples.test_report_examples
+    ),
+    PublishedShape("review", Review, "artifact, named by `review.report` of a result", examples.review_examples),
+    PublishedShape("findings", Findings, "artifact, named by `review.findings` of a result", examples.finding_examples),
 )

@@ -6,37 +6,41 @@ import inspect
 import re
 
 
-def described(doc: str | None, names: list[str]) -> tuple[str, dict[str, str]]:
-    """The text of a docstring without its list of fields, and what that list says of each.
+def parse_docstring(doc: str | None, names: list[str]) -> tuple[str, dict[str, str]]:
+    """Return the text of a docstring without its list of fields, and the description of each field in that list.
 
-    A list begins after an empty line: `name  words`, several names before the words where they are meant together;
-    deeper lines go on with them; `; other: words` begins another field in the same line.
+    A list begins after an empty line: `name  text`, several names before the text where they are meant together; deeper
+    lines continue the text; `; other: text` begins another field in the same line. Only `names` count as fields.
     """
-    known = "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
-    begins = re.compile(rf"((?:{known})(?:, (?:{known}))*)\s+(\S.*)")
+    names_pattern = "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
+    entry_pattern = re.compile(rf"((?:{names_pattern})(?:, (?:{names_pattern}))*)\s+(\S.*)")
     paragraphs: list[list[str]] = [[]]
     entries: list[tuple[str, list[str]]] = []
-    listing = True
+    is_listing = True
     for line in inspect.cleandoc(doc or "").splitlines():
         if not line:
             paragraphs.append([])
-            listing = True
-        elif listing and (found := begins.fullmatch(line)):
-            entries.append((found[1], [found[2]]))
-        elif listing and entries and line[0] == " " and not paragraphs[-1]:
+            is_listing = True
+        elif is_listing and (match := entry_pattern.fullmatch(line)):
+            entries.append((match[1], [match[2]]))
+        elif is_listing and entries and line[0] == " " and not paragraphs[-1]:
             entries[-1][1].append(line.strip())
         else:
             paragraphs[-1].append(line.strip())
-            listing = False
+            is_listing = False
     fields: dict[str, str] = {}
-    for given, words in entries:
-        _split(given, " ".join(words), known, fields)
+    for label, texts in entries:
+        _add_descriptions(label, " ".join(texts), names_pattern, fields)
     return "\n\n".join(" ".join(lines) for lines in paragraphs if lines), fields
 
 
-def _split(given: str, words: str, known: str, fields: dict[str, str]) -> None:
-    first, *others = re.split(rf"; `?({known})`?(?::|(?= in )|(?= None )) ?", words)
-    for name in given.split(", "):
+def _add_descriptions(label: str, text: str, names_pattern: str, fields: dict[str, str]) -> None:
+    """Add the description of each field that an entry of the list names to `fields`, unless the field has one.
+
+    `label` names the entry's fields, `text` describes them, and other fields after a semicolon.
+    """
+    first, *others = re.split(rf"; `?({names_pattern})`?(?::|(?= in )|(?= None )) ?", text)
+    for name in label.split(", "):
         fields.setdefault(name, first)
-    for name, said in zip(others[::2], others[1::2], strict=True):
-        fields.setdefault(name, said.strip())
+    for name, description in zip(others[::2], others[1::2], strict=True):
+        fields.setdefault(name, description.strip())

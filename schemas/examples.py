@@ -1,24 +1,24 @@
-"""One example or more of every shape, as it really travels."""
+"""Examples of every shape of a delivery, as it really travels."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.models.decisions import Asked, Gate
+from perdure.models.decisions import Gate, PendingDecision
 from perdure.models.events import Event, EventType
 from perdure.models.ledger import Spend, Usage
-from perdure.models.notice import Message, decisions
+from perdure.models.notice import WebhookMessage, decision_options
 from perdure.models.plan import Plan, Task
 from perdure.models.report import (
+    BaseComparison,
     CommandResult,
     Finding,
+    FindingRule,
     Findings,
-    Issue,
     Review,
-    Rule,
+    ReviewIssue,
     Severity,
-    Since,
     TestCase,
     TestReport,
 )
@@ -34,7 +34,7 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
-from perdure.models.rules.attaching import Attached
+from perdure.models.rules.attaching import DeliveryAttached
 from perdure.models.state import Progress
 
 BASE, HEAD = "9f1c2d3e4b5a69788796a5b4c3d2e1f009182736", "4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70"
@@ -64,7 +64,8 @@ STEPS = (
 Examples = list[dict[str, Any]]
 
 
-def requests() -> Examples:
+def request_examples() -> Examples:
+    """Return examples of a delivery's request: from text, from an issue, and one that only tests a branch."""
     return [
         {"repository": REPOSITORY, "request": "Make parse_duration accept '1h30m'"},
         {"repository": REPOSITORY, "issue": 12, "gates": ["plan"], "budget_usd": 5.0},
@@ -72,48 +73,48 @@ def requests() -> Examples:
     ]
 
 
-def approvals() -> Examples:
+def approval_examples() -> Examples:
     return [{}, {"of": PLAN_SHA[:12], "gate": "plan", "note": "start with the parser", "by": "me"}]
 
 
-def rejections() -> Examples:
+def rejection_examples() -> Examples:
     return [{"of": PLAN_SHA[:12], "note": "keep the old format working"}]
 
 
-def edits() -> Examples:
+def plan_edit_examples() -> Examples:
     return [{"of": PLAN_SHA[:12], "plan": PLAN_SHA[::-1], "title": "Accept compound durations"}]
 
 
-def answers() -> Examples:
+def answer_examples() -> Examples:
     return [{"answer": "yes"}, {"of": "implement-1-7", "answer": "seconds"}]
 
 
-def budgets() -> Examples:
+def budget_examples() -> Examples:
     return [{"usd": 5}, {"id": "raise-1", "tokens": 500_000, "time": "1h30m"}]
 
 
-def words() -> Examples:
+def user_message_examples() -> Examples:
     return [{"text": "The parser also has to accept upper case."}, {"id": "note-1", "text": "Leave the README alone."}]
 
 
-def holds() -> Examples:
+def hold_examples() -> Examples:
     return [{}, {"note": "release day"}]
 
 
-def rewinds() -> Examples:
+def rewind_examples() -> Examples:
     return [{"from_run": RUN, "to": "implement:4", "text": "keep the old name", "id": "rewind-1"}]
 
 
-def resumes() -> Examples:
+def resume_examples() -> Examples:
     return [{}]
 
 
-def signalled() -> Examples:
+def signalled_decision_examples() -> Examples:
     return [{"update": "approve", "said": {"of": PLAN_SHA[:12]}}]
 
 
-def results() -> Examples:
-    """One that was delivered, one that was not."""
+def result_examples() -> Examples:
+    """Return examples of a result: one of a delivery that was delivered, one of a delivery whose tests were red."""
     delivered = DeliveryResult(
         delivery_id=DELIVERY,
         run_id=RUN,
@@ -131,7 +132,7 @@ def results() -> Examples:
         usage=UsageResult(input_tokens=41_000, output_tokens=3_900, cost_usd=0.21),
     )
     red = TestsResult(status=TestsStatus.RED, passed=11, failed=3, new_failures=3, known_failures=0, fixed=0)
-    refused = delivered.model_copy(
+    not_delivered = delivered.model_copy(
         update={
             "status": Status.NOT_DELIVERED,
             "reason": Reason.TESTS_RED,
@@ -141,51 +142,54 @@ def results() -> Examples:
             "next": (f"perdure retry {DELIVERY}",),
         }
     )
-    return [delivered.model_dump(mode="json"), refused.model_dump(mode="json")]
+    return [delivered.model_dump(mode="json"), not_delivered.model_dump(mode="json")]
 
 
-def attachments() -> Examples:
-    there = Attached(
+def attached_examples() -> Examples:
+    """Return an example of the answer to update `attach`."""
+    attached = DeliveryAttached(
         delivery_id=DELIVERY, run_id=RUN, repository=REPOSITORY, request="#12 Accept compound durations", issue=12
     )
-    return [there.model_dump(mode="json")]
+    return [attached.model_dump(mode="json")]
 
 
-ASKED = Asked(
+PLAN_GATE = PendingDecision(
     gate=Gate.PLAN,
-    of=PLAN_SHA[:12],
-    words="approve the plan: Accept compound durations",
+    target=PLAN_SHA[:12],
+    summary="approve the plan: Accept compound durations",
     since=datetime(2026, 1, 5, 9, 0, 36, tzinfo=UTC),
     options=("approve", "reject", "edit_plan"),
 )
 
 
-def notices() -> Examples:
-    waiting = Message(
+def notice_examples() -> Examples:
+    """Return an example of a webhook's body: a delivery that waits for its plan's approval."""
+    waiting = WebhookMessage(
         text=f"*{DELIVERY}* waits for you: approve the plan: Accept compound durations",
         event="waiting",
         id="0199c0de-0000-7000-8000-000000000002",
-        at=ASKED.since,
+        at=PLAN_GATE.since,
         delivery_id=DELIVERY,
         run_id=RUN,
         repository=REPOSITORY,
         request="#12 Accept compound durations",
         phase="plan",
-        words=ASKED.words,
-        gate=ASKED.gate,
-        of=ASKED.of,
-        since=ASKED.since,
-        decisions=decisions(ASKED, DELIVERY),
+        summary=PLAN_GATE.summary,
+        gate=PLAN_GATE.gate,
+        target=PLAN_GATE.target,
+        since=PLAN_GATE.since,
+        decisions=decision_options(PLAN_GATE, DELIVERY),
         cost_usd=0.08,
     )
     return [waiting.model_dump(mode="json")]
 
 
-def events() -> Examples:
+def event_examples() -> Examples:
+    """Return examples of events: a turn, test results, and the start of a backlog."""
     turn = {"summary": "turn 2 · edit src/export.py", "checkpoint": HEAD, "cost_usd": 0.021, "spent_usd": 0.094}
     tests = {"status": "green", "passed": 12, "failed": 0, "failures": [], "summary": "12 green"}
     about = {"delivery": DELIVERY, "backlog": "night", "item": "export"}
-    told = [
+    samples = [
         Event(
             offset=8,
             time="2026-11-23T08:00:00.123Z",
@@ -214,10 +218,11 @@ def events() -> Examples:
             data={"repository": REPOSITORY},
         ),
     ]
-    return [event.model_dump(mode="json") for event in told]
+    return [event.model_dump(mode="json") for event in samples]
 
 
-def progresses() -> Examples:
+def delivery_progress_examples() -> Examples:
+    """Return an example of a delivery's progress: it waits for its plan's approval."""
     return [
         Progress(
             delivery_id=DELIVERY,
@@ -232,13 +237,14 @@ def progresses() -> Examples:
             steps=list(STEPS),
             usage=Usage(input_tokens=9_000, output_tokens=800, cost_usd=0.08),
             spend=Spend(usd=0.08),
-            waiting=ASKED.words,
-            asked=ASKED,
+            waiting=PLAN_GATE.summary,
+            pending_decision=PLAN_GATE,
         ).model_dump(mode="json")
     ]
 
 
-def plans() -> Examples:
+def plan_examples() -> Examples:
+    """Return an example of a plan."""
     task = Task(title="Parse several units", details="Sum number and unit pairs.", files=["durations.py"])
     plan = Plan(
         title="Accept compound durations",
@@ -251,13 +257,14 @@ def plans() -> Examples:
     return [plan.model_dump(mode="json")]
 
 
-def test_reports() -> Examples:
+def test_report_examples() -> Examples:
+    """Return an example of a test report: one command with a failed and a passed case."""
     case = TestCase(name="test_parses_hours", file="tests/test_durations.py", outcome="failed", message="assert 1 == 2")
     command = CommandResult(
         name="unit",
         command="python -m pytest",
         verdict="failed",
-        since=Since.NEW,
+        since=BaseComparison.NEW,
         exit_code=1,
         duration_s=1.3,
         cases=(case, TestCase(name="test_parses_seconds", file="tests/test_durations.py", outcome="passed")),
@@ -266,8 +273,9 @@ def test_reports() -> Examples:
     return [report.model_dump(mode="json")]
 
 
-def reviews() -> Examples:
-    issue = Issue(
+def review_examples() -> Examples:
+    """Return an example of a review with one blocker."""
+    issue = ReviewIssue(
         title="Negative numbers are accepted",
         description="'-1h' becomes minus an hour.",
         severity=Severity.BLOCKER,
@@ -278,11 +286,12 @@ def reviews() -> Examples:
     return [Review(summary="One blocker.", issues=[issue]).model_dump(mode="json")]
 
 
-def findings() -> Examples:
-    found = Finding(
-        rule=Rule.PROTECTED_PATH,
+def finding_examples() -> Examples:
+    """Return an example of the findings about a change: one protected path was changed."""
+    finding = Finding(
+        rule=FindingRule.PROTECTED_PATH,
         severity=Severity.TECH_DEBT,
         title="a workflow of the build server was changed",
         file=".ci/run",
     )
-    return [Findings(base=BASE, head=HEAD, findings=(found,), files=2, added=48, deleted=7).model_dump(mode="json")]
+    return [Findings(base=BASE, head=HEAD, findings=(finding,), files=2, added=48, deleted=7).model_dump(mode="json")]

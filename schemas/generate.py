@@ -1,4 +1,4 @@
-"""From models to schemas: one file a shape, complete in itself, the same bytes every time."""
+"""JSON schemas from models: one file a shape, complete in itself, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from perdure.models.base import Recorded, Written
-from perdure.models.limits import PLACE_CHARS, REQUEST_BYTES, SAID_BYTES
-from schemas.catalogue import SHAPES, Shape
-from schemas.describe import described
-from schemas.guide import guide
-from schemas.typescript import declarations
+from perdure.models.base import HistoryModel, UserInputModel
+from perdure.models.limits import MESSAGE_BYTES, PLACE_CHARS, REQUEST_BYTES
+from schemas.catalogue import SHAPES, PublishedShape
+from schemas.describe import parse_docstring
+from schemas.guide import build_guide
+from schemas.typescript import build_declarations
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -23,7 +23,7 @@ _ISSUE = r"^\s*(#?[1-9][0-9]{0,9}|[hH][tT][tT][pP][sS]?://[^/\s]+/[^/\s]+/[^/\s]
 
 _WINDOW = r"^\s*[0-9]{1,2}:[0-9]{2} *[-–] *[0-9]{1,2}:[0-9]{2}( +\S{1,60})?\s*$"
 
-# What a validator checks and an annotation does not say. A limit in bytes holds at most that many characters.
+# Limits that a validator checks and an annotation does not state. A limit in bytes holds at most that many characters.
 STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("DeliveryRequest", "request"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "plan"): {"maxLength": REQUEST_BYTES},
@@ -35,14 +35,14 @@ STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("BacklogRequest", "window"): {"pattern": _WINDOW},
     ("BacklogRequest", "issues"): {"pattern": r"^\s*(label|milestone|search):.*\S"},
     ("AddBudget", "time"): {"pattern": r"^ *([0-9]+(\.[0-9]+)?[smh] *)+$"},
-    ("Approve", "note"): {"maxLength": SAID_BYTES},
-    ("Reject", "note"): {"maxLength": SAID_BYTES},
-    ("Answer", "answer"): {"maxLength": SAID_BYTES},
-    ("Say", "text"): {"maxLength": SAID_BYTES},
+    ("Approve", "note"): {"maxLength": MESSAGE_BYTES},
+    ("Reject", "note"): {"maxLength": MESSAGE_BYTES},
+    ("Answer", "answer"): {"maxLength": MESSAGE_BYTES},
+    ("Say", "text"): {"maxLength": MESSAGE_BYTES},
     ("Decide", "update"): {"enum": ["approve", "reject", "edit_plan", "answer", "add_budget"]},
 }
 
-# What no field alone can tell.
+# Rules about several fields, which no field alone can state.
 WHOLE: dict[str, dict[str, Any]] = {
     "DeliveryRequest": {
         "anyOf": [
@@ -71,8 +71,12 @@ WHOLE: dict[str, dict[str, Any]] = {
 }
 
 
-class _Generate(GenerateJsonSchema):
-    """`sent`: people write it, so an unknown field is a mistake; what we write may have more fields tomorrow."""
+class _SchemaGenerator(GenerateJsonSchema):
+    """Generates the schema of a shape that is sent to us.
+
+    People write it, so an unknown field is a mistake; what we write ourselves (`sent` False) may have more fields in
+    later versions.
+    """
 
     sent = True
 
@@ -80,83 +84,94 @@ class _Generate(GenerateJsonSchema):
         return False  # "Base Sha" says nothing that base_sha does not
 
     def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Any]:
-        made = super().model_schema(schema)
+        """Return a model's schema with its title, descriptions from docstrings, and the rules of STRICTER and WHOLE.
+
+        Where we write the shape ourselves, unknown fields are allowed and, unless defaults are left out, all fields are
+        required.
+        """
+        result = super().model_schema(schema)
         cls: type[BaseModel] = schema["cls"]
-        properties: dict[str, dict[str, Any]] = made.get("properties", {})
-        text, fields = _told(cls, list(properties))
-        made |= {"title": cls.__name__, "description": text, "properties": properties}
+        properties: dict[str, dict[str, Any]] = result.get("properties", {})
+        text, fields = _describe_model(cls, list(properties))
+        result |= {"title": cls.__name__, "description": text, "properties": properties}
         for name, value in properties.items():
             if name in fields and "description" not in value:
                 value["description"] = fields[name]
             _tighten(value, STRICTER.get((cls.__name__, name), {}))
         if not self.sent:
-            made.pop("additionalProperties", None)
-            if not issubclass(cls, Recorded | Written):
-                made["required"] = list(properties)
-        return {**made, **WHOLE.get(cls.__name__, {})}
+            result.pop("additionalProperties", None)
+            if not issubclass(cls, HistoryModel | UserInputModel):
+                result["required"] = list(properties)
+        return {**result, **WHOLE.get(cls.__name__, {})}
 
 
-class _Read(_Generate):
+class _OutputSchemaGenerator(_SchemaGenerator):
+    """Generates the schema of a shape that we write."""
+
     sent = False
 
 
-def _told(cls: type[BaseModel], names: list[str]) -> tuple[str, dict[str, str]]:
-    """The class's own description, and what it or the class it comes from says of each field; in JSON's words."""
-    text, fields = described(cls.__doc__, names)
+def _describe_model(cls: type[BaseModel], names: list[str]) -> tuple[str, dict[str, str]]:
+    """Return the descriptions of a class and, by it or its base classes, of its fields, in JSON's terms."""
+    text, fields = parse_docstring(cls.__doc__, names)
     for base in cls.__mro__[1:-1]:
         if issubclass(base, BaseModel) and base is not BaseModel:
-            fields = described(base.__doc__, names)[1] | fields
-    return _json_words(text), {name: _json_words(words) for name, words in fields.items()}
+            fields = parse_docstring(base.__doc__, names)[1] | fields
+    return _to_json_terms(text), {name: _to_json_terms(description) for name, description in fields.items()}
 
 
-def _json_words(text: str) -> str:
-    return re.sub(r"\b(None|True|False)\b", lambda found: {"None": "null"}.get(found[1], found[1].lower()), text)
+def _to_json_terms(text: str) -> str:
+    """Replace Python's None, True and False by JSON's terms."""
+    return re.sub(r"\b(None|True|False)\b", lambda match: {"None": "null"}.get(match[1], match[1].lower()), text)
 
 
-def _tighten(value: dict[str, Any], more: dict[str, Any]) -> None:
-    """Narrow a field; where it may be null, the other alternative."""
+def _tighten(value: dict[str, Any], keywords: dict[str, Any]) -> None:
+    """Add keywords to a field that is a string, or to the string among its alternatives."""
     for place in [part for part in value.get("anyOf", [value]) if part.get("type") == "string"]:
-        place.update(more)
+        place.update(keywords)
 
 
-FIRST = ("$schema", "title", "description", "type", "enum", "const", "properties", "items", "required")
-LAST = ("default", "examples", "$defs")
+FIRST_KEYS = ("$schema", "title", "description", "type", "enum", "const", "properties", "items", "required")
+LAST_KEYS = ("default", "examples", "$defs")
 
 
-def _ordered(value: Any) -> Any:
-    """As a person reads a schema: what it is, what is in it, the rest."""
+def _order_keys(value: Any) -> Any:
+    """Return a schema with all keys in a person's reading order and without empty descriptions.
+
+    First comes what it is, then what is in it, then the rest.
+    """
     if isinstance(value, list):
-        return [_ordered(part) for part in value]
+        return [_order_keys(part) for part in value]
     if not isinstance(value, dict):
         return value
-    rest = [key for key in value if key not in FIRST + LAST]
-    made = {}
-    for key in [*FIRST, *rest, *LAST]:
+    rest = [key for key in value if key not in FIRST_KEYS + LAST_KEYS]
+    result = {}
+    for key in [*FIRST_KEYS, *rest, *LAST_KEYS]:
         if key == "description" and not value.get(key):
             continue
         if key in ("properties", "$defs") and key in value:
-            made[key] = {name: _ordered(part) for name, part in value[key].items()}
+            result[key] = {name: _order_keys(part) for name, part in value[key].items()}
         elif key in value:
-            made[key] = value[key] if key in ("examples", "default") else _ordered(value[key])
-    return made
+            result[key] = value[key] if key in ("examples", "default") else _order_keys(value[key])
+    return result
 
 
-def schema(shape: Shape) -> dict[str, Any]:
-    """One shape's schema: dialect, title, description, properties, examples, definitions."""
-    generator = _Generate if shape.sent else _Read
-    made = shape.model.model_json_schema(mode="validation", schema_generator=generator)
-    ordered: dict[str, Any] = _ordered({"$schema": DIALECT, **made, "examples": shape.examples()})
+def build_schema(shape: PublishedShape) -> dict[str, Any]:
+    """Build one shape's schema: dialect, title, description, properties, examples, definitions."""
+    generator = _SchemaGenerator if shape.sent else _OutputSchemaGenerator
+    model_schema = shape.model.model_json_schema(mode="validation", schema_generator=generator)
+    ordered: dict[str, Any] = _order_keys({"$schema": DIALECT, **model_schema, "examples": shape.examples()})
     return ordered
 
 
-def files() -> dict[str, str]:
-    """Path below the repository's root → text, of everything that `make schema` writes."""
-    schemas = {shape.name: schema(shape) for shape in SHAPES}
-    made = {f"docs/schema/{name}.json": _json(value) for name, value in schemas.items()}
-    made["docs/schema/README.md"] = guide(SHAPES)
-    made["examples/typescript/perdure.ts"] = declarations(schemas)
-    return made
+def build_files() -> dict[str, str]:
+    """Build everything that `make schema` writes: path below the repository's root → text."""
+    schemas = {shape.name: build_schema(shape) for shape in SHAPES}
+    texts = {f"docs/schema/{name}.json": _to_json_text(value) for name, value in schemas.items()}
+    texts["docs/schema/README.md"] = build_guide(SHAPES)
+    texts["examples/typescript/perdure.ts"] = build_declarations(schemas)
+    return texts
 
 
-def _json(value: dict[str, Any]) -> str:
+def _to_json_text(value: dict[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

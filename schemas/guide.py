@@ -1,11 +1,11 @@
-"""The page beside the schemas: which is which, and how it travels."""
+"""The page beside the schemas: which schema is which, and how its shape travels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from schemas.catalogue import Shape
+    from schemas.catalogue import PublishedShape
 
 
 HEAD = """\
@@ -27,13 +27,14 @@ As this version writes it. Later ones may add fields; none is renamed or goes aw
 """
 
 
-def guide(shapes: tuple[Shape, ...]) -> str:
-    """Markdown: what is sent, what comes out."""
-    sent, read = [shape for shape in shapes if shape.sent], [shape for shape in shapes if not shape.sent]
-    return "\n".join([HEAD, *_table(sent), BETWEEN, *_table(read), ""])
+def build_guide(shapes: tuple[PublishedShape, ...]) -> str:
+    """Build the page as Markdown: what is sent, then what comes out."""
+    inputs, outputs = [shape for shape in shapes if shape.sent], [shape for shape in shapes if not shape.sent]
+    return "\n".join([HEAD, *_shape_table(inputs), BETWEEN, *_shape_table(outputs), ""])
 
 
-def _table(shapes: list[Shape]) -> list[str]:
+def _shape_table(shapes: list[PublishedShape]) -> list[str]:
+    """Return the lines of a Markdown table of shapes."""
     rows = [
         f"| [`{shape.name}.json`]({shape.name}.json) | `{shape.model.__name__}` | {shape.how} |" for shape in shapes
     ]

@@ -11,29 +11,31 @@ HEAD = """\
 """
 
 
-def declarations(schemas: dict[str, dict[str, Any]]) -> str:
-    """One exported type for every shape and for every definition within; the same name is the same type."""
+def build_declarations(schemas: dict[str, dict[str, Any]]) -> str:
+    """Build a TypeScript file with one exported type for every shape and definition; equal names are the same type."""
     types: dict[str, str] = {}
     for schema in schemas.values():
         for name, value in [(schema["title"], schema), *schema.get("$defs", {}).items()]:
-            types.setdefault(name, _declaration(name, value))
+            types.setdefault(name, _type_declaration(name, value))
     return "\n".join([HEAD, *types.values()])
 
 
-def _declaration(name: str, value: dict[str, Any]) -> str:
-    lines = _comment(value.get("description"), "")
+def _type_declaration(name: str, value: dict[str, Any]) -> str:
+    """Return the exported interface of an object's schema, or a type alias for another schema."""
+    lines = _doc_comment(value.get("description"), "")
     if "properties" not in value:
-        body = _type(value) if value.get("type") != "object" else "Record<string, never>"
+        body = _type_expression(value) if value.get("type") != "object" else "Record<string, never>"
         return "\n".join([*lines, f"export type {name} = {body};", ""])
     lines.append(f"export interface {name} {{")
     required = value.get("required", ())
     for key, field in value["properties"].items():
-        lines += _comment(field.get("description"), "  ")
-        lines.append(f"  {key}{'' if key in required else '?'}: {_type(field)};")
+        lines += _doc_comment(field.get("description"), "  ")
+        lines.append(f"  {key}{'' if key in required else '?'}: {_type_expression(field)};")
     return "\n".join([*lines, "}", ""])
 
 
-def _comment(text: str | None, indent: str) -> list[str]:
+def _doc_comment(text: str | None, indent: str) -> list[str]:
+    """Return a description as the lines of a TypeScript comment; no lines for an empty one."""
     if not text:
         return []
     parts = text.replace("*/", "* /").replace("\n\n", "\n").splitlines()
@@ -42,7 +44,8 @@ def _comment(text: str | None, indent: str) -> list[str]:
     return [f"{indent}/**", *(f"{indent} * {part}" for part in parts), f"{indent} */"]
 
 
-def _type(value: dict[str, Any]) -> str:
+def _type_expression(value: dict[str, Any]) -> str:
+    """Return the TypeScript expression for a schema's type; `unknown` where there is no equivalent."""
     if "$ref" in value:
         return str(value["$ref"]).removeprefix("#/$defs/")
     if "enum" in value:
@@ -50,16 +53,16 @@ def _type(value: dict[str, Any]) -> str:
     if "const" in value:
         return json.dumps(value["const"])
     if "anyOf" in value:
-        return " | ".join(_type(part) for part in value["anyOf"])
+        return " | ".join(_type_expression(part) for part in value["anyOf"])
     match value.get("type"):
         case "array" if "prefixItems" in value:
-            return f"[{', '.join(_type(part) for part in value['prefixItems'])}]"
+            return f"[{', '.join(_type_expression(part) for part in value['prefixItems'])}]"
         case "array":
-            inner = _type(value.get("items", {}))
+            inner = _type_expression(value.get("items", {}))
             return f"({inner})[]" if "|" in inner else f"{inner}[]"
         case "object":
             values = value.get("additionalProperties")
-            return f"Record<string, {_type(values) if isinstance(values, dict) else 'unknown'}>"
+            return f"Record<string, {_type_expression(values) if isinstance(values, dict) else 'unknown'}>"
         case "integer" | "number":
             return "number"
         case "string" | "boolean" | "null" as plain:

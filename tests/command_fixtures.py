@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from perdure.adapters.checks.seeds import Seed
+from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
-from perdure.adapters.repository.setup import dependencies
+from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
 from perdure.models.report import CommandResult, TestReport
@@ -36,7 +36,7 @@ class Bench:
         baseline: TestReport | None = None,
         renew: Callable[[], object] | None = None,
         held: tuple[str, ...] = (),
-        seed: Seed | None = None,
+        seed: CompilerCache | None = None,
     ) -> TestReport:
         tests = [
             c if isinstance(c, TestCommand) else TestCommand(name=f"t{n}", command=c) for n, c in enumerate(commands)
@@ -47,10 +47,10 @@ class Bench:
                 worktree=tree,
                 log_dir=self.logs,
                 source=source,
-                shared=dependencies(tree) if source else (),
+                shared=dependency_directories(tree) if source else (),
                 env=BARE,
                 fence=fence,
-                seed=seed,
+                compiler_cache=seed,
             ),
             commands=tests,
             commit="c0ffee",

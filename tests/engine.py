@@ -19,10 +19,10 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from perdure.adapters.system.files import held, try_lock
-from perdure.client import Perdure, Submitted
-from perdure.local.places import Places, read_supervisor, worker_command, worker_environment, worker_script
-from perdure.local.processes import released
+from perdure.adapters.system.files import is_locked, try_lock
+from perdure.client import Perdure, Submission
+from perdure.local.places import Places, read_running_supervisor, worker_command, worker_environment, worker_script
+from perdure.local.processes import wait_until_released
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
@@ -136,10 +136,10 @@ class Engine:
     async def end_supervisor(self) -> None:
         """The one that a command has started for a worker of its own; it would stay for fifteen idle minutes."""
         lock = Places(self.home).supervisor_lock
-        if held(lock) and (there := read_supervisor(self.home)):
+        if is_locked(lock) and (there := read_running_supervisor(self.home)):
             started = family(there.pid)
             send(there.pid, signal.SIGTERM)
-            if not await released(lock, patient(20)):
+            if not await wait_until_released(lock, patient(20)):
                 for process in started:
                     send(process.pid, signal.SIGKILL)
 
@@ -219,7 +219,7 @@ class Engine:
 
     async def submit(
         self, repository: Path | str, request: str = "Add sub", id: str = "calc-sub", **more: Any
-    ) -> Submitted:
+    ) -> Submission:
         """With this home's key where a checkout of the host is named, like the command line; else like any client."""
         perdure = Perdure(self.client, self.home.key()) if "source" in more else self.perdure
         return await perdure.submit({"repository": str(repository), "request": request, **more}, id=id)
@@ -257,7 +257,7 @@ class Engine:
         return self.rehearsal.report()
 
 
-async def finished(submitted: Submitted, engine: Engine, timeout: float = 100) -> DeliveryResult:
+async def finished(submitted: Submission, engine: Engine, timeout: float = 100) -> DeliveryResult:
     """The delivery's end; when it does not come, what the worker said about it."""
     try:
         async with asyncio.timeout(patient(timeout)):

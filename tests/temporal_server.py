@@ -23,7 +23,7 @@ from temporalio.client import Client
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.identity import RETENTION, ServerRecord, namespace_of
+from perdure.local.identity import RETENTION, ServerRecord, identity_namespace
 from perdure.local.places import Places
 from perdure.local.server import ServerInfo, ensure_server, stop_server
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
@@ -47,7 +47,7 @@ async def joined(home: Home) -> AsyncIterator[None]:
     record, everything finds it as if the home had started it. A server takes 0.8 s of a processor, this 0.05.
     """
     home.make_private()
-    places, server, namespace = Places(home), await asyncio.to_thread(_shared), namespace_of(home)
+    places, server, namespace = Places(home), await asyncio.to_thread(_shared), identity_namespace(home)
     await _register(await Client.connect(server.address), namespace)
     lock = try_lock(places.server_lock)
     assert lock is not None, "this home has a server"

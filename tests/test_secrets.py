@@ -104,7 +104,7 @@ def test_a_crash_writes_no_memory_to_a_file() -> None:
 
 
 def test_every_variable_that_an_adapter_takes_for_a_secret_is_one() -> None:
-    theirs = {*model.KEYS, model.HEADERS, *access.SECRET_VARIABLES, *addresses.SECRET_VARIABLES}
+    theirs = {*model.KEY_VARIABLES, model.HEADERS_VARIABLE, *access.SECRET_VARIABLES, *addresses.SECRET_VARIABLES}
     assert theirs <= secrets.NAMES
 
 

@@ -14,8 +14,8 @@ from perdure.adapters.checks.findings import leaked
 from perdure.adapters.checks.tamper import inventory
 from perdure.adapters.forges import neutral, reports
 from perdure.adapters.notify import message
-from perdure.cli import words
-from perdure.models import promised
+from perdure.cli import formatting
+from perdure.models import changed_base_tests
 from perdure.models.report import Tampering
 from perdure.models.webui import markdown
 from perdure.text import one_line, visible, without_control
@@ -34,19 +34,19 @@ UNSEEN = {
 SHOWN: dict[str, Callable[[str], str]] = {
     "the terminal": visible,
     "a line of the terminal": one_line,
-    "the report": words.shown,
-    "a line of the report": words.shown_line,
-    "an issue in a prompt": issue.shown,
+    "the report": formatting.visible_text,
+    "a line of the report": formatting.visible_line,
+    "an issue in a prompt": issue.strip_hidden,
     "a turn's summary": lambda text: first_line(text, 100),
     "a forge's title": neutral.plain,
     "a forge's text": neutral.neutral,
     "a forge's line": neutral.line,
     "a forge's name": neutral.code,
     "a forge's output": reports.fenced,
-    "the Web UI's cell": lambda text: markdown.cell(text, 100),
-    "the Web UI's name": markdown.code,
+    "the Web UI's cell": lambda text: markdown.escape_line(text, 100),
+    "the Web UI's name": markdown.code_span,
     "a chat": message._code,
-    "a test's name": promised.label_of,
+    "a test's name": changed_base_tests.label_of,
     "a hit's title": lambda text: inventory.hit(Tampering.GONE, text).title,
     "a file's name": leaked.shown,
 }

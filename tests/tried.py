@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.models.experiment import Caught, Experiment, Promise, Tried
+from perdure.models.experiment import CanaryOutcome, CommandExperiment, Experiment, Promise
 from perdure.models.report import Justification, Review, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
@@ -20,14 +20,14 @@ def tried(**changes: object) -> Experiment:
     told = {
         "base_tests": 41,
         "base_passed": 39,
-        "canaries": Caught.CAUGHT,
+        "canaries": CanaryOutcome.CAUGHT,
         "proving": ("a", "b", "c", "d"),
         "promises": (
             Promise(name=ADD, file="tests/test_calc.py", message="E 3 != -1", before=version(3), after=version(-1)),
             Promise(name=ZERO, file="tests/test_calc.py", before="def test_zero(): …", after="def test_zero(): …"),
         ),
     }
-    one = Tried.model_validate({"name": "unit", "command": "pytest", **told, **changes})
+    one = CommandExperiment.model_validate({"name": "unit", "command": "pytest", **told, **changes})
     return Experiment(base="b" * 40, change="c" * 40, branch="main", touched=("tests/test_calc.py",), commands=(one,))
 
 

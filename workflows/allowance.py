@@ -1,4 +1,5 @@
-"""A delivery's side of a fleet's budget: it reserves a block, begins turns within it, and asks for the next in time."""
+"""A delivery's reservation in the budgets that deliveries share. It reserves a block of money at the Treasury, begins
+turns within it, and requests the next block before it is used up."""
 
 from __future__ import annotations
 
@@ -9,169 +10,195 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from perdure.models.ledger import Reached
-from perdure.models.rules.allowance import Limit, paid
+from perdure.models.ledger import LimitReached
+from perdure.models.rules.allowance import Limit, paid_usd
 from perdure.models.state import DeliveryState
-from perdure.models.treasury import TREASURY, Granted, Reserve
-from workflows.telling import tell
+from perdure.models.treasury import TREASURY, BudgetGrant, ReserveRequest
+from workflows.signals import send_signal
 
-BLOCK_AHEAD = 0.25
-"""Of a block, left when the next one is asked for: a turn takes seconds, an answer milliseconds."""
+LOW_SHARE = 0.25
+"""Share of a block that is left when the next one is requested: a turn takes seconds, an answer milliseconds."""
 
-GRANT_SOON = timedelta(seconds=10)
-"""The answer takes a fraction of a second; only what takes longer is shown as waiting."""
+GRANT_SHOWN_AFTER = timedelta(seconds=10)
+"""Time after which a missing answer is shown as waiting. An answer takes a fraction of a second."""
 
-GRANT_AGAIN, GRANT_AGAIN_MOST = timedelta(minutes=1), timedelta(hours=1)
-"""The wait of a delivery that heard nothing before it asks again, first and at last: there may be no Treasury."""
+GRANT_RETRY_PAUSE, GRANT_RETRY_PAUSE_MAX = timedelta(minutes=1), timedelta(hours=1)
+"""Pause before a request without an answer is sent again, at first and at most: there may be no Treasury."""
 
 
-UNHEARD = "the treasury does not answer: it begins when a worker starts"
+NO_ANSWER = "the treasury does not answer: it begins when a worker starts"
 
 
 class Allowance:
-    """The reservation of one delivery. Without a rule that covers it nothing here leaves a trace in history.
+    """The reservation of one delivery. Where no shared budget covers the delivery, nothing here leaves a trace in
+    history.
 
-    waits   shows that the delivery waits, and for what, as a context
-    tell    says so to those who want to hear of it
+    show_waiting  context manager that shows that the delivery waits, and for what
+    notify        sends a notice of an event to those who want to hear of it
     """
 
     def __init__(
         self,
         delivery: str,
         state: DeliveryState,
-        waits: Callable[[str], AbstractContextManager[None]],
-        tell: Callable[[str], None],
+        show_waiting: Callable[[str], AbstractContextManager[None]],
+        notify: Callable[[str], None],
     ) -> None:
-        self.delivery, self.state, self._waits, self._notify = delivery, state, waits, tell
+        self.delivery, self.state, self._show_waiting, self._notify = delivery, state, show_waiting, notify
         self._listening = False
 
-    async def waited(self) -> bool:
-        """Return when there is room for another turn: False at once or nearly so, True when it had to wait for it."""
-        if not self._listen():
+    async def wait_for_grant(self) -> bool:
+        """Wait until the reservation covers another turn; return True where the delivery was shown as waiting for it.
+
+        Returns False at once where no shared budget covers the delivery, and where money is left; it then requests the
+        next block in time. It waits visibly where the Treasury refuses, or does not answer within GRANT_SHOWN_AFTER.
+        """
+        if not self._listen_for_grants():
             return False
-        if self._room():
+        if self._has_room():
             if self._is_low() and self._is_answered():
-                await self._ask()
+                await self._request_block()
             return False
-        heard = True
-        while heard and not self._room() and not self.state.purse.why:  # an answer can be worth less than a reply was
-            heard = await self._heard(GRANT_SOON)
-        waited, told, patience = False, False, GRANT_AGAIN
-        while not self._room():
-            with self._waits(self.state.purse.why or UNHEARD):
-                if not told and (self.state.purse.why or waited):  # without a Treasury there may be one in a minute
+        answered = True
+        while answered and not self._has_room() and not self.state.reservation.why:  # an answer can be too small
+            answered = await self._wait_for_answer(GRANT_SHOWN_AFTER)
+        waited, notified, patience = False, False, GRANT_RETRY_PAUSE
+        while not self._has_room():
+            with self._show_waiting(self.state.reservation.why or NO_ANSWER):
+                if not notified and (self.state.reservation.why or waited):  # a Treasury may just be starting
                     self._notify("waiting")
-                    told = True
-                await self._heard(patience)
+                    notified = True
+                await self._wait_for_answer(patience)
             waited = True
-            patience = min(2 * patience, GRANT_AGAIN_MOST)
+            patience = min(2 * patience, GRANT_RETRY_PAUSE_MAX)
         return waited
 
-    async def refused(self, reached: Reached) -> None:
-        """A request was not sent where what is reserved does not cover the most that it can cost: ask for that."""
+    async def reserve_for_turn(self, reached: LimitReached) -> None:
+        """Record what was spent when a turn was stopped at a limit. Where the limit is a shared budget, request the
+        most that its next model request can cost; that model request was not sent."""
         self.state.spend = reached.spend
         if reached.limit == Limit.DAY and reached.usd:
-            self.state.purse = self.state.purse.model_copy(update={"needs": round(reached.usd, 6), "why": ""})
-            await self._ask()
+            self.state.reservation = self.state.reservation.model_copy(
+                update={"needs": round(reached.usd, 6), "why": ""}
+            )
+            await self._request_block()
 
-    def covered(self) -> None:
-        """A turn was carried out: the next one asks for what it needs itself."""
-        if self.state.purse.needs:
-            self.state.purse = self.state.purse.model_copy(update={"needs": 0.0})
+    def clear_turn_need(self) -> None:
+        """Forget the amount that a stopped turn needed: it was carried out, and the next turn requests what it needs
+        itself."""
+        if self.state.reservation.needs:
+            self.state.reservation = self.state.reservation.model_copy(update={"needs": 0.0})
 
-    async def give_back(self) -> None:
-        """It ends: what was not used is there for others, and whatever happens now does not change how it ends."""
-        if self._listen() and self.state.purse.seq:
-            telling = asyncio.create_task(self._tell(ends=True))
+    async def release(self) -> None:
+        """Give what was not used back to the Treasury, because the delivery ends. A cancellation that comes meanwhile
+        is ignored: it does not change how the delivery ends."""
+        if self._listen_for_grants() and self.state.reservation.seq:
+            sending = asyncio.create_task(self._send_reserve(is_end=True))
             with suppress(asyncio.CancelledError):
-                await workflow.wait([telling])
+                await workflow.wait([sending])
             with suppress(asyncio.CancelledError):
-                await telling
-            self.state.purse = self.state.purse.again()
+                await sending
+            self.state.reservation = self.state.reservation.for_retry()
 
-    def _listen(self) -> bool:
+    def _listen_for_grants(self) -> bool:
+        """Install the handler of signal `granted`, once; return False where no shared budget covers the delivery."""
         prepared = self.state.prepared
         if prepared is None or not prepared.treasury:
             return False
         if not self._listening:
-            workflow.set_signal_handler("granted", self._hear)
+            workflow.set_signal_handler("granted", self._apply_grant)
             self._listening = True
         return True
 
-    def _hear(self, answer: Granted) -> None:
-        purse = self.state.purse
+    def _apply_grant(self, answer: BudgetGrant) -> None:
+        """Record an answer of the Treasury in the state: the new ceiling, until when it holds, and why it was refused,
+        if it was. An answer older than the last one is ignored."""
+        purse = self.state.reservation
         if answer.seq < purse.answered:
             return
-        self.state.purse = purse.model_copy(
+        self.state.reservation = purse.model_copy(
             update={
                 "seq": max(purse.seq, answer.seq),
                 "answered": answer.seq,
                 "ceiling": answer.ceiling,
                 "until": answer.until,
                 "granted": answer.granted or purse.granted,
-                "booked": max(purse.booked, purse.told) if answer.seq >= purse.seq else purse.booked,
+                "booked": max(purse.booked, purse.reported_usd) if answer.seq >= purse.seq else purse.booked,
                 "why": answer.why,
             }
         )
 
-    def _room(self) -> bool:
-        purse = self.state.purse
+    def _has_room(self) -> bool:
+        """Return whether the reservation is valid now, is not used up, and covers what the next turn is known to
+        need."""
+        purse = self.state.reservation
         if purse.until is None or workflow.now() >= purse.until:
             return False
         return round(self._paid(), 6) < purse.ceiling and round(self._paid() + purse.needs, 6) <= purse.ceiling
 
     def _is_low(self) -> bool:
-        purse = self.state.purse
-        return purse.ceiling - self._paid() <= purse.granted * BLOCK_AHEAD
+        """Return whether at most LOW_SHARE of a block is left."""
+        purse = self.state.reservation
+        return purse.ceiling - self._paid() <= purse.granted * LOW_SHARE
 
     def _paid(self) -> float:
-        """By its own turns: a plan's tasks reserve for themselves."""
-        return max(paid(self.state) - self.state.tasks_usd, 0.0)
+        """Return the dollars that the delivery's own turns have cost; a plan's tasks reserve for themselves."""
+        return max(paid_usd(self.state) - self.state.tasks_usd, 0.0)
 
     def _is_answered(self) -> bool:
-        return self.state.purse.answered >= self.state.purse.seq and not self.state.purse.why
+        """Return whether the newest request was answered, and not refused."""
+        return self.state.reservation.answered >= self.state.reservation.seq and not self.state.reservation.why
 
-    def _answer(self) -> tuple[object, ...]:
-        purse = self.state.purse
+    def _last_answer(self) -> tuple[object, ...]:
+        """Return the parts of the newest answer, to notice when another one comes."""
+        purse = self.state.reservation
         return purse.answered, purse.ceiling, purse.until, purse.why
 
-    async def _heard(self, patience: timedelta) -> bool:
-        """Wait for an answer, and ask again without one. Who was told why there is none is told when there is."""
-        before = self._answer()  # the answer can come while the question is still on its way
+    async def _wait_for_answer(self, patience: timedelta) -> bool:
+        """Wait for an answer of the Treasury, and return True when it comes. After `patience` send the request again,
+        and return False.
+
+        A new request is made first where the last one was granted. After a refusal it waits until the refusal ends: the
+        Treasury answers by itself once there is money.
+        """
+        answer_before = self._last_answer()  # taken first: the answer can come while the request is still being sent
         if self._is_answered():
-            await self._ask()
-        purse = self.state.purse
+            await self._request_block()
+        purse = self.state.reservation
         if purse.why and purse.until is not None and purse.answered >= purse.seq:
-            patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_AGAIN
+            patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_RETRY_PAUSE
         try:
             await workflow.wait_condition(
-                lambda: self._answer() != before,
+                lambda: self._last_answer() != answer_before,
                 timeout=patience,
                 timeout_summary="room in a budget that deliveries share",
             )
             return True
         except TimeoutError:
-            await self._tell()
+            await self._send_reserve()
             return False
 
-    async def _ask(self) -> None:
-        self.state.purse = self.state.purse.model_copy(update={"seq": self.state.purse.seq + 1})
-        await self._tell()
+    async def _request_block(self) -> None:
+        """Send a request with a new number."""
+        self.state.reservation = self.state.reservation.model_copy(update={"seq": self.state.reservation.seq + 1})
+        await self._send_reserve()
 
-    async def _tell(self, *, ends: bool = False) -> None:
-        prepared, told = self.state.prepared, round(self._paid(), 6)
+    async def _send_reserve(self, *, is_end: bool = False) -> None:
+        """Send signal `reserve` to the Treasury: what the delivery has paid, what it needs, and whether it ends.
+        Records in the state what was reported as paid."""
+        prepared, settled = self.state.prepared, round(self._paid(), 6)
         assert prepared is not None
-        purse = self.state.purse = self.state.purse.model_copy(update={"told": told})
-        said = Reserve(
+        purse = self.state.reservation = self.state.reservation.model_copy(update={"reported_usd": settled})
+        request = ReserveRequest(
             delivery=workflow.info().workflow_id,
             seq=purse.seq,
             rules=prepared.treasury,
-            settled=told,
+            settled=settled,
             booked=purse.booked,
             key=self.delivery,
             queue=prepared.queue,
-            ends=ends,
-            needs=0.0 if ends else purse.needs,
+            is_last=is_end,
+            needs=0.0 if is_end else purse.needs,
         )
-        # Where there is none the next one hears it again.
-        await tell(workflow.get_external_workflow_handle(TREASURY), "reserve", said, heeds=not ends)
+        # Where no Treasury runs, the signal is lost: the next one hears it when it is sent again.
+        await send_signal(workflow.get_external_workflow_handle(TREASURY), "reserve", request, raises_cancel=not is_end)

@@ -17,22 +17,26 @@ ATTRIBUTES = MappingProxyType(
         for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdureBranch", "PerdurePullRequest")
     }
 )
-MORE = MappingProxyType({name: SearchAttributeKey.for_keyword(name) for name in (CHANGE, WAITING)})
-OF_LABELS = SearchAttributeKey.for_keyword_list(LABELS)
-COST = SearchAttributeKey.for_float("PerdureCostUsd")
+LATER_ATTRIBUTES = MappingProxyType({name: SearchAttributeKey.for_keyword(name) for name in (CHANGE, WAITING)})
+LABEL_LIST = SearchAttributeKey.for_keyword_list(LABELS)
+COST_USD = SearchAttributeKey.for_float("PerdureCostUsd")
 
 
-def set_attributes(
+def set_search_attributes(
     values: Mapping[str, str],
     usd: float | None,
-    more: Mapping[str, str] | None = None,
+    later: Mapping[str, str] | None = None,
     labels: Sequence[str] = (),
-    shows: Sequence[str] = (),
+    registered: Sequence[str] = (),
 ) -> None:
-    """One event of history. `usd`: None is not known. Of `more` and `labels`, which came with later releases, those
-    that the server `shows`."""
-    set_: list[SearchAttributeUpdate[Any]] = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
-    set_ += [MORE[name].value_set(value) for name, value in (more or {}).items() if name in shows]
-    set_ += [OF_LABELS.value_set(labels)] if labels and LABELS in shows else []
-    set_ += [COST.value_set(round(usd, 6))] if usd is not None else []
-    workflow.upsert_search_attributes(set_)
+    """Set search attributes of the workflow, which costs one event of history.
+
+    values         by name, as in ATTRIBUTES
+    usd            what was spent; None: not known, and the attribute stays as it is
+    later, labels  attributes of later releases: set only where the server has them, as `registered` lists
+    """
+    updates: list[SearchAttributeUpdate[Any]] = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
+    updates += [LATER_ATTRIBUTES[name].value_set(value) for name, value in (later or {}).items() if name in registered]
+    updates += [LABEL_LIST.value_set(labels)] if labels and LABELS in registered else []
+    updates += [COST_USD.value_set(round(usd, 6))] if usd is not None else []
+    workflow.upsert_search_attributes(updates)

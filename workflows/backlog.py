@@ -1,6 +1,7 @@
-"""Many requests land on one branch, one after the other. `deliver_all` is the whole process; read it first.
+"""Many requests land on one branch, one after the other. Method `deliver_all` of the workflow is the whole process;
+read it first.
 
-Landing belongs to each delivery (workflows/landing.py). Decided here is whose turn it is: to begin, and to land.
+Landing belongs to each delivery (workflows/landing.py). Decided here is whose turn it is: to start, and to land.
 """
 
 from __future__ import annotations
@@ -17,205 +18,227 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.backlog_state import BacklogState, ItemState
 from perdure.models.errors import InvalidRequest
-from perdure.models.ids import following
+from perdure.models.ids import stack_workflow_id
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
-from perdure.models.rules.backlog import parse_backlog, sent_digest, unlisted
-from perdure.models.rules.checking import unchecked
-from perdure.models.rules.scheduling import ended, startable, views, wakes
-from perdure.models.webui.backlog import details
-from perdure.models.webui.details import refused
-from workflows.attributes import set_attributes
-from workflows.endings import BAD_REQUESTS, cancels, heed_cancellation, invalid, not_by_itself
-from workflows.following import left_to_follow
+from perdure.models.rules.backlog import continued_request, digest_of_items, parse_backlog
+from perdure.models.rules.landed_checks import unchecked_summary
+from perdure.models.rules.scheduling import is_finished, item_views, next_start_time, startable_items
+from perdure.models.webui.backlog import render_backlog_details
+from perdure.models.webui.details import render_refused
+from workflows.attributes import set_search_attributes
+from workflows.backlog_inbox import BacklogInbox
+from workflows.base_follower import BaseFollower, FollowUpdate
+from workflows.decision_forwarder import DecisionForwarder
+from workflows.endings import BAD_REQUESTS, foreign_start_error, invalid_request, is_cancellation, raise_if_cancelled
+from workflows.following import stack_to_follow
 from workflows.items import Items
-from workflows.items_base import Base, FollowsBase
-from workflows.items_begun import begin, why
-from workflows.items_decided import HandsOn
-from workflows.items_inbox import TakesItems
-from workflows.items_stack import Stack
-from workflows.items_told import ToldTasks
-from workflows.notification import hand_over
+from workflows.notification import start_notification
+from workflows.pull_request_stack import PullRequestStack
+from workflows.start_item import failure_reason, start_item
+from workflows.task_messages import TaskMessages
 
 BACKLOG_LOOK = timedelta(minutes=5)
-"""Between looks for deliveries that ended without a word (terminated, or a worker of before): 6 events each time."""
+"""Pause between looks for deliveries that ended without saying so (terminated, or run by an older worker): 6 events
+each time."""
 
 HISTORY_MOST = 1000
-"""Events of one run, before a new one begins: with a thousand items a worker that takes over needs a second for them,
-and has five (WORKFLOW_TASK). The server would suggest it at 4096."""
+"""Events of one run, before a new one begins. With a thousand items a worker that takes over needs a second for them,
+and has five (WORKFLOW_TASK); the server would suggest a new run only at 4096."""
 
 
 @workflow.defn
-class Backlog(TakesItems, FollowsBase, ToldTasks):
-    """Takes a BacklogRequest as JSON, returns a BacklogProgress; see docs/backlog.md. `state`: of the run before."""
+class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
+    """Workflow of a backlog: takes a BacklogRequest as JSON, returns a BacklogProgress; see docs/backlog.md. `state`:
+    of the run before this one."""
 
     @workflow.init
     def __init__(self, raw: Any = None, state: BacklogState | None = None) -> None:
         self.request, self.state = BacklogRequest.model_construct(repository="", items=()), state or BacklogState()
-        self.known = state is None
-        self.refused: ApplicationError | None = None
+        self.state_verified = state is None
+        self.submission_error: ApplicationError | None = None
         try:
-            self.request = self._accept(raw, again=state is not None)
+            self.request = self._parse_request(raw, is_continued=state is not None)
         except InvalidRequest as error:
-            self.refused = invalid(error.what)
+            self.submission_error = invalid_request(error.what)
         if self.state.opened is not None and self.state.opened.within is not None:
-            self.refused = self.refused or not_by_itself(workflow.info().workflow_id)
+            self.submission_error = self.submission_error or foreign_start_error(workflow.info().workflow_id)
         self.items = Items(self.request, self.state, raw)
-        self.base = Base(self.request, self.state, self.items)
-        self.decisions = HandsOn(self.state, self.items)
-        self.stack = Stack(self.request, self.state, self.items.said, workflow.info().workflow_id)
+        self.base_follower = BaseFollower(self.request, self.state, self.items)
+        self.decisions = DecisionForwarder(self.state, self.items)
+        self.stack = PullRequestStack(self.request, self.state, self.items.request_fields, workflow.info().workflow_id)
 
     @workflow.run
     async def run(self, raw: Any = None, state: BacklogState | None = None) -> BacklogProgress:
-        """Deliver all that can be, and end: with nothing left, or when somebody cancels it, which goes down."""
-        if self.refused is not None:
-            workflow.set_current_details(refused(self.refused.message))
-            raise self.refused
+        """Run the backlog: deliver all that can be delivered, publish what landed, and return how it ended. A
+        cancellation cancels the deliveries too.
+
+        Raises ApplicationError: InvalidRequest for a bad request, BacklogFailed where the backlog itself cannot go on.
+        """
+        if self.submission_error is not None:
+            workflow.set_current_details(render_refused(self.submission_error.message))
+            raise self.submission_error
         try:
-            if not self.known:
-                await self.know()
+            if not self.state_verified:
+                await self.verify_state()
             await self.deliver_all()
-            await self.publish()
-            while self.asked_for_more():
+            await self.publish_landed()
+            while self.has_new_work():
                 await self.deliver_all()
-                await self.publish()
-            self.state.status = "ended"  # from now on nobody is told that anything will be done
-            await self.leave_stack()
+                await self.publish_landed()
+            self.state.status = "ended"  # from now on no sender is told that anything will be done
+            await self.start_following()
         except (asyncio.CancelledError, ActivityError) as error:
-            if isinstance(error, ActivityError) and not cancels(error):
-                raise self.failed(error) from error
+            if isinstance(error, ActivityError) and not is_cancellation(error):
+                raise self.record_failure(error) from error
             self.state.status = "cancelled"
-            self.base.stop()
-            await self.items.cancel()
+            self.base_follower.stop()
+            await self.items.cancel_running()
             if self.state.opened is not None and self.state.opened.within is not None:
-                await self.items.over()
-            self.items.leave_running()
-            self.list_it()
-            await self.tell_end()
+                await self.items.wait_for_ends()
+            self.items.mark_running_cancelled()
+            self.update_listing()
+            await self.notify_end()
             raise
-        await workflow.wait_condition(workflow.all_handlers_finished)  # whoever sent something just now is answered
-        self.list_it()
-        await self.tell_end()
+        await workflow.wait_condition(workflow.all_handlers_finished)  # updates that came just now are answered first
+        self.update_listing()
+        await self.notify_end()
         return self.progress()
 
-    async def know(self) -> None:
-        """Refuse a state that no run of ours has left: whoever may start a workflow may send any."""
-        if words := await self.items.former():
-            self.refused = invalid(words)
-            workflow.set_current_details(refused(words))
-            raise self.refused
-        self.known, self.state.again = True, None
+    async def verify_state(self) -> None:
+        """Check that the state this run was given comes from a run of ours: whoever may start a workflow may send any.
+        Raises ApplicationError InvalidRequest where it does not."""
+        if reason := await self.items.previous_run_problem():
+            self.submission_error = invalid_request(reason)
+            workflow.set_current_details(render_refused(reason))
+            raise self.submission_error
+        self.state_verified, self.state.reopened_from = True, None
 
     async def deliver_all(self) -> None:
-        """Begin what may begin, grant the turn to land, hear what became of it; until nothing can move any more."""
-        await self.items.open()
-        self.list_it()
-        while not self.over():
-            await self.stack.look()
-            for start in startable(self.request, self.state, workflow.now()):
-                await begin(self.items, start)
-            if not self.base.busy:
-                await self.items.grant_turn()
-            await self.something_happens()
-            self.go_on_in_a_new_run()
+        """Start what may start, grant the turn to land, and hear what became of it, until nothing can move any more."""
+        await self.items.open_branch()
+        self.update_listing()
+        while not self.is_over():
+            await self.stack.update_if_due()
+            for start in startable_items(self.request, self.state, workflow.now()):
+                await start_item(self.items, start)
+            if not self.base_follower.is_busy:
+                await self.items.grant_landing_turn()
+            await self.wait_for_change()
+            self.continue_in_new_run()
 
-    async def publish(self) -> None:
-        """Propose what has landed."""
+    async def publish_landed(self) -> None:
+        """Open the pull request for all that has landed; bring the pull requests of a stack up to date."""
         self.items.changed = False
-        await self.stack.look(last=True)
-        await self.items.publish()
+        await self.stack.update_if_due(is_last=True)
+        await self.items.open_pull_request()
 
-    def asked_for_more(self) -> bool:
-        """Somebody has added an item, say, while all of it was being proposed: they were told that it is done."""
-        settled = ended(self.request, self.state, workflow.now()) and self.base.settled
+    def has_new_work(self) -> bool:
+        """Return whether something came while the backlog was being published that lets it go on, such as an added
+        item: its sender was told that it is done."""
+        settled = is_finished(self.request, self.state, workflow.now()) and self.base_follower.is_settled
         return self.items.changed and not settled and workflow.patched("asked-as-it-ends")
 
-    async def leave_stack(self) -> None:
-        """Its pull requests are merged after it has ended, by people: what stands on one is moved then, too."""
+    async def start_following(self) -> None:
+        """Start workflow `Following` for a stack: people merge its pull requests after the backlog has ended, and those
+        that stand on a merged one have to move. Does nothing where none stands on another."""
         id, info = workflow.info().workflow_id, workflow.info()
-        left = left_to_follow(id, self.items.said, self.state) if self.request.land == "stack" else None
-        if left is not None and workflow.patched("stack-followed"):
+        stack_left = (
+            stack_to_follow(id, self.items.request_fields, self.state) if self.request.land == "stack" else None
+        )
+        if stack_left is not None and workflow.patched("stack-followed"):
             await workflow.start_child_workflow(
                 "Following",
-                left,
-                id=following(id, info.run_id),
+                stack_left,
+                id=stack_workflow_id(id, info.run_id),
                 task_queue=TASK_QUEUE,
                 task_timeout=WORKFLOW_TASK,
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 static_summary="moves what stands on a merged pull request",
             )
 
-    def over(self) -> bool:
-        """Nothing can move any more, and the branch stands on its base as that is now, or a person left it."""
-        last = ended(self.request, self.state, workflow.now())
-        return self.base.look(last=last) and last
+    def is_over(self) -> bool:
+        """Return whether nothing can move any more, and the branch stands on its newest base or a person left it where
+        it is. Starts a look at the base where one is due."""
+        nothing_moves = is_finished(self.request, self.state, workflow.now())
+        return self.base_follower.look_if_due(is_last=nothing_moves) and nothing_moves
 
-    async def something_happens(self) -> None:
-        """A message, the end of a child, a time at which items may begin; or one to look for who says nothing."""
+    async def wait_for_change(self) -> None:
+        """Wait for a message, the end of a child, or a time at which items may start; then look up deliveries that have
+        been silent.
+
+        Without any of these it waits BACKLOG_LOOK at most while something runs. Raises CancelledError where the backlog
+        was cancelled.
+        """
         now = workflow.now()
-        opens = wakes(self.request, self.state, now)
-        pauses = [BACKLOG_LOOK] if self.items.running else []
-        pauses += [max(opens - now, timedelta(seconds=1))] if opens is not None else []
+        wakes_at = next_start_time(self.request, self.state, now)
+        pauses = [BACKLOG_LOOK] if self.items.running_ids else []
+        pauses += [max(wakes_at - now, timedelta(seconds=1))] if wakes_at is not None else []
         try:
             await workflow.wait_condition(
                 lambda: self.items.changed or bool(self.items.unsure),
                 timeout=min(pauses, default=None),
-                timeout_summary="an item may begin" if opens is not None else "a look at the deliveries",
+                timeout_summary="an item may begin" if wakes_at is not None else "a look at the deliveries",
             )
         except TimeoutError:
             if workflow.now() >= now + BACKLOG_LOOK:
-                self.items.unsure.update(self.items.running)
+                self.items.unsure.update(self.items.running_ids)
         self.items.changed = False
-        heed_cancellation()
+        raise_if_cancelled()
         if self.items.unsure:
-            await self.items.look()
+            await self.items.look_up_silent()
 
-    def failed(self, error: ActivityError) -> ApplicationError:
-        """For an end that nobody asked for, such as a base that is not there: it says why, wherever somebody looks."""
-        state, words = self.state, why(error)
-        state.status, state.message, state.waiting = "failed", words, ""
+    def record_failure(self, error: ActivityError) -> ApplicationError:
+        """Record why the backlog failed, such as a base that is not there, and return the error to raise:
+        InvalidRequest where the request was wrong, else BacklogFailed with the progress as details."""
+        state, reason = self.state, failure_reason(error)
+        state.status, state.message, state.waiting = "failed", reason, ""
         if isinstance(error.cause, ApplicationError) and error.cause.type in BAD_REQUESTS:
-            return invalid(words)
+            return invalid_request(reason)
         return ApplicationError(
-            words, self.progress().model_dump(mode="json"), type="BacklogFailed", non_retryable=True
+            reason, self.progress().model_dump(mode="json"), type="BacklogFailed", non_retryable=True
         )
 
-    def list_it(self) -> None:
-        """In the server's lists and filters, at its beginning and its end: each time is an event."""
+    def update_listing(self) -> None:
+        """Set the attributes by which the server lists and filters backlogs. Called at the beginning and at the end,
+        because each time is an event."""
         state, opened = self.state, self.state.opened
-        if opened is not None and opened.lists:
+        if opened is not None and opened.sets_search_attributes:
             values = {
                 "PerdureRepository": self.request.repository,
                 "PerdureStatus": state.status,
                 "PerdureBranch": opened.branch,
                 "PerdurePullRequest": state.pull_request,
             }
-            set_attributes(values, sum(at.usd for at in state.items.values()))
+            set_search_attributes(values, sum(entry.usd for entry in state.items.values()))
 
-    async def tell_end(self) -> None:
-        """To those whose addresses the host has that opened it."""
+    async def notify_end(self) -> None:
+        """Send a notice of the end to the addresses that the host has which opened the backlog, if any."""
         if self.state.opened is not None and self.state.opened.notifies:
             id = f"notice-{workflow.uuid4().hex[:16]}"
-            await hand_over(backlog_notice(self.progress(), id=id, at=workflow.now()))
+            await start_notification(backlog_notice(self.progress(), id=id, at=workflow.now()))
 
-    def go_on_in_a_new_run(self) -> None:
-        """The state is all that goes along; deliveries run on, and tell the same workflow id."""
-        quiet = workflow.all_handlers_finished() and not self.items.changed and not self.base.busy
+    def continue_in_new_run(self) -> None:
+        """Go on in a new run where this one's history is long and nothing is being handled. Only the state goes along;
+        deliveries run on, and signal the same workflow id."""
+        is_idle = workflow.all_handlers_finished() and not self.items.changed and not self.base_follower.is_busy
         info = workflow.info()
-        long = info.is_continue_as_new_suggested() or info.get_current_history_length() > HISTORY_MOST
-        if long and quiet:
+        is_long = info.is_continue_as_new_suggested() or info.get_current_history_length() > HISTORY_MOST
+        if is_long and is_idle:
             request = self.request.model_copy(update={"items": ()}).model_dump(mode="json", exclude_defaults=True)
-            workflow.continue_as_new(args=[request, self.state.carried()])
+            workflow.continue_as_new(args=[request, self.state.dump_for_next_run()])
 
     def shown(self) -> str:
-        """For the Web UI, made when somebody looks (perdure/plugin.py): with a thousand items it takes 50 ms, and what
-        is made with every decision is made again with each of them when a worker takes over."""
-        return details(self.request, self.state, workflow.now(), workflow.info().workflow_id)
+        """Return the details for the Web UI, as Markdown. They are made when somebody looks (perdure/plugin.py calls
+        this by name): with a thousand items it takes 50 ms, and details set with every decision would all be made again
+        when a worker takes over."""
+        return render_backlog_details(self.request, self.state, workflow.now(), workflow.info().workflow_id)
 
     @workflow.query(description="Where the backlog stands: perdure.models.backlog_messages.BacklogProgress")
     def progress(self) -> BacklogProgress:
+        """Return where the backlog stands: its branch, cost, limits, what it waits for, and every item."""
         state, info = self.state, workflow.info()
-        known = [at.usd for at in state.items.values()]
+        costs = [entry.usd for entry in state.items.values()]
         return BacklogProgress(
             backlog_id=info.workflow_id,
             run_id=info.run_id,
@@ -227,28 +250,35 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             head=state.head,
             parallel=self.request.parallel,
             budget_usd=budget + self.state.extra_usd if (budget := self.request.budget_usd) is not None else None,
-            usd=round(sum(known), 6),
-            held=state.held,
-            asks=state.asks,
+            usd=round(sum(costs), 6),
+            held=state.hold_reason,
+            asks=state.base_question,
             waiting=state.waiting,
             message=state.message,
-            notes=(*state.notes[-10:], *filter(None, (unchecked(state) if state.status != "running" else "",))),
+            notes=(*state.notes[-10:], *filter(None, (unchecked_summary(state) if state.status != "running" else "",))),
             pull_request=state.pull_request,
-            turn=state.turn,
-            began=state.began,
-            items=views(self.request, state, workflow.now()),
+            turn=state.landing_item,
+            began=state.began_at,
+            items=item_views(self.request, state, workflow.now()),
         )
 
     @workflow.query(name="state", description="All of it, with which another run goes on: perdure.models.backlog")
-    def _whole(self) -> dict[str, Any]:
-        return self.state.carried() if self.known else {}  # one that nobody has looked at is nobody's to go on with
+    def _carried_state(self) -> dict[str, Any]:
+        """Return the state with which another run goes on."""
+        return (
+            self.state.dump_for_next_run() if self.state_verified else {}
+        )  # a state that was not verified is given to nobody
 
-    def _accept(self, raw: Any, *, again: bool) -> BacklogRequest:
-        """The request as it was sent; a bad one is refused at once, with the item and the field."""
-        if again:
-            return unlisted(raw)
+    def _parse_request(self, raw: Any, *, is_continued: bool) -> BacklogRequest:
+        """Parse the request, and record its items and the time in the state. Raises InvalidRequest that names item and
+        field.
+
+        `is_continued`: the state of an earlier run has the items already; only the request is parsed.
+        """
+        if is_continued:
+            return continued_request(raw)
         request = parse_backlog(raw)
         for order, item in enumerate(request.items):
             self.state.items[item.id] = ItemState(item=item, order=order)
-        self.state.began, self.state.sent = workflow.now(), sent_digest(request)
+        self.state.began_at, self.state.items_digest = workflow.now(), digest_of_items(request)
         return request

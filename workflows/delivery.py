@@ -1,4 +1,5 @@
-"""One request becomes one pull request. `deliver` is the whole business process; read it first."""
+"""The workflow that turns one request into one pull request. Its method `deliver` is the whole business process; read
+it first."""
 
 from __future__ import annotations
 
@@ -14,283 +15,342 @@ from perdure.models.ids import delivery_key
 from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest, ResumePoint
 from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
-from perdure.models.rules.fixing import given_up, hopeless
+from perdure.models.rules.fixing import stop_review_fixing_reason, stop_test_fixing_reason
 from perdure.models.rules.gates import CANNOT_TELL
 from perdure.models.state import DeliveryState, Progress
 from perdure.models.summary import progress_of, result_of
-from perdure.models.webui.details import refused
+from perdure.models.webui.details import render_refused
 from perdure.models.work import TestVerdict
-from workflows.attempts import Attempts
-from workflows.endings import Stopped, accepted, doubts, heed_cancellation, not_delivered
-from workflows.inbox import TakesMessages
+from workflows.attempts import PlanAttempts
+from workflows.endings import DeliveryStopped, draft_reasons, not_delivered, parse_submission, raise_if_cancelled
+from workflows.inbox import DeliveryInbox
 from workflows.landing import Landing
-from workflows.publishing import Publishing
-from workflows.stage import Stage
+from workflows.publishing import ForgeSteps
+from workflows.step_runner import StepRunner
 from workflows.steps import Steps
 
 
 @workflow.defn
-class Delivery(TakesMessages):
-    """Takes a DeliveryRequest as JSON, returns a DeliveryResult; see docs/phases.md."""
+class Delivery(DeliveryInbox):
+    """Workflow of one delivery: takes a DeliveryRequest as JSON, returns a DeliveryResult; see docs/phases.md."""
 
     @workflow.init
-    def __init__(self, raw: Any = None, *more: Any) -> None:
-        """Before any message is taken: what people send at once, or before a worker runs, is meant for this state."""
+    def __init__(self, raw: Any = None, *extra_args: Any) -> None:
+        """Parse the request and build the parts, before any message is handled: what people send at once, or before a
+        worker runs, is meant for this state. A bad request is kept as an error, which `run` raises."""
         self.request, self.state = DeliveryRequest.model_construct(repository="", request=""), DeliveryState()
-        self._refused: ApplicationError | None = None
+        self._submission_error: ApplicationError | None = None
         try:
-            self.request, self.state = accepted(raw, more)
+            self.request, self.state = parse_submission(raw, extra_args)
         except ApplicationError as error:
-            self._refused = error
-        self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
+            self._submission_error = error
+        self.runner = StepRunner(delivery_key(workflow.info().workflow_id), self.request, self.state)
         resume = self.request.resume
-        self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
-        self.steps = Steps(self.stage, self.forge)
-        self.landing = Landing(self.stage, self.forge, self.steps)
-        self.attempts = Attempts(self.stage, self.steps, self.landing.tell_words if self.request.landing else None)
+        self.forge = ForgeSteps(self.runner, has_commented=resume is not None and resume.continued)
+        self.steps = Steps(self.runner, self.forge)
+        self.landing = Landing(self.runner, self.forge, self.steps)
+        self.attempts = PlanAttempts(
+            self.runner, self.steps, self.landing.tell_wait_reason if self.request.landing else None
+        )
 
     @workflow.run
-    async def run(self, raw: Any = None, *more: Any) -> DeliveryResult:
-        """Accept the request, deliver it, and end in one of the ways a delivery can end."""
-        if self._refused is not None:
-            workflow.set_current_details(refused(self._refused.message))
-            raise self._refused
+    async def run(self, raw: Any = None, *extra_args: Any) -> DeliveryResult:
+        """Run the delivery of the request, tidy up, and return the result.
+
+        Raises ApplicationError: InvalidRequest for a bad request, NotDelivered with the result as details where nothing
+        was delivered. Raises CancelledError where the delivery was cancelled.
+        """
+        if self._submission_error is not None:
+            workflow.set_current_details(render_refused(self._submission_error.message))
+            raise self._submission_error
         try:
             await self.deliver()
-        except Stopped as stop:
+        except DeliveryStopped as stop:
             self.state.status, self.state.reason, self.state.message = stop.status, stop.reason, stop.message
         except asyncio.CancelledError:
             self.state.status = Status.CANCELLED
         except ApplicationError as error:
-            await self.stage.close(keep=False)  # the request was wrong after all: nothing is left behind
-            workflow.set_current_details(refused(error.message))
+            await self.runner.close_delivery(keep=False)  # the request was wrong after all: nothing is kept
+            workflow.set_current_details(render_refused(error.message))
             raise
-        return await self._end()
+        return await self._end_delivery()
 
     async def deliver(self) -> None:
-        """The business process, in order. Each line is safe to reach again: what is done is not done twice."""
-        await self.prepare()
+        """Carry out the business process, in order. Each line is safe to reach again: what is done is not done
+        twice."""
+        await self.prepare_workspace()
         if self.landing.decomposes:
-            self.enter(Phase.PLAN)
-            return await self.landing.decompose()
-        if self.selected(Phase.PLAN):
-            await self.plan()
-        if self.selected(Phase.BUILD):
-            await self.build()
-        if self.selected(Phase.TEST):
+            self.enter_phase(Phase.PLAN)
+            return await self.landing.decompose_request()
+        if self.is_selected(Phase.PLAN):
+            await self.make_plan()
+        if self.is_selected(Phase.BUILD):
+            await self.build_change()
+        if self.is_selected(Phase.TEST):
             await self.test_until_green()
-        if self.selected(Phase.REVIEW):
+        if self.is_selected(Phase.REVIEW):
             await self.review_until_clean()
         if self.prepared.landing:
-            await self.land()
-        elif self.selected(Phase.SHIP):
+            await self.land_change()
+        elif self.is_selected(Phase.SHIP):
             await self.open_pull_request()
         else:
-            await self.hand_over()
+            await self.hand_over_branch()
         return None
 
-    async def prepare(self) -> None:
-        """Before a cent is spent: a workspace, setup and preflight behind it; a forge that would take the result."""
+    async def prepare_workspace(self) -> None:
+        """Make the workspace ready, before a cent is spent: setup and preflight, and a check that the forge would take
+        the result; then wait for room among the repository's deliveries. Does nothing where the run before this one has
+        done it."""
         previous = self.state.prepared
         if previous is not None and self.request.resume and self.request.resume.continued:
             self.prepared = previous
             return
-        self.stage.enter(None)
+        self.runner.enter_phase(None)
         self.prepared = await self.steps.prepare()
-        await self.landing.room()
+        await self.landing.wait_for_room()
 
-    async def plan(self) -> None:
-        """Bug, feature or chore; then a plan, unless one came with the request; again until a person agrees."""
-        self.enter(Phase.PLAN)
+    async def make_plan(self) -> None:
+        """Classify the request (bug, feature or chore), then plan it, unless a plan came with it. Each plan that a
+        person rejects is made again with their note. At last the backlog, if any, is told of the files that the plan
+        names."""
+        self.enter_phase(Phase.PLAN)
         if not self.state.kind:
             await self.steps.classify()
         if not self.state.plan:
             await self.steps.plan()
-        while not self.state.built and (words := await self.steps.decision(Gate.PLAN)):
-            await self.steps.plan(words)
-        await self.landing.planned()
+        while not self.state.built and (note := await self.steps.ask_gate(Gate.PLAN)):
+            await self.steps.plan(note)
+        await self.landing.tell_planned_files()
 
-    async def build(self) -> None:
-        """Build what was planned, and commit it; a delivery that changes nothing ends here."""
-        self.enter(Phase.BUILD)
+    async def build_change(self) -> None:
+        """Build what was planned and commit it: by several attempts, by several agents at once, or by one. Then
+        document the change, where that is configured.
+
+        A run that goes on in the middle of a landing fixes its conflicts here. Raises DeliveryStopped with status
+        NO_CHANGES where nothing was changed.
+        """
+        self.enter_phase(Phase.BUILD)
         if not self.state.built:
-            if await self.attempts.build():
-                await self.attempts.commit()
-            elif (left := await self.steps.specialists.build()) is not None:
-                outcome = await self.steps.implement(left)
-                if not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary) and not self.steps.specialists.built:
-                    raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
+            if await self.attempts.build_best():
+                await self.attempts.commit_best()
+            elif (materials := await self.steps.plan_tasks.build_tasks()) is not None:
+                outcome = await self.steps.implement(materials)
+                if (
+                    not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary)
+                    and not self.steps.plan_tasks.has_commits
+                ):
+                    raise DeliveryStopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
             self.state.built = True
-        if self.state.conflicts:  # it goes on in the middle of a landing
-            await self.landing.mend()
+        if self.state.conflicts:  # this run goes on in the middle of a landing
+            await self.landing.fix_landing()
         if self.prepared.document and not self.state.documented:
             await self.steps.document()
             self.state.documented = True
 
     async def test_until_green(self) -> None:
-        """The repository's own tests decide; each fix sees the last failure and is tested again, while that helps."""
-        self.enter(Phase.TEST)
-        left: list[TestVerdict] = []  # by each attempt here; first, what there was before any
+        """Run the repository's own tests until they are green; fix what fails, as long as fixes help.
+
+        Each fix sees the last failure. Where fixes help no more, other attempts at the plan are tried, else the
+        delivery ends here: DeliveryStopped. Failures that nothing can tell from those of the base are put before a
+        person.
+        """
+        self.enter_phase(Phase.TEST)
+        earlier_verdicts: list[TestVerdict] = []  # the red verdicts that were followed by a fix, the oldest first
         while (verdict := await self.steps.run_tests()).status is TestsStatus.RED:
             if verdict.undecidable:
-                if not (words := await self.told_apart(verdict)):
+                if not (message := await self.ask_about_failures(verdict)):
                     break
-                await self.steps.fix_tests(verdict, words)
-            elif words := hopeless(left, verdict, self.state.test_fixes, self.prepared.test_fixes):
-                if not await self.another(words):
-                    return await self._undeliverable(Reason.TAMPERED if verdict.tampered else Reason.TESTS_RED, words)
-                left.clear()
+                await self.steps.fix_tests(verdict, message)
+            elif message := stop_test_fixing_reason(
+                earlier_verdicts, verdict, self.state.test_fixes, self.prepared.test_fixes
+            ):
+                if not await self.try_other_attempts(message):
+                    return await self._end_with_failure(
+                        Reason.TAMPERED if verdict.tampered else Reason.TESTS_RED, message
+                    )
+                earlier_verdicts.clear()
             else:
-                left.append(verdict)
+                earlier_verdicts.append(verdict)
                 self.state.test_fixes += 1
-                await self.steps.fix_tests(verdict, last=self.state.test_fixes == self.prepared.test_fixes)
+                await self.steps.fix_tests(verdict, is_last=self.state.test_fixes == self.prepared.test_fixes)
         return None
 
-    async def another(self, words: str) -> bool:
-        """This change has failed: let further attempts at the plan be made, and go on with one that is better."""
-        if better := await self.attempts.after_red(words):
-            self.enter(Phase.BUILD)
-            await self.attempts.commit()
-            self.enter(Phase.TEST)
-        return better
+    async def try_other_attempts(self, reason: str) -> bool:
+        """Let other attempts at the plan be made after this change has failed for `reason`; commit the best and return
+        True where it is better than this change."""
+        if is_better := await self.attempts.try_others(reason):
+            self.enter_phase(Phase.BUILD)
+            await self.attempts.commit_best()
+            self.enter_phase(Phase.TEST)
+        return is_better
 
-    async def told_apart(self, verdict: TestVerdict) -> str:
-        """Red as the base was, and only exit codes: a person says whether that is new, and with which words it is to
-        be mended; otherwise it is published as it is, as a draft where nobody was asked or decided."""
-        if not self.selected(Phase.SHIP):
+    async def ask_about_failures(self, verdict: TestVerdict) -> str:
+        """Ask a person whether red tests are new, where the base was red too and there are only exit codes; return the
+        note by which to fix them.
+
+        Empty: they are not fixed, and the change is published, as a draft where nobody was asked or nobody decided.
+        Raises DeliveryStopped (TESTS_RED) where there will be no pull request that could say so.
+        """
+        if not self.is_selected(Phase.SHIP):
             raise not_delivered(Reason.TESTS_RED, f"{CANNOT_TELL}: {verdict.summary}")  # no draft could say so
-        return await self.steps.decision(Gate.TESTS)
+        return await self.steps.ask_gate(Gate.TESTS)
 
     async def review_until_clean(self) -> None:
-        """Only blockers block; every fix is tested before it is reviewed again."""
-        self.enter(Phase.REVIEW)
+        """Review the change until no blockers remain; fix them, and test each fix before it is reviewed again. Other
+        findings do not block.
+
+        Where no fix is left, other attempts at the plan are tried, else the delivery ends here: DeliveryStopped.
+        """
+        self.enter_phase(Phase.REVIEW)
         while (await self.steps.review()).blockers:
-            if words := given_up(self.state.review_fixes, self.prepared.review_fixes):
-                if not await self.another(words):
-                    return await self._undeliverable(Reason.BLOCKERS, words)
+            if reason := stop_review_fixing_reason(self.state.review_fixes, self.prepared.review_fixes):
+                if not await self.try_other_attempts(reason):
+                    return await self._end_with_failure(Reason.BLOCKERS, reason)
             else:
                 self.state.review_fixes += 1
                 blockers = {"review": self.state.review, "findings": self.state.findings}
-                told = {name: artifact for name, artifact in blockers.items() if artifact}
-                last = self.state.review_fixes == self.prepared.review_fixes
-                await self.steps.fix(Step.FIX_REVIEW, told, last=last)
-            if self.selected(Phase.TEST):
+                materials = {name: artifact for name, artifact in blockers.items() if artifact}
+                is_last = self.state.review_fixes == self.prepared.review_fixes
+                await self.steps.run_fix(Step.FIX_REVIEW, materials, is_last=is_last)
+            if self.is_selected(Phase.TEST):
                 await self.test_until_green()
-            self.enter(Phase.REVIEW)
+            self.enter_phase(Phase.REVIEW)
         return None
 
     async def open_pull_request(self) -> None:
-        """Exactly one: for a tree tested green and free of blockers, or as a draft that says what is missing."""
-        self.enter(Phase.SHIP)
-        found = await self.steps.inspect()
-        if found.blockers and not self.selected(Phase.REVIEW):
-            return await self._undeliverable(Reason.BLOCKERS, found.summary)
-        await self.publishable()
-        await self.steps.ship("; ".join(doubts(self.state, self.prepared)))
+        """Open exactly one pull request, for a tree tested green and free of blockers, or as a draft that says what is
+        missing; set the delivery's status by it."""
+        self.enter_phase(Phase.SHIP)
+        inspection = await self.steps.inspect_change()
+        if inspection.blockers and not self.is_selected(Phase.REVIEW):
+            return await self._end_with_failure(Reason.BLOCKERS, inspection.summary)
+        await self.ensure_publishable()
+        await self.steps.open_pull_request("; ".join(draft_reasons(self.state, self.prepared)))
         if self.state.pull_request is None:
-            self.state.status = Status.COMPLETED  # pushed, where no forge is spoken to yet: the message says so
+            self.state.status = Status.COMPLETED  # only the branch is pushed: the message says so
         else:
             self.state.status = Status.DRAFT if self.state.pull_request.draft else Status.DELIVERED
         return None
 
-    async def land(self) -> None:
-        """One commit of the backlog's branch, tested exactly as it lands; what stands in its way is its own to mend."""
-        self.enter(Phase.LAND)
-        if words := "; ".join(doubts(self.state, self.prepared)):
-            raise not_delivered(Reason.TESTS_RED, f"this cannot land: {words}")
-        await self.publishable()
-        while not await self.landing.landed():
+    async def land_change(self) -> None:
+        """Land the change as one commit on the backlog's branch, tested exactly as it lands; fix what stands in its
+        way, and try again.
+
+        Raises DeliveryStopped where it is not tested, not reviewed or red, or where it cannot be made to land.
+        """
+        self.enter_phase(Phase.LAND)
+        if reasons := "; ".join(draft_reasons(self.state, self.prepared)):
+            raise not_delivered(Reason.TESTS_RED, f"this cannot land: {reasons}")
+        await self.ensure_publishable()
+        while not await self.landing.try_landing():
             await self.make_landable()
         self.state.status = Status.COMPLETED
 
     async def make_landable(self) -> None:
-        """Twice by itself, and twice more each time a person says so; and through all checks again."""
-        if words := await self.landing.given_up():
-            raise not_delivered(Reason.LIMITS, words)
-        await self.landing.mend()
-        if self.selected(Phase.TEST):
+        """Fix what could not land, then test and review it again: twice without asking, and twice more each time a
+        person says so. Raises DeliveryStopped where nobody does."""
+        if reason := await self.landing.ask_to_go_on():
+            raise not_delivered(Reason.LIMITS, reason)
+        await self.landing.fix_landing()
+        if self.is_selected(Phase.TEST):
             await self.test_until_green()
-        if self.selected(Phase.REVIEW):
+        if self.is_selected(Phase.REVIEW):
             await self.review_until_clean()
-        self.enter(Phase.LAND)
-        await self.publishable()
+        self.enter_phase(Phase.LAND)
+        await self.ensure_publishable()
 
-    async def publishable(self) -> None:
-        """Nothing secret is in it, and a person agrees, where that was asked for; what they say is mended first."""
-        await self._without_secrets()
-        while words := await self.steps.decision(Gate.PULL_REQUEST):
-            await self.mend(words)
-            await self._without_secrets()
+    async def ensure_publishable(self) -> None:
+        """Ensure that the change holds no secret, and that a person agrees to publish it, where one is asked. What they
+        reject is fixed by their note until they agree."""
+        await self._refuse_secrets()
+        while note := await self.steps.ask_gate(Gate.PULL_REQUEST):
+            await self.fix_rejected(note)
+            await self._refuse_secrets()
 
-    async def mend(self, words: str) -> None:
-        """Send back with a person's words what they do not want published as it is, through all checks again."""
-        await self.steps.mend(words)
-        if self.selected(Phase.TEST):
+    async def fix_rejected(self, note: str) -> None:
+        """Fix what a person does not want published, as their note says, then test and review it again."""
+        await self.steps.fix_rejected(note)
+        if self.is_selected(Phase.TEST):
             await self.test_until_green()
-        if self.selected(Phase.REVIEW):
+        if self.is_selected(Phase.REVIEW):
             await self.review_until_clean()
-        self.enter(Phase.SHIP)
+        self.enter_phase(Phase.SHIP)
 
-    async def hand_over(self) -> None:
-        """The phases asked for are done; new commits go where the branch came from, if that was asked for."""
+    async def hand_over_branch(self) -> None:
+        """Complete a delivery without a pull request. Where the request asks for it, new commits are pushed to where
+        the branch came from."""
         if self.request.push and self.state.head not in ("", self.prepared.head):
-            self.enter(Phase.SHIP)
-            await self.publishable()
-            await self.steps.push()
+            self.enter_phase(Phase.SHIP)
+            await self.ensure_publishable()
+            await self.steps.push_branch()
         self.state.status = Status.COMPLETED
 
-    async def _without_secrets(self) -> None:
-        """A secret that was pushed is no secret any more: not even a draft may hold one."""
-        found = await self.steps.inspect()
-        if found.secrets:
-            raise not_delivered(Reason.BLOCKERS, f"nothing was pushed: {found.summary}")
+    async def _refuse_secrets(self) -> None:
+        """Raise DeliveryStopped where the change holds a secret. What was pushed is no secret any more, so not even a
+        draft may hold one."""
+        inspection = await self.steps.inspect_change()
+        if inspection.secrets:
+            raise not_delivered(Reason.BLOCKERS, f"nothing was pushed: {inspection.summary}")
 
-    def enter(self, phase: Phase) -> None:
-        """A phase begins; in a new run when this one's history has grown long. The state is all that goes along."""
-        heed_cancellation()  # a new run would not know of it
+    def enter_phase(self, phase: Phase) -> None:
+        """Begin a phase and show it; continue in a new run first where this run's history has grown long. Only the
+        state goes along. Raises CancelledError where the delivery was cancelled."""
+        raise_if_cancelled()  # a new run would not know of it
         if workflow.info().is_continue_as_new_suggested():
-            state = self.stage.left_behind().model_dump(mode="json", exclude_defaults=True)
+            state = self.runner.state_for_next_run().model_dump(mode="json", exclude_defaults=True)
             resume = ResumePoint(run_id=workflow.info().run_id, state=state, continued=True)
             request = self.request.model_copy(update={"resume": resume})
             workflow.continue_as_new(request.model_dump(mode="json", exclude_defaults=True))
-        self.stage.enter(phase)
+        self.runner.enter_phase(phase)
 
-    def selected(self, phase: Phase) -> bool:
+    def is_selected(self, phase: Phase) -> bool:
+        """Return whether the request selects a phase."""
         return phase in self.prepared.phases
 
-    async def _undeliverable(self, reason: Reason, message: str) -> None:
-        """Red tests or blockers that remain: no pull request, or a draft with the report where that is asked for."""
-        if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP) and not self.prepared.landing:
-            self.enter(Phase.SHIP)
-            await self._without_secrets()
-            if words := await self.steps.decision(Gate.PULL_REQUEST):
-                raise not_delivered(reason, f"{message}; rejected: {words}")
-            await self.steps.ship(message)
-            raise Stopped(Status.DRAFT, reason, message)
+    async def _end_with_failure(self, reason: Reason, message: str) -> None:
+        """End a delivery whose tests stay red or whose blockers remain: as not delivered, or as a draft with the report
+        where `on_failure` says so. Always raises DeliveryStopped.
+
+        A draft holds no secret, and a person agrees to it, where one is asked.
+        """
+        if self.prepared.on_failure == "draft" and self.is_selected(Phase.SHIP) and not self.prepared.landing:
+            self.enter_phase(Phase.SHIP)
+            await self._refuse_secrets()
+            if note := await self.steps.ask_gate(Gate.PULL_REQUEST):
+                raise not_delivered(reason, f"{message}; rejected: {note}")
+            await self.steps.open_pull_request(message)
+            raise DeliveryStopped(Status.DRAFT, reason, message)
         raise not_delivered(reason, message)
 
-    async def _end(self) -> DeliveryResult:
-        """Tidy up, write the receipt, and end the workflow the way the delivery ended."""
+    async def _end_delivery(self) -> DeliveryResult:
+        """Tidy up, write the receipt, tell everybody, and end the workflow the way the delivery ended.
+
+        Returns the result of a success. Otherwise the state for a retry is kept in the memo, and ApplicationError
+        NotDelivered or CancelledError is raised.
+        """
         state, info = self.state, workflow.info()
-        await self.forge.tell(info.workflow_id)
-        closed = await self.stage.close(keep=state.status not in SUCCESSES)
-        booked = state.usage
-        fold.closed(state, closed)
-        await self.stage.allowance.give_back()
-        self.stage.show()
+        await self.forge.update_issue_comment(info.workflow_id)
+        closed = await self.runner.close_delivery(keep=state.status not in SUCCESSES)
+        usage_before = state.usage
+        fold.apply_close(state, closed)
+        await self.runner.allowance.release()
+        self.runner.show_state()
         if state.status not in SUCCESSES:
-            left = self.stage.left_behind().again(booked).model_dump(mode="json", exclude_defaults=True)
-            resume = ResumePoint(run_id=info.run_id, state=left)
+            state_left = (
+                self.runner.state_for_next_run().for_retry(usage_before).model_dump(mode="json", exclude_defaults=True)
+            )
+            resume = ResumePoint(run_id=info.run_id, state=state_left)
             workflow.upsert_memo({"resume": resume.model_dump(mode="json")})
         result = result_of(state, self.request, info.workflow_id, info.run_id)
-        await self.stage.notices.ended(result, notifies=closed.notifies)
-        await self.landing.ended(result)
+        await self.runner.notices.send_end_notice(result, notifies=closed.notifies)
+        await self.landing.tell_end(result)
         if state.status is Status.CANCELLED:
             raise asyncio.CancelledError
         if state.status in SUCCESSES:
             return result
-        words = state.message or str(state.status)
-        raise ApplicationError(words, result.model_dump(mode="json"), type="NotDelivered", non_retryable=True)
+        message = state.message or str(state.status)
+        raise ApplicationError(message, result.model_dump(mode="json"), type="NotDelivered", non_retryable=True)
 
     @workflow.query(description="Where the delivery stands: perdure.models.state.Progress")
     def progress(self) -> Progress:

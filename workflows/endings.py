@@ -1,4 +1,4 @@
-"""The ends of a delivery other than delivered, and the activity failures that mean each."""
+"""Ends of a delivery other than delivered, the activity failures that mean each, and how a cancellation is heeded."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from temporalio.exceptions import (
 from temporalio.workflow import ActivityHandle
 
 from perdure.models.errors import InvalidRequest
-from perdure.models.ledger import Reached
-from perdure.models.phases import ALL_PHASES, why_not
+from perdure.models.ledger import LimitReached
+from perdure.models.phases import ALL_PHASES, invalid_phases_reason
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
-from perdure.models.rules.gates import CANNOT_TELL, let_through
-from perdure.models.rules.specialists import is_of
-from perdure.models.state import DeliveryState, parse_resume
+from perdure.models.rules.gates import CANNOT_TELL, red_tests_approval
+from perdure.models.rules.specialists import is_tasks_backlog
+from perdure.models.state import DeliveryState, parse_resume_state
 from perdure.models.turn import Ending
-from perdure.models.work import Asking, Prepared
+from perdure.models.work import EscalationSettings, PreparedWorkspace
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ REASONS = MappingProxyType(
         "ResultTooLarge": Reason.LIMITS,
     }
 )
-"""By the type of an activity's failure; a type that is not listed is our own mistake and fails as LIMITS."""
+"""Reason by the type of an activity's failure. A type that is not listed is our own mistake, and fails as LIMITS."""
 
 ENDINGS = MappingProxyType(
     {
@@ -56,44 +56,50 @@ ENDINGS = MappingProxyType(
     }
 )
 
-_STEPS = 8
-"""Of the event loop, in no time: a result that has come is handed on within three."""
+_LOOP_STEPS = 8
+"""Steps of the event loop, which take no time: a result that has come is handed on within three."""
 
 BAD_REQUESTS = ("InvalidRequest", "BadInput")
 
 
-class Stopped(Exception):
-    """The process ends here, on purpose, with this status and reason."""
+class DeliveryStopped(Exception):
+    """Exception that ends the process on purpose, with the status and reason of the delivery."""
 
     def __init__(self, status: Status, reason: Reason | None, message: str) -> None:
         super().__init__(message)
         self.status, self.reason, self.message = status, reason, message
 
 
-def not_delivered(reason: Reason, message: str) -> Stopped:
-    return Stopped(Status.NOT_DELIVERED, reason, message)
+def not_delivered(reason: Reason, message: str) -> DeliveryStopped:
+    """Return the exception that ends a delivery as not delivered, for a reason."""
+    return DeliveryStopped(Status.NOT_DELIVERED, reason, message)
 
 
-def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
-    """Say why this can only be a draft; empty when it was tested green and reviewed, or the repository allows less."""
-    found = []
+def draft_reasons(state: DeliveryState, prepared: PreparedWorkspace) -> list[str]:
+    """Return why a change can only be a draft, or not land: what was not tested or reviewed, what is red, blockers.
+    Empty: nothing is wrong with it.
+
+    Tests or a review that were not made count only where the repository does not allow that (`allow_untested`).
+    """
+    reasons = []
     tests, review = state.tests, state.review_result
     if not prepared.allow_untested:
         if tests is None:
-            found.append("not tested: the test phase was not selected")
+            reasons.append("not tested: the test phase was not selected")
         elif tests.status is TestsStatus.NONE:
-            found.append("not tested: the repository has no test command")
+            reasons.append("not tested: the repository has no test command")
         if review.status is ReviewStatus.SKIPPED:
-            found.append("not reviewed: the review phase was not selected")
-    if tests is not None and tests.status is TestsStatus.RED and let_through(state) is None:
-        found.append(f"{CANNOT_TELL}: {tests.summary}" if tests.undecidable else "tests are red")
+            reasons.append("not reviewed: the review phase was not selected")
+    if tests is not None and tests.status is TestsStatus.RED and red_tests_approval(state) is None:
+        reasons.append(f"{CANNOT_TELL}: {tests.summary}" if tests.undecidable else "tests are red")
     if review.status is ReviewStatus.BLOCKED:
-        found.append("the review found blockers")
-    return found
+        reasons.append("the review found blockers")
+    return reasons
 
 
-def interpret(error: ActivityError) -> BaseException:
-    """Return what an activity's final failure means for the delivery.
+def interpret_failure(error: ActivityError) -> BaseException:
+    """Return the exception that an activity's final failure means for the delivery: DeliveryStopped, ApplicationError
+    InvalidRequest, or CancelledError.
 
     A dead turn that is reported after a cancel request ends as an ordinary failure with retry state CANCEL_REQUESTED
     (holes.md H25): it is a cancellation all the same.
@@ -103,20 +109,22 @@ def interpret(error: ActivityError) -> BaseException:
         return asyncio.CancelledError()
     if isinstance(cause, ApplicationError):
         if cause.type in BAD_REQUESTS:
-            return invalid(cause.message)
+            return invalid_request(cause.message)
         return not_delivered(REASONS.get(cause.type or "", Reason.LIMITS), cause.message)
     if isinstance(cause, TimeoutError):
         return not_delivered(Reason.LIMITS, f"{error.activity_type} did not end within the delivery's time limit")
     return not_delivered(Reason.LIMITS, str(cause or error))
 
 
-def out_of_time(error: ActivityError) -> bool:
-    """True where it was ended because its time was over; its last failure, if it had any, is then the cause."""
+def is_out_of_time(error: ActivityError) -> bool:
+    """Return whether an activity was ended because its time was over. Its last failure, if it had any, is then the
+    cause."""
     return error.retry_state == RetryState.TIMEOUT
 
 
-def cut_off(error: ActivityError) -> str:
-    """Say why the work is not begun again, in one line, where it was cut off too often; else empty."""
+def cut_off_reason(error: ActivityError) -> str:
+    """Return why an activity that was cut off again and again is not begun once more, in one line; empty for any other
+    failure."""
     cause = error.cause
     if not isinstance(cause, ApplicationError) or cause.type not in ("TurnKillsWorker", "RepliesCut"):
         return ""
@@ -125,66 +133,74 @@ def cut_off(error: ActivityError) -> str:
     return cause.message.partition("\n")[0]
 
 
-def reached(error: ActivityError) -> Reached | None:
-    """The limit that a turn was stopped at; None when it ended for another reason."""
+def reached_limit(error: ActivityError) -> LimitReached | None:
+    """Return the spending limit that a turn was stopped at; None where it ended for another reason."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == "BudgetReached" and cause.details:
-        return Reached.model_validate(cause.details[0])
+        return LimitReached.model_validate(cause.details[0])
     return None
 
 
-def asking(error: ActivityError) -> Asking:
-    """The people who decide about a `prepare` that was cut off; none where its worker's release did not say so."""
+def people_to_ask(error: ActivityError) -> EscalationSettings:
+    """Return whether people are asked, and notified, about a `prepare` that was cut off. It comes with the failure;
+    where the worker's release did not send it, nobody is."""
     details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
-    return Asking.model_validate(details[0]) if details else Asking()
+    return EscalationSettings.model_validate(details[0]) if details else EscalationSettings()
 
 
-def invalid(message: str) -> ApplicationError:
-    """A bad submission fails the workflow at once and says which field."""
+def invalid_request(message: str) -> ApplicationError:
+    """Return the error that fails a workflow at once, as InvalidRequest, with a message that says which field is
+    wrong."""
     return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)
 
 
-def not_by_itself(tasks: str) -> ApplicationError | None:
-    """The refusal of a plan's tasks, or of one, that their delivery has not begun. `tasks`: their backlog's id."""
-    parent, delivery = workflow.info().parent, tasks.rpartition("/")[0]
-    begun_by = delivery if tasks == workflow.info().workflow_id else tasks
-    if parent is not None and parent.workflow_id == begun_by and is_of(tasks, delivery):
+def foreign_start_error(backlog_id: str) -> ApplicationError | None:
+    """Return the error for a plan's backlog of tasks, or one of its tasks, that somebody else than its delivery has
+    started; None where the delivery has. `backlog_id`: of the tasks."""
+    parent, delivery = workflow.info().parent, backlog_id.rpartition("/")[0]
+    starter = delivery if backlog_id == workflow.info().workflow_id else backlog_id
+    if parent is not None and parent.workflow_id == starter and is_tasks_backlog(backlog_id, delivery):
         return None
-    return invalid(f"tasks of a plan are begun by their delivery: perdure retry {delivery}")
+    return invalid_request(f"tasks of a plan are begun by their delivery: perdure retry {delivery}")
 
 
-def heed_parent(request: DeliveryRequest) -> None:
-    """Refuse a task of a plan, and an attempt at one, that somebody else than its delivery has begun."""
+def check_parent(request: DeliveryRequest) -> None:
+    """Check that a plan's task, or an attempt at a plan, was started by its delivery. Raises ApplicationError
+    InvalidRequest where somebody else has started it."""
     place, forked, info = request.landing, request.forked, workflow.info()
-    refused = not_by_itself(place.backlog) if place is not None and place.within is not None else None
+    error = foreign_start_error(place.backlog) if place is not None and place.within is not None else None
     if forked is not None and forked.attempt and (info.parent is None or info.parent.workflow_id != forked.delivery):
-        refused = invalid(f"attempts at a plan are begun by their delivery: perdure retry {forked.delivery}")
-    if refused is not None:
-        raise refused
+        error = invalid_request(f"attempts at a plan are begun by their delivery: perdure retry {forked.delivery}")
+    if error is not None:
+        raise error
 
 
-def accepted(raw: Any, more: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
-    """The request and the state it begins from; a bad one fails the workflow at once and names the field."""
+def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
+    """Parse a request, and return it with the state that the delivery begins from. Raises ApplicationError
+    InvalidRequest that names the bad field."""
     try:
-        if more:
-            raise InvalidRequest(f"expected one JSON object, got {1 + len(more)} arguments")
+        if extra_args:
+            raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
         request = parse_request(raw)
-        state = parse_resume(request.resume) if request.resume else DeliveryState()
+        state = parse_resume_state(request.resume) if request.resume else DeliveryState()
     except InvalidRequest as error:
-        raise invalid(error.what) from None
+        raise invalid_request(error.what) from None
     phases = request.phases if request.phases is not None else ALL_PHASES
-    if problem := why_not(phases, request.branch):
-        raise invalid(f"phases: {problem}")
-    heed_parent(request)
+    if problem := invalid_phases_reason(phases, request.branch):
+        raise invalid_request(f"phases: {problem}")
+    check_parent(request)
     return request, state
 
 
-async def finished(activity: ActivityHandle[T]) -> T:
-    """Wait for an activity, which a cancellation asks to stop. What it did all the same counts: where its result and
-    the request come in one workflow task, the SDK would drop the result. Raises ActivityError."""
+async def wait_for_activity(activity: ActivityHandle[T]) -> T:
+    """Wait for an activity and return its result; a cancellation of the workflow asks the activity to stop.
+
+    What it did all the same counts: where its result and the cancel request come in one workflow task, the SDK would
+    drop the result. Raises ActivityError.
+    """
     with suppress(asyncio.CancelledError):
         return await asyncio.shield(activity)
-    for _ in range(_STEPS):
+    for _ in range(_LOOP_STEPS):
         await asyncio.sleep(0)
     if not activity.done():
         activity.cancel()
@@ -193,17 +209,17 @@ async def finished(activity: ActivityHandle[T]) -> T:
     return await activity
 
 
-def cancels(error: BaseException) -> bool:
-    """True for a cancellation, also for one that has ended an activity by the way."""
-    by_the_way = is_cancelled_exception(error) and not isinstance(error, asyncio.CancelledError)
-    return workflow.patched("activity-cancelled") if by_the_way else isinstance(error, asyncio.CancelledError)
+def is_cancellation(error: BaseException) -> bool:
+    """Return whether an error is a cancellation, also one that came as the failure of an activity."""
+    ended_activity = is_cancelled_exception(error) and not isinstance(error, asyncio.CancelledError)
+    return workflow.patched("activity-cancelled") if ended_activity else isinstance(error, asyncio.CancelledError)
 
 
-def heed_cancellation() -> None:
-    """Stop here if somebody asked for it.
+def raise_if_cancelled() -> None:
+    """Raise CancelledError where the workflow's cancellation was requested.
 
     An activity that ends by itself before it hears of the request ends well, and the SDK counts the cancellation as
-    dealt with: without this look, a cancel that meets a short turn would be forgotten.
+    dealt with: without this check a cancel that meets a short turn would be forgotten.
     """
     if workflow.cancellation_reason() is not None:
         raise asyncio.CancelledError

@@ -1,7 +1,7 @@
 """The messages a delivery takes while it runs, from any Temporal client and from the Web UI.
 
-Decisions are updates: whoever sends one is told at once whether it counts, and what does not is refused before it
-enters history. Words and holds are signals: kept even while no worker runs.
+Decisions are updates: their sender is told at once whether they count, and what does not count is refused before it
+enters history. Messages for the agent and holds are signals: kept even while no worker runs.
 """
 
 from __future__ import annotations
@@ -12,125 +12,133 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.request import DeliveryRequest
-from perdure.models.rules.attaching import Attached, attached, refusal
+from perdure.models.rules.attaching import DeliveryAttached, delivery_attach_refusal, delivery_attached
 from perdure.models.rules.inbox import Inbox, NotCounted
 from perdure.models.state import DeliveryState
-from workflows.stage import Stage
+from workflows.step_runner import StepRunner
 
 ATTACHES = 200
-"""Times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need room."""
+"""How often one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need room."""
 
 
-class TakesMessages:
-    """`attach`; `approve`, `reject`, `edit_plan`, `answer`, `add_budget`; `say`, `hold`, `resume`, `decide`."""
+class DeliveryInbox:
+    """Messages that a delivery takes: updates `attach`, `approve`, `reject`, `edit_plan`, `answer`, `add_budget`;
+    signals `say`, `hold`, `resume`, `rewind`, `decide`."""
 
     state: DeliveryState
     request: DeliveryRequest
-    stage: Stage
-    _refused: ApplicationError | None = None
-    _attached = 0
+    runner: StepRunner
+    _submission_error: ApplicationError | None = None
+    _attach_count = 0
 
     @workflow.update(description="Submit or attach in one call, by update-with-start: {} or the request again")
-    def attach(self, sent: Any = None) -> Attached:
-        self._attached += 1
+    def attach(self, raw_request: Any = None) -> DeliveryAttached:
+        self._attach_count += 1
         info = workflow.info()
-        return attached(self.request, info.workflow_id, info.run_id)
+        return delivery_attached(self.request, info.workflow_id, info.run_id)
 
     @attach.validator
-    def _attach(self, sent: Any = None) -> None:
-        if self._refused is not None:
-            raise self._refused
-        if words := refusal(self.request, sent):
-            raise ApplicationError(f"InvalidRequest: {words}", type="InvalidRequest", non_retryable=True)
-        if self._attached >= ATTACHES:
-            words = f"attached {ATTACHES} times: give the update the id attach, or ask query progress"
-            raise _refusal(NotCounted(words))
+    def _validate_attach(self, raw_request: Any = None) -> None:
+        """Raise ApplicationError for an attach to a bad request, with another request than this delivery's, or after
+        ATTACHES others."""
+        if self._submission_error is not None:
+            raise self._submission_error
+        if reason := delivery_attach_refusal(self.request, raw_request):
+            raise ApplicationError(f"InvalidRequest: {reason}", type="InvalidRequest", non_retryable=True)
+        if self._attach_count >= ATTACHES:
+            reason = f"attached {ATTACHES} times: give the update the id attach, or ask query progress"
+            raise _not_counted_error(NotCounted(reason))
 
     @workflow.update(description='Approve what it waits for: {"of": "…"} as its details say, or {}')
-    def approve(self, said: Any = None) -> str:
-        return self._decide("approve", said)
+    def approve(self, decision: Any = None) -> str:
+        return self._record_decision("approve", decision)
 
     @approve.validator
-    def _approve(self, said: Any = None) -> None:
-        self._check("approve", said)
+    def _validate_approve(self, decision: Any = None) -> None:
+        self._validate_decision("approve", decision)
 
     @workflow.update(description='Send it back, with words: {"note": "what is wrong, and what instead"}')
-    def reject(self, said: Any = None) -> str:
-        return self._decide("reject", said)
+    def reject(self, decision: Any = None) -> str:
+        return self._record_decision("reject", decision)
 
     @reject.validator
-    def _reject(self, said: Any = None) -> None:
-        self._check("reject", said)
+    def _validate_reject(self, decision: Any = None) -> None:
+        self._validate_decision("reject", decision)
 
     @workflow.update(description="Put another plan in its place: perdure approve ID --edit, in a terminal, sends it")
-    def edit_plan(self, said: Any = None) -> str:
-        return self._decide("edit_plan", said)
+    def edit_plan(self, decision: Any = None) -> str:
+        return self._record_decision("edit_plan", decision)
 
     @edit_plan.validator
-    def _edit_plan(self, said: Any = None) -> None:
-        self._check("edit_plan", said)
+    def _validate_edit_plan(self, decision: Any = None) -> None:
+        self._validate_decision("edit_plan", decision)
 
     @workflow.update(description='Answer the question it waits with: {"answer": "…"}')
-    def answer(self, said: Any = None) -> str:
-        return self._decide("answer", said)
+    def answer(self, decision: Any = None) -> str:
+        return self._record_decision("answer", decision)
 
     @answer.validator
-    def _answer(self, said: Any = None) -> None:
-        self._check("answer", said)
+    def _validate_answer(self, decision: Any = None) -> None:
+        self._validate_decision("answer", decision)
 
     @workflow.update(description='More to spend, at any time: {"usd": 5}, {"tokens": 500000} or {"time": "1h"}')
-    def add_budget(self, said: Any = None) -> str:
-        return self._decide("add_budget", said)
+    def add_budget(self, decision: Any = None) -> str:
+        return self._record_decision("add_budget", decision)
 
     @add_budget.validator
-    def _add_budget(self, said: Any = None) -> None:
-        self._check("add_budget", said)
+    def _validate_add_budget(self, decision: Any = None) -> None:
+        self._validate_decision("add_budget", decision)
 
     @workflow.signal(description='Words for the next turn: {"text": "…"}')
-    def say(self, said: Any = None) -> None:
-        Inbox(self.state).hear(said)
-        self.refresh()
+    def say(self, message: Any = None) -> None:
+        Inbox(self.state).receive_message(message)
+        self.refresh_details()
 
     @workflow.signal(description='Begin no further turn until resume: {} or {"note": "why"}')
-    def hold(self, said: Any = None) -> None:
-        Inbox(self.state).hold(said)
-        self.refresh()
+    def hold(self, raw_hold: Any = None) -> None:
+        Inbox(self.state).apply_hold(raw_hold)
+        self.refresh_details()
 
     @workflow.signal(description="Go on after a hold: {}")
-    def resume(self, said: Any = None) -> None:
-        Inbox(self.state).resume()
-        self.refresh()
+    def resume(self, raw_resume: Any = None) -> None:
+        Inbox(self.state).apply_resume()
+        self.refresh_details()
 
     @workflow.signal(description="Sent by perdure rewind just before its reset: no further turn begins meanwhile")
-    def rewind(self, said: Any = None) -> None:
-        if (since := Inbox(self.state).rewind(said, workflow.info().run_id)) is not None:
-            self.stage.people.forget(since)
-        self.refresh()
+    def rewind(self, raw_rewind: Any = None) -> None:
+        if (since := Inbox(self.state).apply_rewind(raw_rewind, workflow.info().run_id)) is not None:
+            self.runner.gates.exclude_time_since(since)
+        self.refresh_details()
 
     @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
-    def decide(self, sent: Any = None) -> None:
-        Inbox(self.state, workflow.now()).hear_decision(sent)
-        self.refresh()
+    def decide(self, raw_decision: Any = None) -> None:
+        Inbox(self.state, workflow.now()).receive_decision(raw_decision)
+        self.refresh_details()
 
-    def refresh(self) -> None:
+    def refresh_details(self) -> None:
         """Bring what the Web UI shows up to date; nothing else tells it of what came by a message."""
-        self.stage.refresh()
+        self.runner.refresh_details()
 
-    def _decide(self, name: str, said: Any) -> str:
-        """The same checks again: between validator and handler something else may have decided it."""
+    def _record_decision(self, name: str, decision: Any) -> str:
+        """Record a decision in the state, and return the answer for its sender.
+
+        It is checked again: between validator and handler something else may have decided the same. Raises
+        ApplicationError NotCounted.
+        """
         try:
-            counted = Inbox(self.state, workflow.now()).decide(name, said)
-            self.refresh()
-            return counted
+            answer = Inbox(self.state, workflow.now()).apply_decision(name, decision)
+            self.refresh_details()
+            return answer
         except NotCounted as error:
-            raise _refusal(error) from None
+            raise _not_counted_error(error) from None
 
-    def _check(self, name: str, said: Any) -> None:
+    def _validate_decision(self, name: str, decision: Any) -> None:
+        """Raise ApplicationError NotCounted, with the reason, for a decision that cannot count."""
         try:
-            Inbox(self.state).check(name, said)
+            Inbox(self.state).check_decision(name, decision)
         except NotCounted as error:
-            raise _refusal(error) from None
+            raise _not_counted_error(error) from None
 
 
-def _refusal(error: NotCounted) -> ApplicationError:
+def _not_counted_error(error: NotCounted) -> ApplicationError:
     return ApplicationError(error.what, type="NotCounted", non_retryable=True)

@@ -1,4 +1,4 @@
-"""A backlog's deliveries: begun as children, heard by signals, looked for where they say nothing."""
+"""A backlog's deliveries: started as child workflows, heard by signals, and looked up where they are silent."""
 
 from __future__ import annotations
 
@@ -13,65 +13,75 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 from temporalio.workflow import ChildWorkflowHandle
 
 from perdure.models.backlog import BacklogItem, BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
-from perdure.models.former import Former, FormerInput, state_digest
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
 from perdure.models.landing import (
     CloseBacklogInput,
-    ClosedBacklog,
-    Found,
+    CloseBacklogResult,
+    DeliveryLookup,
+    DeliveryLookupInput,
+    DeliveryStatus,
     ItemEnded,
     LandingGranted,
-    Look,
-    LookInput,
     OpenBacklogInput,
 )
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
-from perdure.models.rules.changes import leave_out
-from perdure.models.rules.checking import checks, unchecked
-from perdure.models.rules.ends import take_end
-from perdure.models.rules.scheduling import next_to_land, wanted
-from perdure.models.webui.backlog import table
-from workflows.items_begun import MEANWHILE, why
+from perdure.models.previous_run import PreviousRunInput, PreviousRunResult, state_digest
+from perdure.models.rules.changes import end_idle_item
+from perdure.models.rules.item_outcome import apply_item_end
+from perdure.models.rules.landed_checks import checks_for_landing, unchecked_summary
+from perdure.models.rules.scheduling import count_items_to_land, next_to_land
+from perdure.models.webui.backlog import render_items_table
+from workflows.concurrency_limit import wait_for_pull_request_room
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
-from workflows.room import room_for_pull_request
-from workflows.telling import tell
+from workflows.signals import send_signal
+from workflows.start_item import HEARD_PATCH, failure_reason
 
 T = TypeVar("T")
 
-TURN_MOST = timedelta(hours=2)
-"""For one landing: its tests run in that time or not at all. Then others land: the branch moves by compare-and-swap, so
-whoever comes late only finds that it moved."""
+TURN_LIMIT = timedelta(hours=2)
+"""Longest time for one landing: its tests run in that time or not at all. Then others land: the branch moves by
+compare-and-swap, so whoever comes late only finds that it moved."""
 
-ENDED_SOON = timedelta(minutes=2)
-"""For a turn to hear that it was cancelled, which comes with a heartbeat, and for its delivery to tidy up."""
+ENDS_PATIENCE = timedelta(minutes=2)
+"""Time for cancelled deliveries to end: the cancellation reaches a turn with a heartbeat, then they tidy up."""
 
-AGAIN = RetryPolicy(initial_interval=FORGE_PAUSE, backoff_coefficient=2.0, maximum_interval=FORGE_PAUSE_MAX)
-"""A remote that is away is waited for; what it refuses is not tried again."""
+FORGE_RETRIES = RetryPolicy(initial_interval=FORGE_PAUSE, backoff_coefficient=2.0, maximum_interval=FORGE_PAUSE_MAX)
+"""Retries while a remote is away; what it refuses is not tried again."""
 
 
 class Items:
     """The items of one backlog, as its workflow acts on them.
 
-    changed  something was heard that may let another item move
-    unsure   items of whose delivery it has to be found out what became of it
-    beginning   those whose delivery is being begun; with a note where somebody has cancelled it meanwhile
+    changed   something was heard that may let another item move
+    unsure    ids of items of whose delivery it has to be looked up what became of it
+    starting  ids of items whose delivery is being started; with a note where somebody has cancelled it meanwhile
     """
 
-    def __init__(self, request: BacklogRequest, state: BacklogState, said: Any) -> None:
+    def __init__(self, request: BacklogRequest, state: BacklogState, raw_request: Any) -> None:
         self.request, self.state = request, state
-        self.said = {name: value for name, value in said.items() if name != "items"} if isinstance(said, dict) else {}
-        self._given = state_digest(state) if state.again else ""  # before a signal changes it
+        self.request_fields = (
+            {name: value for name, value in raw_request.items() if name != "items"}
+            if isinstance(raw_request, dict)
+            else {}
+        )
+        self._initial_digest = state_digest(state) if state.reopened_from else ""  # before a signal changes it
         self.changed = False
         self.unsure: set[str] = set()
-        self.beginning: dict[str, str | None] = {}
+        self.starting: dict[str, str | None] = {}
         self._children: dict[str, asyncio.Task[None]] = {}
 
     @property
-    def running(self) -> list[str]:
-        return [id for id, at in self.state.items.items() if at.phase is ItemPhase.BUILDING]
+    def running_ids(self) -> list[str]:
+        """Return the ids of items whose delivery runs."""
+        return [id for id, entry in self.state.items.items() if entry.phase is ItemPhase.BUILDING]
 
-    async def open(self) -> None:
-        """Find the base and make the integration branch, before anything is paid for."""
+    async def open_branch(self) -> None:
+        """Find the base and make the integration branch, before anything is paid for; open issues become items. Does
+        nothing where a run before has done it.
+
+        A stack has no such branch. Otherwise it waits until fewer pull requests are open than may be. Raises
+        ActivityError.
+        """
         if self.state.opened is not None:
             return
         work = OpenBacklogInput(
@@ -80,196 +90,230 @@ class Items:
             base=self.request.base or "",
             branch=self.request.branch or "",
             source=self.request.source or "",
-            said=self.said,
+            backlog_request=self.request_fields,
         )
         self.state.waiting = "for its branch"
-        opened = await self.activity("open_backlog", work, Opened, "the base")
+        opened = await self.run_activity("open_backlog", work, OpenBacklogResult, "the base")
         if self.request.land == "stack":  # each item has a branch of its own
             if self.request.issues and workflow.patched("issues-in-a-stack"):
-                self._list(await self.activity("make_branch", work, Opened, self.request.issues, queue=opened.queue))
-            self.state.opened, self.state.waiting = opened.model_copy(update={"branch": "", "follows": False}), ""
+                self._add_issue_items(
+                    await self.run_activity(
+                        "make_branch", work, OpenBacklogResult, self.request.issues, queue=opened.queue
+                    )
+                )
+            self.state.opened, self.state.waiting = opened.model_copy(update={"branch": "", "follows_base": False}), ""
             return
-        await room_for_pull_request(self.state, opened, work)
-        self.state.opened = await self.activity("make_branch", work, Opened, opened.branch, queue=opened.queue)
+        await wait_for_pull_request_room(self.state, opened, work)
+        self.state.opened = await self.run_activity(
+            "make_branch", work, OpenBacklogResult, opened.branch, queue=opened.queue
+        )
         self.state.waiting = ""
-        self._list(self.state.opened)
+        self._add_issue_items(self.state.opened)
 
-    def _list(self, opened: Opened) -> None:
-        """Open issues become items; those that are built already are named."""
-        built = sorted(opened.proposed.items())[:NOTES_KEPT]
-        self.state.notes += tuple(f"#{number} is left out: #{pull} is open for it" for number, pull in built)
-        known = {at.item.issue_number for at in self.state.items.values()}
+    def _add_issue_items(self, opened: OpenBacklogResult) -> None:
+        """Add an item for each open issue that was found; note those that are left out because a pull request is open
+        for them."""
+        proposed = sorted(opened.issue_pull_requests.items())[:NOTES_KEPT]
+        self.state.notes += tuple(
+            f"#{number} is left out: #{pull_request} is open for it" for number, pull_request in proposed
+        )
+        listed_numbers = {entry.item.issue_number for entry in self.state.items.values()}
         for number in opened.issues:
             item = BacklogItem(id=f"issue-{number}", issue=number)
-            if number not in known and item.id not in self.state.items:
+            if number not in listed_numbers and item.id not in self.state.items:
                 self.state.items[item.id] = ItemState(item=item, order=len(self.state.items))
 
-    async def former(self) -> str:
-        """Say why the state that this run was given does not count; empty: a run or a delivery of ours has left it."""
+    async def previous_run_problem(self) -> str:
+        """Return why the state that this run was given does not count, as activity `former_run` finds out; empty: a run
+        or a delivery of ours has left it."""
         if not workflow.patched("former-run"):
             return ""
         info = workflow.info()
-        work = FormerInput(
+        work = PreviousRunInput(
             backlog=info.workflow_id,
-            continued=info.continued_run_id or "",
-            parent=info.parent.workflow_id if info.parent else "",
-            parent_run=info.parent.run_id if info.parent else "",
-            again=self.state.again,
-            said=self.said,
-            state=self._given,
+            continued_run_id=info.continued_run_id or "",
+            parent_id=info.parent.workflow_id if info.parent else "",
+            parent_run_id=info.parent.run_id if info.parent else "",
+            reopened_from=self.state.reopened_from,
+            backlog_request=self.request_fields,
+            digest=self._initial_digest,
         )
-        return (await self.activity("former_run", work, Former, "where it goes on from")).refused
+        return (await self.run_activity("former_run", work, PreviousRunResult, "where it goes on from")).reason
 
-    def heed(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
-        """Hear of its delivery's end, where that tells nobody."""
-        self._children[id] = asyncio.create_task(self._ended(id, child))
+    def watch_child(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
+        """Watch a child delivery in a task of its own, for an end that it tells nobody."""
+        self._children[id] = asyncio.create_task(self._watch_end(id, child))
 
-    async def grant_turn(self) -> None:
-        """Grant the turn to land to whose it is, one at a time; nobody keeps it for ever."""
+    async def grant_landing_turn(self) -> None:
+        """Give the turn to land to the next delivery in the queue, by signal, unless another one has it; nobody keeps
+        it longer than TURN_LIMIT. One that has ended is noted in `unsure` and passed over."""
         state = self.state
-        if state.turn and state.granted is not None and workflow.now() < state.granted + TURN_MOST:
+        if (
+            state.landing_item
+            and state.turn_granted_at is not None
+            and workflow.now() < state.turn_granted_at + TURN_LIMIT
+        ):
             return
-        state.turn = next_to_land(state)
-        while id := state.turn:
-            at, state.granted = state.items[id], workflow.now()
-            state.queue = tuple(other for other in state.queue if other != id)
-            check = checks(state, id)
-            state.checking = tuple(check)
-            said = LandingGranted(seq=at.asked, head=state.head, check=check)
-            if await tell(workflow.get_external_workflow_handle(at.delivery), "landing_granted", said):
+        state.landing_item = next_to_land(state)
+        while id := state.landing_item:
+            entry, state.turn_granted_at = state.items[id], workflow.now()
+            state.landing_queue = tuple(other for other in state.landing_queue if other != id)
+            checks_to_run = checks_for_landing(state, id)
+            state.landing_checks = tuple(checks_to_run)
+            grant = LandingGranted(seq=entry.landing_seq, head=state.head, check=checks_to_run)
+            if await send_signal(workflow.get_external_workflow_handle(entry.delivery), "landing_granted", grant):
                 return
             self.unsure.add(id)
-            state.turn = next_to_land(state)
+            state.landing_item = next_to_land(state)
 
-    async def look(self) -> None:
-        """Find out what became of deliveries that said nothing."""
-        asked = {self.state.items[id].delivery: id for id in sorted(self.unsure) if id in self.state.items}
+    async def look_up_silent(self) -> None:
+        """Look up what became of the deliveries of the items in `unsure`, and record it."""
+        ids_by_delivery = {self.state.items[id].delivery: id for id in sorted(self.unsure) if id in self.state.items}
         self.unsure.clear()
-        work = LookInput(deliveries=tuple(asked), ships=self.request.land == "stack")
-        look = await self.activity("look_for", work, Look, f"{len(asked)} of its deliveries")
-        for delivery, found in look.found.items():
-            self._take(asked[delivery], found)
+        work = DeliveryLookupInput(deliveries=tuple(ids_by_delivery), ships=self.request.land == "stack")
+        lookup = await self.run_activity("look_for", work, DeliveryLookup, f"{len(ids_by_delivery)} of its deliveries")
+        for delivery, fate in lookup.statuses.items():
+            self._record_fate(ids_by_delivery[delivery], fate)
 
-    async def publish(self) -> None:
-        """One pull request with all that landed."""
+    async def open_pull_request(self) -> None:
+        """Open one pull request with all that landed, and set the backlog's message.
+
+        Nothing is opened where nothing landed, for a stack, and for a plan's tasks, which their delivery takes over. A
+        failure becomes the message.
+        """
         state, opened = self.state, self.state.opened
-        landed = [id for id, at in state.items.items() if at.phase is ItemPhase.LANDED]
+        landed = [id for id, entry in state.items.items() if entry.phase is ItemPhase.LANDED]
         if opened is None or not landed or opened.within is not None:  # tasks: their delivery takes it from here
             state.message = f"{len(landed)} tasks built" if landed else "nothing landed"
             return
         if self.request.land == "stack":
-            state.message = f"{len(landed)} of {wanted(state)} items have a pull request"
+            state.message = f"{len(landed)} of {count_items_to_land(state)} items have a pull request"
             return
-        id, notes = workflow.info().workflow_id, (*state.notes, unchecked(state))
+        id, notes = workflow.info().workflow_id, (*state.notes, unchecked_summary(state))
         work = CloseBacklogInput(
             backlog=id,
             repository=self.request.repository,
             base=opened.base,
             branch=opened.branch,
             head=state.head,
-            title=f"{id}: {len(landed)} of {wanted(state)} items",
-            body="\n\n".join([table(self.request, state), *(f"- {note}" for note in notes if note)]),
+            title=f"{id}: {len(landed)} of {count_items_to_land(state)} items",
+            body="\n\n".join([render_items_table(self.request, state), *(f"- {note}" for note in notes if note)]),
             issues=tuple(sorted(filter(None, (state.items[id].item.issue_number for id in landed)))),
             source=self.request.source or "",
-            said=self.said,
+            backlog_request=self.request_fields,
         )
         try:
-            done = await self.activity("close_backlog", work, ClosedBacklog, opened.branch, queue=opened.queue)
-            state.pull_request = done.pull_request.url if done.pull_request else ""
-            state.message = done.message
+            closed = await self.run_activity(
+                "close_backlog", work, CloseBacklogResult, opened.branch, queue=opened.queue
+            )
+            state.pull_request = closed.pull_request.url if closed.pull_request else ""
+            state.message = closed.message
         except ActivityError as error:
-            words = f"{len(landed)} landed on {opened.branch}; no pull request: {why(error)}"[:400]
-            state.message = f"{words}; once that is out of the way: perdure backlog retry {id}"
+            reason = f"{len(landed)} landed on {opened.branch}; no pull request: {failure_reason(error)}"[:400]
+            state.message = f"{reason}; once that is out of the way: perdure backlog retry {id}"
 
-    async def cancel(self) -> None:
+    async def cancel_running(self) -> None:
         """Cancel every delivery that runs; each keeps its work."""
-        for id in self.running:
-            await self._signal_child(id, None)
+        for id in self.running_ids:
+            await self._signal_or_cancel(id, None)
 
-    def leave_running(self) -> None:
-        """Count as cancelled those that still run: this backlog hears of no end any more. Retry goes on with them."""
-        for id in self.running:
-            leave_out(self.state.items[id], ItemPhase.CANCELLED, "its backlog was cancelled", workflow.now())
+    def mark_running_cancelled(self) -> None:
+        """Mark items that still run as cancelled: this backlog hears of no end any more. A retry goes on with them."""
+        for id in self.running_ids:
+            end_idle_item(self.state.items[id], ItemPhase.CANCELLED, "its backlog was cancelled", workflow.now())
 
-    async def hold(self, note: str) -> None:
-        """Hold every delivery that runs, too."""
-        await asyncio.gather(*(self._signal_child(id, ("hold", {"note": note})) for id in self.running))
+    async def hold_running(self, note: str) -> None:
+        """Hold every delivery that runs, by signal."""
+        await asyncio.gather(*(self._signal_or_cancel(id, ("hold", {"note": note})) for id in self.running_ids))
 
-    async def resume(self) -> None:
-        await asyncio.gather(*(self._signal_child(id, ("resume", {})) for id in self.running))
+    async def resume_running(self) -> None:
+        """Let every delivery that runs go on after a hold, by signal."""
+        await asyncio.gather(*(self._signal_or_cancel(id, ("resume", {})) for id in self.running_ids))
 
-    async def over(self) -> None:
-        """Wait for deliveries that were cancelled: what tasks cost is known to theirs once they have ended."""
+    async def wait_for_ends(self) -> None:
+        """Wait until the cancelled deliveries have ended, ENDS_PATIENCE at most: only then does the delivery whose plan
+        it is know what its tasks cost."""
         if not workflow.patched("tasks-end-first"):
             return
         with suppress(TimeoutError):
-            await workflow.wait_condition(self._all_over, timeout=ENDED_SOON, timeout_summary="its deliveries end")
+            await workflow.wait_condition(self._all_ended, timeout=ENDS_PATIENCE, timeout_summary="its deliveries end")
 
-    def _all_over(self) -> bool:
+    def _all_ended(self) -> bool:
         return all(child.done() for child in self._children.values())
 
-    async def tell(self, id: str, signal: str, said: dict[str, Any]) -> None:
-        await self._signal_child(id, (signal, said))
+    async def signal_delivery(self, id: str, signal: str, payload: dict[str, Any]) -> None:
+        """Send a signal to an item's delivery; one that has ended is left alone."""
+        await self._signal_or_cancel(id, (signal, payload))
 
-    async def cancel_item(self, id: str, note: str = "") -> None:
-        if id in self.beginning and workflow.patched(MEANWHILE):
-            self.beginning[id] = note
+    async def cancel_delivery(self, id: str, note: str = "") -> None:
+        """Cancel an item's delivery; where it is just being started, note that, so that it is not started, or is
+        cancelled then."""
+        if id in self.starting and workflow.patched(HEARD_PATCH):
+            self.starting[id] = note
         else:
-            await self._signal_child(id, None)
+            await self._signal_or_cancel(id, None)
 
-    def hear_end(self, said: ItemEnded) -> None:
-        """A delivery's own word on how it ended; an earlier run's says nothing about the one that goes on."""
-        at = self.state.items.get(said.item)
-        if at is None or at.delivery != said.delivery or (at.run_id and said.run_id != at.run_id):
+    def record_end(self, end: ItemEnded) -> None:
+        """Record the end that a delivery reports itself. A report of another delivery, or of an earlier run than the
+        one that goes on, is ignored."""
+        entry = self.state.items.get(end.item)
+        if entry is None or entry.delivery != end.delivery or (entry.run_id and end.run_id != entry.run_id):
             return
-        self._end(said.item, at, said)
+        self._end_item(end.item, entry, end)
 
-    def _take(self, id: str, found: Found) -> None:
-        """Take in what a look has found; who still runs is left alone."""
-        at = self.state.items[id]
-        if at.phase is not ItemPhase.BUILDING:
+    def _record_fate(self, id: str, fate: DeliveryStatus) -> None:
+        """Record what was looked up about a delivery: its end, or its run id where it still runs."""
+        entry = self.state.items[id]
+        if entry.phase is not ItemPhase.BUILDING:
             return
-        if found.status == "running":
-            at.run_id = found.run_id or at.run_id
+        if fate.status == "running":
+            entry.run_id = fate.run_id or entry.run_id
             return
-        self._end(id, at, found)
+        self._end_item(id, entry, fate)
 
-    def _end(self, id: str, at: ItemState, said: ItemEnded | Found) -> None:
-        take_end(self.state, id, said, workflow.now(), stacked=self.request.land == "stack")
+    def _end_item(self, id: str, entry: ItemState, end: ItemEnded | DeliveryStatus) -> None:
+        """End an item as its delivery ended, give its turn back, and wake the backlog's loop."""
+        apply_item_end(self.state, id, end, workflow.now(), stacked=self.request.land == "stack")
         self.give_turn_back(id)
         self.changed = True
 
     def give_turn_back(self, id: str) -> None:
-        self.state.queue = tuple(other for other in self.state.queue if other != id)
-        if self.state.turn == id:
-            self.state.turn, self.state.granted, self.state.checking = "", None, ()
+        """Remove an item from the queue to land, and take the turn from it where it has it."""
+        self.state.landing_queue = tuple(other for other in self.state.landing_queue if other != id)
+        if self.state.landing_item == id:
+            self.state.landing_item, self.state.turn_granted_at, self.state.landing_checks = "", None, ()
 
-    async def _ended(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
-        """It has told of its end before; where it could not, that is to be found out."""
-        refused = ""
+    async def _watch_end(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
+        """Wait for the end of a child delivery. Where that has not reported it by then, note the item in `unsure`, or
+        end it where its request was refused."""
+        refusal = ""
         try:
             await child
         except ChildWorkflowError as error:
             cause = error.cause
-            refused = cause.message if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest" else ""
+            refusal = cause.message if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest" else ""
         except asyncio.CancelledError:
             return
-        at = self.state.items.get(id)
-        if at is None or at.phase is not ItemPhase.BUILDING or at.run_id != child.first_execution_run_id:
+        entry = self.state.items.get(id)
+        if entry is None or entry.phase is not ItemPhase.BUILDING or entry.run_id != child.first_execution_run_id:
             return
-        if refused:  # before it began, so that nobody is told of its end
-            self._end(id, at, Found(status="not_delivered", message=refused.removeprefix("InvalidRequest: ")))
+        if refusal:  # refused before it began: such a delivery reports no end
+            self._end_item(
+                id, entry, DeliveryStatus(status="not_delivered", message=refusal.removeprefix("InvalidRequest: "))
+            )
         else:
             self.unsure.add(id)
 
-    async def _signal_child(self, id: str, signal: tuple[str, dict[str, Any]] | None) -> None:
-        """Send it on; None cancels. Who has ended meanwhile needs nothing."""
+    async def _signal_or_cancel(self, id: str, signal: tuple[str, dict[str, Any]] | None) -> None:
+        """Send a signal to an item's delivery; None cancels it. One that has ended meanwhile is left alone."""
         handle = workflow.get_external_workflow_handle(self.state.items[id].delivery)
         with suppress(ApplicationError):
-            await (handle.cancel() if signal is None else tell(handle, *signal))
+            await (handle.cancel() if signal is None else send_signal(handle, *signal))
 
-    async def activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
-        done: T = await workflow.execute_activity(
+    async def run_activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
+        """Run an activity of the backlog and return its result. A remote that is away is waited for, FORGE_PATIENCE at
+        most; raises ActivityError."""
+        output: T = await workflow.execute_activity(
             name,
             work,
             result_type=result,
@@ -277,7 +321,7 @@ class Items:
             schedule_to_close_timeout=FORGE_PATIENCE,
             start_to_close_timeout=FORGE_ATTEMPT,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=AGAIN,
+            retry_policy=FORGE_RETRIES,
             summary=summary[:100],
         )
-        return done
+        return output

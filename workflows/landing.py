@@ -1,7 +1,7 @@
-"""A delivery's side of its backlog: it asks for the turn to land, uses it and gives it back; it tells of its end.
+"""A delivery's side of its backlog: it asks for the turn to land, uses it and gives it back, and tells of its end.
 
-The branch itself moves by compare-and-swap: the turn only keeps two from testing the same place in vain. So whatever
-gets lost here costs time, never a commit.
+The branch itself moves by compare-and-swap: the turn only keeps two deliveries from testing the same place in vain. So
+whatever gets lost here costs time, never a commit.
 """
 
 from __future__ import annotations
@@ -15,290 +15,340 @@ from temporalio import workflow
 
 from perdure.models import fold, landing
 from perdure.models.backlog import LandingPlace
-from perdure.models.decisions import Asked, Gate
-from perdure.models.limits import END_CHARS
+from perdure.models.decisions import Gate, PendingDecision
+from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.phases import Phase, Step
 from perdure.models.result import DeliveryResult, Status, TestsStatus
-from perdure.models.rules.gates import in_the_way, let_through
-from perdure.models.rules.slots import ROOM
-from perdure.models.rules.stack import proposed
-from perdure.models.work import Prepared
-from workflows.decomposing import decompose
-from workflows.endings import Stopped, heed_cancellation
-from workflows.publishing import Publishing
-from workflows.room import find_room
-from workflows.stage import Stage
+from perdure.models.rules.gates import landing_obstacle, red_tests_approval
+from perdure.models.rules.slots import LIMIT_GATE
+from perdure.models.rules.stack import stackable_commit
+from perdure.models.work import PreparedWorkspace
+from workflows.concurrency_limit import wait_for_room
+from workflows.decomposing import decompose_request
+from workflows.endings import DeliveryStopped, raise_if_cancelled
+from workflows.publishing import ForgeSteps
+from workflows.signals import send_signal
+from workflows.step_runner import StepRunner
 from workflows.steps import Steps
-from workflows.telling import tell
 
-TURN_SOON = timedelta(seconds=10)
-"""The turn comes, unless somebody else lands, in a fraction of a second; only what takes longer is shown as waiting."""
+TURN_SHOWN_AFTER = timedelta(seconds=10)
+"""Time after which a missing turn is shown as waiting. It comes in a fraction of a second unless somebody else
+lands."""
 
-ASK_AGAIN = timedelta(minutes=5)
-"""Until it is asked for once more: the backlog may have begun again from before it heard the question."""
+REQUEST_TURN_AGAIN = timedelta(minutes=5)
+"""Time after which the turn is requested once more: the backlog may have begun again from before it heard the
+request."""
 
 
 LANDING_FIXES = 2
-"""Rounds of mending what cannot land, before a person is asked: who conflicts twice with what lands needs one. In the
-last of them the turn is kept: whoever mends the first time may be overtaken, the second time nobody lands meanwhile."""
+"""Rounds of fixing what cannot land, before a person is asked: who conflicts twice with what lands needs one. In the
+last of them the turn is kept: somebody may land while the first fix is made, nobody during the second."""
 
 
 class Landing:
-    """One delivery's landing; does nothing where the delivery is no item of a backlog."""
+    """One delivery's landing on the branch of its backlog; does nothing where the delivery is no item of one."""
 
-    def __init__(self, stage: Stage, forge: Publishing, steps: Steps) -> None:
-        self._stage, self._forge, self._steps = stage, forge, steps
-        self._granted: landing.LandingGranted | None = None
-        self._there = False
-        self._kept = False
-        self._waits = 0
-        self._within = stage.request.landing.within if stage.request.landing is not None else None
-        if self._within is not None:
-            stage.state.kind = self._within.kind
-        if stage.request.landing is not None:
-            workflow.set_signal_handler("landing_granted", self._hear)
-            stage.people.backlog = self._tell_waiting
-            steps.foresees = self._tell_foreseen
+    def __init__(self, runner: StepRunner, forge: ForgeSteps, steps: Steps) -> None:
+        self._runner, self._forge, self._steps = runner, forge, steps
+        self._grant: landing.LandingGranted | None = None
+        self._is_landed_already = False
+        self._keeps_turn = False
+        self._last_signal_number = 0
+        self._parent_delivery = runner.request.landing.within if runner.request.landing is not None else None
+        if self._parent_delivery is not None:
+            runner.state.kind = self._parent_delivery.kind
+        if runner.request.landing is not None:
+            workflow.set_signal_handler("landing_granted", self._record_grant)
+            runner.gates.tell_backlog = self._tell_decision_wait
+            steps.on_conflicts = self._tell_conflicts
 
     @property
     def _place(self) -> LandingPlace:
-        assert self._stage.request.landing is not None
-        return self._stage.request.landing
+        assert self._runner.request.landing is not None
+        return self._runner.request.landing
 
     @property
-    def _prepared(self) -> Prepared:
-        assert self._stage.state.prepared is not None
-        return self._stage.state.prepared
+    def _prepared(self) -> PreparedWorkspace:
+        assert self._runner.state.prepared is not None
+        return self._runner.state.prepared
 
     @property
     def decomposes(self) -> bool:
-        """Its request is no change, but a large one whose parts are to be found."""
-        return self._stage.request.landing is not None and self._place.decompose is not None
+        """Return whether the request is not a change, but a large one to be made into items."""
+        return self._runner.request.landing is not None and self._place.decompose is not None
 
-    async def decompose(self) -> None:
-        await decompose(self._stage, self._steps)
+    async def decompose_request(self) -> None:
+        await decompose_request(self._runner, self._steps)
 
-    async def room(self) -> None:
-        """Wait until there is room for one more among the repository's deliveries, of backlogs or not."""
-        await find_room(self._stage, self.tell_words)
+    async def wait_for_room(self) -> None:
+        """Wait until there is room for one more among the repository's deliveries, of backlogs or not. Raises
+        DeliveryStopped where the forge refuses."""
+        await wait_for_room(self._runner, self.tell_wait_reason)
 
-    async def planned(self) -> None:
-        """Tell the backlog of the files the plan names, once: others that change them do not begin beside it."""
-        if touches := self._stage.state.touches:
-            self._stage.state.touches = ()
-            said = landing.ItemPlanned(item=self._place.item, delivery=workflow.info().workflow_id, touches=touches)
-            await self._tell("item_planned", said)
+    async def tell_planned_files(self) -> None:
+        """Tell the backlog which files the plan names, once: others that change them do not start beside it."""
+        if touches := self._runner.state.touches:
+            self._runner.state.touches = ()
+            signal = landing.ItemPlanned(item=self._place.item, delivery=workflow.info().workflow_id, touches=touches)
+            await self._signal_backlog("item_planned", signal)
 
-    async def landed(self) -> bool:
-        """In its turn: brought onto the branch's head, tested as it lands, pushed. False where it cannot land as it is:
-        then it is its own to mend, and others land meanwhile, the first time."""
-        granted, words = await self._turn(), ""
-        while not self._stage.state.landed:
-            rebased = await self._rebased(granted.head, granted.seq)
+    async def try_landing(self) -> bool:
+        """Land the change in its turn: rebased onto the branch's head, tested as it lands, and pushed. Return False
+        where conflicts or red tests keep it from landing.
+
+        Then the delivery has to fix it. The turn is given back, except before the last round of fixes, which keeps it.
+        """
+        grant, reason = await self._wait_for_turn(), ""
+        while not self._runner.state.landed_commit:
+            rebased = await self._rebase(grant.head, grant.seq)
             if rebased.landed:
                 break
             if rebased.conflicts:
-                words = f"conflicts in {', '.join(rebased.conflicts[:3])}"
-            elif not await self._holds(rebased, granted):
-                words = f"red on {rebased.onto[:7]}"
-            if words:
+                reason = f"conflicts in {', '.join(rebased.conflicts[:3])}"
+            elif not await self._passes_tests(rebased, grant):
+                reason = f"red on {rebased.onto[:7]}"
+            if reason:
                 break
-            await self._land(rebased)  # moves nothing where somebody was faster: once more, on what they pushed
-        self._kept = bool(words) and self._round + 1 == LANDING_FIXES
-        if not self._kept:
-            await self._give_back(granted, words)
-        return not words
+            await self._land_commit(rebased)  # moves nothing where somebody was faster: then once more
+        self._keeps_turn = bool(reason) and self._round + 1 == LANDING_FIXES
+        if not self._keeps_turn:
+            await self._give_turn_back(grant, reason)
+        return not reason
 
-    async def given_up(self) -> str:
-        """After the last round: ask a person whether it is mended once more. The words with which it ends, empty where
-        it goes on."""
-        if self._stage.state.landing_fixes == 0 or self._round:
-            return ""
-        words = await self._steps.decision(Gate.LANDING)
-        if not words and Gate.LANDING in self._prepared.gates:
-            return ""
-        return f"it could not land: {in_the_way(self._stage.state)}" + (f"; rejected: {words}" if words else "")
+    async def ask_to_go_on(self) -> str:
+        """Ask a person, after the last round of fixes, whether there is another one; return why the delivery ends,
+        empty where it goes on.
 
-    async def mend(self) -> None:
-        """Mend what could not land: conflicts with what landed meanwhile, or tests that are red together with it."""
-        state = self._stage.state
-        found = {"conflict": state.since} if state.since else {}
+        Empty without asking while there are rounds left. Where nobody is to be asked, the delivery ends.
+        """
+        if self._runner.state.landing_fixes == 0 or self._round:
+            return ""
+        note = await self._steps.ask_gate(Gate.LANDING)
+        if not note and Gate.LANDING in self._prepared.gates:
+            return ""
+        return f"it could not land: {landing_obstacle(self._runner.state)}" + (f"; rejected: {note}" if note else "")
+
+    async def fix_landing(self) -> None:
+        """Fix what could not land: conflicts with what landed meanwhile, or tests that are red together with it. Raises
+        DeliveryStopped with NO_CHANGES where nothing of the change is left then."""
+        state = self._runner.state
+        materials = {"conflict": state.landed_changes} if state.landed_changes else {}
         if not state.conflicts and state.tests is not None:
-            found["report"] = state.tests.report
-        before = {"base": self._prepared.base_sha, "head": state.unlanded} if state.conflicts else {}
-        await self._steps.fix(Step.FIX_LANDING, found | before, last=self._round + 1 == LANDING_FIXES)
+            materials["report"] = state.tests.report
+        commits = {"base": self._prepared.base_sha, "head": state.unlanded_commit} if state.conflicts else {}
+        await self._steps.run_fix(Step.FIX_LANDING, materials | commits, is_last=self._round + 1 == LANDING_FIXES)
         if not state.head:
-            raise Stopped(Status.NO_CHANGES, None, "nothing of the change was left once its conflicts were mended")
+            raise DeliveryStopped(
+                Status.NO_CHANGES, None, "nothing of the change was left once its conflicts were mended"
+            )
         state.landing_fixes += 1
-        state.conflicts, state.unlanded = (), ""
+        state.conflicts, state.unlanded_commit = (), ""
 
-    async def ended(self, result: DeliveryResult) -> None:
-        """Tell the backlog how this run ended; whatever happens now does not change that."""
-        if self._stage.request.landing is None:
+    async def tell_end(self, result: DeliveryResult) -> None:
+        """Tell the backlog how this run ended, though a cancellation comes meanwhile: that does not change the end."""
+        if self._runner.request.landing is None:
             return
         ships = self._place.ships
-        said = landing.ItemEnded(
+        signal = landing.ItemEnded(
             item=self._place.item,
             delivery=result.delivery_id,
             run_id=workflow.info().first_execution_run_id,
             status=result.status,
             reason=result.reason or "",
-            message=result.message[:END_CHARS],
+            message=result.message[:END_MESSAGE_CHARS],
             usd=result.usage.cost_usd,
-            commit=proposed(result) if ships else self._stage.state.landed,
+            commit=stackable_commit(result) if ships else self._runner.state.landed_commit,
             branch=(result.branch or "") if ships else "",
             pull_request=result.pull_request.url if ships and result.pull_request else "",
-            items=self._stage.state.items,
-            there=self._there,
+            items=self._runner.state.items,
+            already_on_branch=self._is_landed_already,
         )
-        telling = asyncio.create_task(self._tell("item_ended", said))
+        sending = asyncio.create_task(self._signal_backlog("item_ended", signal))
         with suppress(asyncio.CancelledError):
-            await workflow.wait([telling])
+            await workflow.wait([sending])
         with suppress(asyncio.CancelledError):
-            await telling
+            await sending
 
-    async def _rebased(self, landed: str, number: int) -> landing.Rebased:
-        """Bring the change onto the integration branch's head as one commit, or as files with conflicts to mend."""
-        state, prepared, place = self._stage.state, self._prepared, self._place
+    async def _rebase(self, newest_landed: str, number: int) -> landing.RebaseResult:
+        """Rebase the change onto the integration branch's head: as one commit, or as files with conflicts to fix.
+        Raises DeliveryStopped with NO_CHANGES where all of it is on the branch already.
+
+        newest_landed  a commit that the branch has to have; empty: none did land; number: counts the landings tried
+        """
+        state, prepared, place = self._runner.state, self._prepared, self._place
         work = landing.RebaseInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=prepared.contract,
             place=place,
             head=state.head,
             checkpoint=state.checkpoint,
-            landed=landed,
-            subject=state.title or prepared.title or " ".join(self._stage.request.request.split())[:60],
+            landed=newest_landed,
+            subject=state.title or prepared.title or " ".join(self._runner.request.request.split())[:60],
             kind=state.kind,
             number=number,
         )
-        rebased = await self._stage.once(Step.REBASE, work, landing.Rebased, attempt=number)
-        fold.rebased(state, rebased)
+        rebased = await self._runner.run_step(Step.REBASE, work, landing.RebaseResult, attempt=number)
+        fold.apply_rebase(state, rebased)
         if not (rebased.commit or rebased.conflicts or rebased.landed):
-            self._there = True
-            raise Stopped(Status.NO_CHANGES, None, f"all of it is on {place.branch} already")
+            self._is_landed_already = True
+            raise DeliveryStopped(Status.NO_CHANGES, None, f"all of it is on {place.branch} already")
         return rebased
 
-    async def _holds(self, rebased: landing.Rebased, granted: landing.LandingGranted) -> bool:
-        """The verdict on exactly this tree lets it land. One that was reached where the branch still is stands, unless
-        there is more to hold: what landed items named, so that a regression cannot land."""
-        state, prepared = self._stage.state, self._prepared
-        known = state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved and not granted.check
-        if Phase.TEST in prepared.phases and not known:
-            await self._steps.run_tests(granted.check)
-        return state.tests is None or state.tests.status is not TestsStatus.RED or let_through(state) is not None
+    async def _passes_tests(self, rebased: landing.RebaseResult, grant: landing.LandingGranted) -> bool:
+        """Return whether the verdict on exactly this tree lets it land; run the tests where there is no such verdict.
 
-    async def _land(self, rebased: landing.Rebased) -> None:
+        A verdict that was reached on this tree, on the same base, stands. Not where landed items named checks to run
+        with this landing, so that a regression cannot land. Red tests that a person let through count as passed.
+        """
+        state, prepared = self._runner.state, self._prepared
+        is_known = (
+            state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved and not grant.check
+        )
+        if Phase.TEST in prepared.phases and not is_known:
+            await self._steps.run_tests(grant.check)
+        return state.tests is None or state.tests.status is not TestsStatus.RED or red_tests_approval(state) is not None
+
+    async def _land_commit(self, rebased: landing.RebaseResult) -> None:
+        """Move the integration branch to the rebased commit, in the vault for a plan's task, else at the forge; record
+        what was landed, which is nothing where somebody else moved the branch first."""
         work = landing.LandInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=self._prepared.contract,
             workflow_id=workflow.info().workflow_id,
             place=self._place,
             commit=rebased.commit,
             onto=rebased.onto,
-            tests=self._stage.state.tests,
+            tests=self._runner.state.tests,
         )
-        if self._within is not None:  # in the vault, which this host alone has
-            fold.landed(self._stage.state, await self._stage.once(Step.LAND, work, landing.Landed))
+        if self._parent_delivery is not None:  # a plan's task: its branch is in the vault, which this host alone has
+            fold.apply_landing(self._runner.state, await self._runner.run_step(Step.LAND, work, landing.LandResult))
         else:
-            fold.landed(self._stage.state, await self._forge.land(work))
+            fold.apply_landing(self._runner.state, await self._forge.land_commit(work))
 
     @property
     def _round(self) -> int:
-        """Rounds of mending that it has taken since it began, or since a person let it go on."""
-        return self._stage.state.landing_fixes % LANDING_FIXES
+        """Return the rounds of fixes made since it began, or since a person let it go on."""
+        return self._runner.state.landing_fixes % LANDING_FIXES
 
-    async def _turn(self) -> landing.LandingGranted:
-        """The turn, asked for until it is granted, unless it was kept. It is not on the delivery's time."""
-        state, info = self._stage.state, workflow.info()
-        if self._kept and self._granted is not None:
-            return self._granted
+    async def _wait_for_turn(self) -> landing.LandingGranted:
+        """Ask for the turn to land, wait until it is granted, and return the grant; a turn that was kept is returned at
+        once. Waiting is not counted as the delivery's time."""
+        state, info = self._runner.state, workflow.info()
+        if self._keeps_turn and self._grant is not None:
+            return self._grant
         state.landings += 1
-        asked = landing.LandingAsked(
+        request = landing.LandingRequested(
             item=self._place.item, delivery=info.workflow_id, run_id=info.first_execution_run_id, seq=state.landings
         )
-        there = await self._tell("landing_asked", asked)
-        heard = await self._heard(state.landings, TURN_SOON)
-        while not heard:
-            with self._stage.people.waits(self._waits_for(there)):
-                if not (heard := await self._heard(state.landings, ASK_AGAIN)):
-                    there = await self._tell("landing_asked", asked)
-        assert self._granted is not None
-        return self._granted
+        backlog_runs = await self._signal_backlog("landing_asked", request)
+        is_granted = await self._wait_for_grant(state.landings, TURN_SHOWN_AFTER)
+        while not is_granted:
+            with self._runner.gates.show_waiting(self._turn_wait_reason(backlog_runs)):
+                if not (is_granted := await self._wait_for_grant(state.landings, REQUEST_TURN_AGAIN)):
+                    backlog_runs = await self._signal_backlog("landing_asked", request)
+        assert self._grant is not None
+        return self._grant
 
-    def _waits_for(self, there: bool) -> str:
-        """`there`: the backlog takes messages. One that has ended grants nothing until somebody takes it up again."""
+    def _turn_wait_reason(self, backlog_runs: bool) -> str:
+        """Return what the delivery waits for, as text: its turn; or its backlog, which has ended and grants nothing
+        until somebody retries it."""
         place = self._place
-        if there:
+        if backlog_runs:
             return f"for its turn to land on {place.branch}"
         return f"for backlog {place.backlog}, which has ended: perdure backlog retry {place.backlog} {place.item}"
 
-    async def _heard(self, seq: int, patience: timedelta) -> bool:
+    async def _wait_for_grant(self, seq: int, patience: timedelta) -> bool:
+        """Wait until request number `seq` is granted; return False where it is not within `patience`."""
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(
-                lambda: self._granted is not None and self._granted.seq == seq,
+                lambda: self._grant is not None and self._grant.seq == seq,
                 timeout=patience,
                 timeout_summary=f"its turn to land on {self._place.branch}"[:100],
             )
             return True
         return False
 
-    def _hear(self, granted: landing.LandingGranted) -> None:
-        self._granted = granted
+    def _record_grant(self, grant: landing.LandingGranted) -> None:
+        """Keep the grant that signal `landing_granted` brings."""
+        self._grant = grant
 
-    async def _give_back(self, granted: landing.LandingGranted, words: str) -> None:
-        over = landing.LandingOver(
+    async def _give_turn_back(self, grant: landing.LandingGranted, reason: str) -> None:
+        """Send signal `landing_over` to the backlog: what landed, or why nothing did, what was paid, and which checks
+        were not run."""
+        signal = landing.LandingEnded(
             item=self._place.item,
             delivery=workflow.info().workflow_id,
-            seq=granted.seq,
-            commit=self._stage.state.landed,
-            words=words,
-            usd=self._stage.state.usage.cost_usd,
-            unchecked=self._unchecked(granted),
+            seq=grant.seq,
+            commit=self._runner.state.landed_commit,
+            reason=reason,
+            usd=self._runner.state.usage.cost_usd,
+            unchecked=self._unchecked_items(grant),
         )
-        await self._tell("landing_over", over)
+        await self._signal_backlog("landing_over", signal)
 
-    def _unchecked(self, granted: landing.LandingGranted) -> tuple[str, ...]:
-        tests = self._stage.state.tests
-        return tests.unchecked if tests is not None and Phase.TEST in self._prepared.phases else tuple(granted.check)
+    def _unchecked_items(self, grant: landing.LandingGranted) -> tuple[str, ...]:
+        """Return the landed items whose checks were to run with this landing and did not."""
+        tests = self._runner.state.tests
+        return tests.unchecked if tests is not None and Phase.TEST in self._prepared.phases else tuple(grant.check)
 
-    def _number(self) -> int:
-        """By the time, so that a run that goes on after this one is heard as well."""
-        self._waits = max(self._waits + 1, round(workflow.now().timestamp() * 1000))
-        return self._waits
+    def _next_signal_number(self) -> int:
+        """Return the number of the next signal `item_waits`: the time in milliseconds, so that a run that goes on after
+        this one counts on."""
+        self._last_signal_number = max(self._last_signal_number + 1, round(workflow.now().timestamp() * 1000))
+        return self._last_signal_number
 
-    async def _tell_waiting(self, asked: Asked | None) -> None:
-        """Tell the backlog that a person has to decide here; None: somebody has."""
-        await self.planned()
-        said = landing.ItemWaits(item=self._place.item, delivery=workflow.info().workflow_id, number=self._number())
-        if asked is not None:
-            what = self._stage.state.plan_words if asked.gate is Gate.ITEMS else ""
-            about = {"words": asked.words[:200], "gate": str(asked.gate), "of": asked.of, "since": asked.since}
-            said = said.model_copy(update=about | {"about": what, "asked": asked})
-        await self._tell("item_waits", said)
+    async def _tell_decision_wait(self, pending: PendingDecision | None) -> None:
+        """Tell the backlog that a person has to decide something here; None: somebody has. Planned files are told
+        before."""
+        await self.tell_planned_files()
+        signal = landing.ItemWaits(
+            item=self._place.item, delivery=workflow.info().workflow_id, number=self._next_signal_number()
+        )
+        if pending is not None:
+            excerpt = self._runner.state.plan_text if pending.gate is Gate.ITEMS else ""
+            fields = {
+                "words": pending.summary[:200],
+                "gate": str(pending.gate),
+                "of": pending.target,
+                "since": pending.since,
+            }
+            signal = signal.model_copy(update=fields | {"about": excerpt, "pending_decision": pending})
+        await self._signal_backlog("item_waits", signal)
 
-    async def tell_words(self, words: str) -> None:
-        """Tell the backlog what it waits for where nobody decides that here; empty: it goes on."""
-        if self._stage.request.landing is None:
+    async def tell_wait_reason(self, reason: str) -> None:
+        """Tell the backlog what the delivery waits for where nobody decides that here; empty: it goes on. Does nothing
+        without a backlog."""
+        if self._runner.request.landing is None:
             return
         item, delivery = self._place.item, workflow.info().workflow_id
-        gate = ROOM if words else ""
-        said = landing.ItemWaits(item=item, delivery=delivery, number=self._number(), words=words[:200], gate=gate)
-        await self._tell("item_waits", said)
+        gate = LIMIT_GATE if reason else ""
+        signal = landing.ItemWaits(
+            item=item, delivery=delivery, number=self._next_signal_number(), waiting_for=reason[:200], gate=gate
+        )
+        await self._signal_backlog("item_waits", signal)
 
-    async def _tell_foreseen(self, conflicts: dict[str, str]) -> None:
-        """Tell the backlog which others it would conflict with, where that is another thing than it was told last."""
-        if conflicts == self._stage.state.foreseen:
+    async def _tell_conflicts(self, conflicts: dict[str, str]) -> None:
+        """Tell the backlog which other open deliveries the newest commit would conflict with, where that has changed
+        since it was told last."""
+        if conflicts == self._runner.state.foreseen_conflicts:
             return
-        self._stage.state.foreseen = conflicts
+        self._runner.state.foreseen_conflicts = conflicts
         delivery = workflow.info().workflow_id
-        said = landing.ItemForeseen(item=self._place.item, delivery=delivery, conflicts=conflicts)
-        await self._tell("item_foreseen", said)
+        signal = landing.ItemForeseen(item=self._place.item, delivery=delivery, conflicts=conflicts)
+        await self._signal_backlog("item_foreseen", signal)
 
-    async def _tell(self, signal: str, said: Any) -> bool:
-        """False: the backlog is not there any more. It hears nothing, and the delivery goes on."""
-        heeds = signal == "item_waits"  # behind it there may be days of waiting
-        there = await tell(workflow.get_external_workflow_handle(self._place.backlog), signal, said, heeds=heeds)
-        forgotten = signal == "landing_asked" and workflow.cancellation_reason() is not None  # came meanwhile
-        if forgotten and workflow.patched("cancelled-while-asking"):
-            heed_cancellation()
-        return there
+    async def _signal_backlog(self, signal: str, payload: Any) -> bool:
+        """Send a signal to the backlog, and return whether it still runs; where it does not, the delivery goes on all
+        the same.
+
+        Raises CancelledError, once the signal is sent, where the delivery was cancelled and a long wait may follow:
+        signals `item_waits` and `landing_asked`. With others the next step notices it.
+        """
+        raises_cancel = signal == "item_waits"  # days of waiting may follow
+        backlog_runs = await send_signal(
+            workflow.get_external_workflow_handle(self._place.backlog), signal, payload, raises_cancel=raises_cancel
+        )
+        cancelled = signal == "landing_asked" and workflow.cancellation_reason() is not None  # came meanwhile
+        if cancelled and workflow.patched("cancelled-while-asking"):
+            raise_if_cancelled()
+        return backlog_runs

@@ -1,4 +1,5 @@
-"""Telling people, beside the delivery: it never waits for them to be told, and does not fail when they cannot be."""
+"""Notices to people, sent beside the delivery: it never waits until they are told, and does not fail when they cannot
+be."""
 
 from __future__ import annotations
 
@@ -15,21 +16,22 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 
 from perdure.models.errors import NoticeRefused
 from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
-from perdure.models.notice import Addresses, Notice, Notified, NotifyInput, notice_of
+from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult, notice_of
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
 from perdure.models.state import DeliveryState
-from perdure.models.webui.markdown import cell
-from workflows.endings import invalid
+from perdure.models.webui.markdown import escape_line
+from workflows.endings import invalid_request
 
-NOTIFY_FOR = timedelta(days=1)
-"""An address that does not answer is tried this long: over a night, or a receiver's day of maintenance."""
+NOTIFY_FOR_TIME = timedelta(days=1)
+"""How long an address that does not answer is tried: over a night, or a receiver's day of maintenance."""
 
-NOTICE_STARTED = timedelta(seconds=10)
-"""At its end a delivery waits until the server has taken over the last notice: milliseconds, or the server is down."""
+NOTICE_START_TIME = timedelta(seconds=10)
+"""Longest time that a delivery waits at its end until the server has taken over the last notice: it takes milliseconds,
+or the server is down."""
 
 
-FOR_A_DAY = RetryPolicy(
+NOTIFY_RETRIES = RetryPolicy(
     initial_interval=NOTIFY_PAUSE,
     backoff_coefficient=2.0,
     maximum_interval=NOTIFY_PAUSE_MAX,
@@ -39,94 +41,107 @@ FOR_A_DAY = RetryPolicy(
 
 @workflow.defn
 class Notification:
-    """Tells one notice to all who want to hear of it. A workflow of its own, because it may outlive the delivery."""
+    """Workflow that sends one notice to all who want to hear of it. A workflow of its own, because it may outlive the
+    delivery."""
 
     @workflow.run
     async def run(self, raw: Any = None) -> list[str]:
-        """Tell everybody, and return who was told. Fails with NotTold, which names each who was not and why."""
+        """Send the notice to every address, and return the names of the addresses. Raises ApplicationError NotTold,
+        which names each that was not told and why."""
         try:
             notice = Notice.model_validate(raw)
         except ValidationError as error:
-            raise invalid(f"not a notice: {error.error_count()} fields are wrong or missing") from None
-        found: Addresses = await self._carried_out("notice_addresses", notice, Addresses, notice.event)
-        untold = [words for words in await asyncio.gather(*(self._tell(notice, to) for to in found.names)) if words]
-        if untold:
-            raise ApplicationError("; ".join(untold), type="NotTold", non_retryable=True)
-        return list(found.names)
+            raise invalid_request(f"not a notice: {error.error_count()} fields are wrong or missing") from None
+        addresses: Addresses = await self._run_activity("notice_addresses", notice, Addresses, notice.event)
+        failures = [
+            failure
+            for failure in await asyncio.gather(*(self._notify_address(notice, name) for name in addresses.names))
+            if failure
+        ]
+        if failures:
+            raise ApplicationError("; ".join(failures), type="NotTold", non_retryable=True)
+        return list(addresses.names)
 
-    async def _tell(self, notice: Notice, to: str) -> str:
-        """Say why this one was not told; empty when it was. The others do not wait for it."""
-        work = NotifyInput(delivery=notice.delivery, notice=notice, to=to)
+    async def _notify_address(self, notice: Notice, name: str) -> str:
+        """Send the notice to one address, named by the host's configuration; return why that failed, empty when it did
+        not."""
+        work = NotifyInput(delivery=notice.delivery, notice=notice, to=name)
         try:
-            await self._carried_out("notify", work, Notified, to)
+            await self._run_activity("notify", work, NotifyResult, name)
         except ApplicationError as error:
             return error.message
         return ""
 
-    async def _carried_out(self, activity: str, work: Any, result: Any, summary: str) -> Any:
-        """Raises ApplicationError with one line: what the last try said."""
+    async def _run_activity(self, activity: str, work: Any, result: Any, summary: str) -> Any:
+        """Run an activity, tried again for NOTIFY_FOR_TIME, and return its result. Raises ApplicationError NotTold with
+        what the last try said, in one line."""
         try:
             return await workflow.execute_activity(
                 activity,
                 work,
                 result_type=result,
-                schedule_to_close_timeout=NOTIFY_FOR,
+                schedule_to_close_timeout=NOTIFY_FOR_TIME,
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=FOR_A_DAY,
+                retry_policy=NOTIFY_RETRIES,
                 summary=summary,
             )
         except ActivityError as error:
             if workflow.cancellation_reason() is not None:
                 raise asyncio.CancelledError from error
-            raise ApplicationError(_said(error), type="NotTold", non_retryable=True) from None
+            raise ApplicationError(_innermost_message(error), type="NotTold", non_retryable=True) from None
 
 
 class DeliveryNotices:
-    """The notices of one delivery. Nothing is told where `prepare` found nobody who wants to hear.
+    """The notices of one delivery. None is sent where `prepare` found nobody who wants to hear.
 
-    show    brings what is seen from outside up to date
+    show  brings what is seen from outside up to date
     """
 
     def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState, show: Callable[[], None]) -> None:
         self._delivery, self._request, self._state, self._show = delivery, request, state, show
-        self._telling: set[asyncio.Task[None]] = set()
-        self.unprepared = False  # somebody wants to hear of one that is not prepared
+        self._sending: set[asyncio.Task[None]] = set()
+        self.notifies_unprepared = False  # somebody wants to hear of a delivery that could not be prepared
 
-    def tell(self, event: str) -> None:
-        """waiting or reminder: of what the state says is asked. Goes on beside what follows."""
+    def send_notice(self, event: str) -> None:
+        """Send a notice that the delivery waits (event `waiting` or `reminder`), in a task of its own; nothing waits
+        for that. Does nothing where nobody wants to hear."""
         prepared = self._state.prepared
-        if prepared.notifies if prepared is not None else self.unprepared:
-            telling = asyncio.create_task(self._hand_over(self._notice(event)))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+        if prepared.notifies if prepared is not None else self.notifies_unprepared:
+            sending = asyncio.create_task(self._send_and_watch(self._make_notice(event)))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
 
-    async def ended(self, result: DeliveryResult, *, notifies: bool) -> None:
-        """Hand over the last notice: whoever is told, and how long that takes, is no matter of the delivery's."""
+    async def send_end_notice(self, result: DeliveryResult, *, notifies: bool) -> None:
+        """Send the last notice, and return once the server has it: who is told, and how long that takes, is no matter
+        of the delivery's. None is sent of a plan's task or an attempt: their delivery tells of its own end."""
         prepared, place = self._state.prepared, self._request.landing
-        if place is not None and place.within is not None:  # a task's end is its delivery's matter
+        if place is not None and place.within is not None:  # a plan's task: its delivery tells of its own end
             return
         if notifies or (prepared is not None and prepared.notifies):
             forked = self._request.forked
             if forked is not None and forked.attempt and workflow.patched("attempts-end-quietly"):
-                return  # as is an attempt's
-            await hand_over(self._notice("ended", result))
+                return  # so does that of an attempt
+            await start_notification(self._make_notice("ended", result))
 
-    async def _hand_over(self, notice: Notice) -> None:
-        telling = await _started(notice)
-        await workflow.wait_condition(lambda: telling.done() or notice.over(self._state))
-        if not telling.done():
-            telling.cancel()
+    async def _send_and_watch(self, notice: Notice) -> None:
+        """Send a notice by a workflow of its own, and wait for its end; cancel it once nothing waits any more for what
+        it says. A failure becomes a note of the delivery."""
+        child = await _start_child(notice)
+        await workflow.wait_condition(lambda: child.done() or notice.is_outdated(self._state))
+        if not child.done():
+            child.cancel()
         try:
-            await telling
+            await child
         except ChildWorkflowError as error:
             if isinstance(error.cause, CancelledError):
                 return
-            note = f"not all were told what it waits for ({notice.event}): {_said(error)}"
+            note = f"not all were told what it waits for ({notice.event}): {_innermost_message(error)}"
             if note not in self._state.notes and len(self._state.notes) < NOTES_KEPT:
                 self._state.notes += (note[:300],)
                 self._show()
 
-    def _notice(self, event: str, result: DeliveryResult | None = None) -> Notice:
+    def _make_notice(self, event: str, result: DeliveryResult | None = None) -> Notice:
+        """Make the notice of an event, from the state, under a new id."""
         info = workflow.info()
         return notice_of(
             event,
@@ -141,15 +156,17 @@ class DeliveryNotices:
         )
 
 
-async def hand_over(notice: Notice) -> None:
-    """Begin to tell it, though a cancellation comes; its telling is not waited for."""
-    starting = asyncio.create_task(_started(notice))
+async def start_notification(notice: Notice) -> None:
+    """Start the workflow that sends a notice, though a cancellation comes; wait for its start at most, never until
+    people are told."""
+    starting = asyncio.create_task(_start_child(notice))
     with suppress(asyncio.CancelledError):
-        await workflow.wait([starting], timeout=NOTICE_STARTED.total_seconds())
+        await workflow.wait([starting], timeout=NOTICE_START_TIME.total_seconds())
 
 
-async def _started(notice: Notice) -> workflow.ChildWorkflowHandle[Any, list[str]]:
-    """A run of it that outlives this one. Its id is new after a rewind, and the same when this is replayed."""
+async def _start_child(notice: Notice) -> workflow.ChildWorkflowHandle[Any, list[str]]:
+    """Start workflow `Notification` as a child that outlives this workflow; return its handle. Its id is new after a
+    rewind, and the same when this is replayed."""
     return await workflow.start_child_workflow(
         "Notification",
         notice,
@@ -157,17 +174,17 @@ async def _started(notice: Notice) -> workflow.ChildWorkflowHandle[Any, list[str
         result_type=list[str],
         parent_close_policy=workflow.ParentClosePolicy.ABANDON,
         cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
-        static_summary=cell(
-            notice.words if notice.words.startswith(notice.event) else f"{notice.event}: {notice.words}", 90
+        static_summary=escape_line(
+            notice.summary if notice.summary.startswith(notice.event) else f"{notice.event}: {notice.summary}", 90
         ),
     )
 
 
-def _said(error: BaseException) -> str:
-    """One line: the innermost failure that says something."""
-    words, seen = str(error), error.__cause__
-    while seen is not None:
-        if isinstance(seen, ApplicationError):
-            words = seen.message
-        seen = seen.__cause__
-    return words.partition("\n")[0]
+def _innermost_message(error: BaseException) -> str:
+    """Return the message of the innermost application failure behind an error, in one line."""
+    text, cause = str(error), error.__cause__
+    while cause is not None:
+        if isinstance(cause, ApplicationError):
+            text = cause.message
+        cause = cause.__cause__
+    return text.partition("\n")[0]

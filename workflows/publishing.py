@@ -1,6 +1,6 @@
-"""Steps at the forge, in their order: looked at, told, published.
+"""A delivery's steps at its forge: may it publish there, the comment on the issue, artifacts, branch, pull request.
 
-It runs where the forge's token is. A forge that is away is waited for, visibly: by then the work is done and paid for.
+They run where the forge's token is. A forge that is away is waited for, visibly: by then the work is done and paid for.
 """
 
 from __future__ import annotations
@@ -16,87 +16,95 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 
 from perdure.models import publishing
 from perdure.models.errors import ForgeUnavailable
-from perdure.models.landing import Landed, LandInput
+from perdure.models.landing import LandInput, LandResult
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
 from perdure.models.phases import Phase, Step
 from perdure.models.result import ReviewResult, Status
 from perdure.models.work import (
-    Prepared,
+    PreparedWorkspace,
 )
-from workflows.endings import finished, heed_cancellation, interpret
-from workflows.stage import Stage
+from workflows.endings import interpret_failure, raise_if_cancelled, wait_for_activity
+from workflows.step_runner import StepRunner
 
 FORGE_PATIENCE = timedelta(days=7)
-"""The patience with a forge: what is to be published is done and paid for. Longer than any outage known."""
+"""How long a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
 
 FORGE_ATTEMPT = timedelta(minutes=15)
-"""One attempt at a forge: a push of a large repository over a slow line, and a dozen small requests."""
+"""Time limit of one attempt at a forge: a push of a large repository over a slow line, and a dozen small requests."""
 
 QUEUE_PATIENCE = timedelta(seconds=20)
-"""For somebody to take work meant for one worker, who takes it in milliseconds unless all slots are full; then the
-delivery says whom it waits for."""
+"""How long work for one worker waits to be started: the worker takes it in milliseconds unless all its slots are full.
+After that the delivery says whom it waits for."""
 
-TELL_TIMEOUT = (timedelta(minutes=1), timedelta(minutes=10))
-"""To comment on an issue, at the start and for good at the end: the delivery's own result waits for it."""
+COMMENT_TIMEOUTS = (timedelta(minutes=1), timedelta(minutes=10))
+"""Time limits for a comment on an issue, while the delivery runs and at its end: its own result waits for it."""
 
 
 T = TypeVar("T")
 
-AT_ONCE = RetryPolicy(
+RETRY_AT_ONCE = RetryPolicy(
     initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, non_retryable_error_types=[ForgeUnavailable.__name__]
 )
-"""A death is redone at once; a forge that is away is waited for here, where a person can see it."""
+"""Retries of an activity at the forge: a death is redone at once; a forge that is away is waited for by the workflow,
+where a person can see it."""
 
 
-class Publishing:
-    """One delivery's dealings with its forge; does nothing where the origin has none."""
+class ForgeSteps:
+    """One delivery's steps at its forge. Access, comments and artifacts do nothing where the origin has none."""
 
-    def __init__(self, stage: Stage, *, begun: bool = False) -> None:
-        """`begun`: this run goes on with what another one has told the issue of."""
-        self._stage, self._begun = stage, begun
-        stage.people.comment = self._tell_waiting
+    def __init__(self, runner: StepRunner, *, has_commented: bool = False) -> None:
+        """Take over the issue's notices of waiting. `has_commented`: a run before this one has commented on the
+        issue."""
+        self._runner, self._has_commented = runner, has_commented
+        runner.gates.tell_issue = self._tell_issue_waiting
 
     @property
-    def _prepared(self) -> Prepared:
-        assert self._stage.state.prepared is not None
-        return self._stage.state.prepared
+    def _prepared(self) -> PreparedWorkspace:
+        assert self._runner.state.prepared is not None
+        return self._runner.state.prepared
 
     @property
     def _queue(self) -> str:
         return self._prepared.publisher or self._prepared.queue
 
     async def check_access(self) -> None:
-        """Check that it could be published at all, before a cent is spent. Raises Stopped."""
+        """Check that the forge would take the result, before a cent is spent, and keep its notes. Raises
+        DeliveryStopped where it would not."""
         if not self._prepared.hosted:
             return
-        work = publishing.CheckInput(delivery=self._stage.delivery, contract=self._prepared.contract)
+        work = publishing.AccessCheckInput(delivery=self._runner.delivery, contract=self._prepared.contract)
         try:
-            checked = await self._patiently("check_access", work, publishing.Checked, "may we publish there?")
+            checked = await self._run_patiently(
+                "check_access", work, publishing.AccessCheckResult, "may we publish there?"
+            )
         except ActivityError as error:
-            raise interpret(error) from error
-        self._stage.state.notes = checked.notes
+            raise interpret_failure(error) from error
+        self._runner.state.notes = checked.notes
 
-    async def _tell_waiting(self, words: str) -> None:
-        """Tell the issue where a person has to decide, and that they did (empty `words`)."""
-        prepared = self._stage.state.prepared
+    async def _tell_issue_waiting(self, reason: str) -> None:
+        """Tell the issue that a person has to decide something, or that they did (empty `reason`), where that is
+        configured. Raises CancelledError where the delivery was cancelled."""
+        prepared = self._runner.state.prepared
         if prepared is not None and prepared.comments_at_gates:
-            await self.tell(workflow.info().workflow_id, words)
-            heed_cancellation()
+            await self.update_issue_comment(workflow.info().workflow_id, reason)
+            raise_if_cancelled()
 
-    async def tell(self, workflow_id: str, waiting: str = "") -> None:
-        """Bring the one comment on the issue up to date. Nothing depends on it: a forge that refuses it is noted.
+    async def update_issue_comment(self, workflow_id: str, waiting: str = "") -> None:
+        """Create or update the one comment on the issue: status, what is waited for, pull request. Nothing depends on
+        it: a failure becomes a note.
 
-        A cancellation that comes now, or came before, does not keep the issue from being told.
+        Does nothing without an issue or forge, where no pull request is to come, and at the end of a delivery that
+        never commented. A cancellation, before or meanwhile, does not keep the issue from being told.
         """
-        state = self._stage.state
-        ended = state.status is not None
-        if ended and not self._begun:
+        state = self._runner.state
+        has_ended = state.status is not None
+        if has_ended and not self._has_commented:
             return
-        prepared, self._begun = self._prepared, True
+        prepared, self._has_commented = self._prepared, True
         if not (prepared.hosted and prepared.issue and Phase.SHIP in prepared.phases):
             return
         work = publishing.CommentInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=prepared.contract,
             workflow_id=workflow_id,
             branch=prepared.branch,
@@ -105,37 +113,41 @@ class Publishing:
             message=state.message[:500],
             waiting=waiting,
             pull_request=state.pull_request,
-            tests=state.tests if ended else None,
-            review_result=state.review_result if ended else ReviewResult(),
+            tests=state.tests if has_ended else None,
+            review_result=state.review_result if has_ended else ReviewResult(),
         )
-        telling = workflow.start_activity(
+        commenting = workflow.start_activity(
             "comment",
             work,
-            result_type=publishing.Commented,
+            result_type=publishing.CommentResult,
             task_queue=self._queue,
             schedule_to_start_timeout=QUEUE_PATIENCE,
-            schedule_to_close_timeout=TELL_TIMEOUT[1 if ended and state.status is not Status.CANCELLED else 0],
+            schedule_to_close_timeout=COMMENT_TIMEOUTS[1 if has_ended and state.status is not Status.CANCELLED else 0],
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=2.0),
             summary=f"issue #{prepared.issue}: {'waiting' if waiting else work.status.replace('_', ' ')}",
         )
         with suppress(asyncio.CancelledError):
-            await workflow.wait([telling])
+            await workflow.wait([commenting])
         try:
-            await telling
+            await commenting
         except ActivityError as error:
-            words = str(getattr(error.cause, "message", error)).partition("\n")[0]
-            note = f"issue #{prepared.issue} was not told: {words}"
+            reason = str(getattr(error.cause, "message", error)).partition("\n")[0]
+            note = f"issue #{prepared.issue} was not told: {reason}"
             state.notes += () if note in state.notes else (note,)
 
-    async def show_artifacts(
+    async def publish_artifacts(
         self, plan: str, report: str, review: str, findings: str = "", screenshots: str = ""
     ) -> dict[str, str]:
-        """Put what was written where the pull request can link to it; without links when that fails."""
+        """Publish plan, report, review, findings and screenshots where the pull request can link to them; return the
+        links by name.
+
+        Empty where the origin has no forge, and where it fails, which becomes a note. Raises CancelledError.
+        """
         if not self._prepared.hosted:
             return {}
-        work = publishing.ArtifactsInput(
-            delivery=self._stage.delivery,
+        work = publishing.ArtifactLinksInput(
+            delivery=self._runner.delivery,
             contract=self._prepared.contract,
             plan=plan,
             report=report,
@@ -144,38 +156,51 @@ class Publishing:
             screenshots=screenshots,
         )
         try:
-            shown = await self._patiently("publish_artifacts", work, publishing.Artifacts, "plan, tests, review")
+            published = await self._run_patiently(
+                "publish_artifacts", work, publishing.ArtifactLinks, "plan, tests, review"
+            )
         except ActivityError as error:
-            if isinstance(meaning := interpret(error), asyncio.CancelledError):
+            if isinstance(meaning := interpret_failure(error), asyncio.CancelledError):
                 raise meaning from error
-            words = str(getattr(error.cause, "message", error)).partition("\n")[0]
-            self._stage.state.notes += (f"plan, tests and review are not linked: {words}",)
+            reason = str(getattr(error.cause, "message", error)).partition("\n")[0]
+            self._runner.state.notes += (f"plan, tests and review are not linked: {reason}",)
             return {}
-        return shown.links
+        return published.links
 
-    async def open_pull_request(self, work: publishing.ShipInput) -> publishing.Shipped:
-        """Exactly one. Raises Stopped where the forge says no."""
+    async def open_pull_request(self, work: publishing.ShipInput) -> publishing.ShipResult:
+        """Open exactly one pull request, as a recorded step. Raises DeliveryStopped where the forge refuses."""
         caption = f"{work.branch} → {work.base}"
         step = Step.OPEN_PULL_REQUEST
-        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, publishing.Shipped, caption))
+        return await self._runner.run_recorded(
+            step, 1, lambda: self._run_patiently(step, work, publishing.ShipResult, caption)
+        )
 
-    async def push_branch(self, work: publishing.PushInput) -> publishing.Pushed:
-        """The branch alone. Raises Stopped where the forge says no."""
+    async def push_branch(self, work: publishing.PushInput) -> publishing.PushResult:
+        """Push the branch alone, as a recorded step. Raises DeliveryStopped where the forge refuses."""
         step = "push_branch"
-        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, publishing.Pushed, work.branch))
+        return await self._runner.run_recorded(
+            step, 1, lambda: self._run_patiently(step, work, publishing.PushResult, work.branch)
+        )
 
-    async def land(self, work: LandInput) -> Landed:
-        """The integration branch, moved from where the change was tested. Raises Stopped where the forge says no."""
+    async def land_commit(self, work: LandInput) -> LandResult:
+        """Move the integration branch from the commit the change was tested on, as a recorded step. Raises
+        DeliveryStopped where the forge refuses."""
         caption = f"{work.commit[:7]} → {work.place.branch}"
-        return await self._stage.recorded(Step.LAND, 1, lambda: self._patiently(Step.LAND, work, Landed, caption))
+        return await self._runner.run_recorded(
+            Step.LAND, 1, lambda: self._run_patiently(Step.LAND, work, LandResult, caption)
+        )
 
-    async def _patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
-        """An attempt at a time; between them the delivery says what it waits for and when it tries again."""
-        since, pause, state = workflow.now(), FORGE_PAUSE, self._stage.state
+    async def _run_patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
+        """Run an activity at the forge and return its result. While the forge is away, show what is waited for and when
+        the next attempt is, up to FORGE_PATIENCE.
+
+        Raises ActivityError for any other failure, and CancelledError.
+        """
+        since, pause, state = workflow.now(), FORGE_PAUSE, self._runner.state
         while True:
-            heed_cancellation()
+            raise_if_cancelled()
             try:
-                doing: workflow.ActivityHandle[T] = workflow.start_activity(
+                handle: workflow.ActivityHandle[T] = workflow.start_activity(
                     activity,
                     work,
                     result_type=result,
@@ -183,29 +208,29 @@ class Publishing:
                     schedule_to_start_timeout=QUEUE_PATIENCE,
                     start_to_close_timeout=FORGE_ATTEMPT,
                     heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                    retry_policy=AT_ONCE,
+                    retry_policy=RETRY_AT_ONCE,
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )
-                return await finished(doing)
+                return await wait_for_activity(handle)
             except ActivityError as error:
-                words = self._away(error)
-                if not words or workflow.now() - since > FORGE_PATIENCE:
+                reason = self._unavailable_reason(error)
+                if not reason or workflow.now() - since > FORGE_PATIENCE:
                     raise
-                asked = getattr(error.cause, "next_retry_delay", None)
-                wait = asked or pause
-                again = (workflow.now() + wait).strftime("%H:%M:%S UTC")
-                await self._stage.wait(f"{words} (since {since:%H:%M:%S} UTC; next try at {again})", wait)
+                requested_wait = getattr(error.cause, "next_retry_delay", None)
+                wait = requested_wait or pause
+                next_try = (workflow.now() + wait).strftime("%H:%M:%S UTC")
+                await self._runner.wait_visibly(f"{reason} (since {since:%H:%M:%S} UTC; next try at {next_try})", wait)
             finally:
                 state.waiting = ""
             pause = min(2 * pause, FORGE_PAUSE_MAX)
 
-    def _away(self, error: ActivityError) -> str:
-        """Name what is not there, when waiting for it may help; empty otherwise."""
+    def _unavailable_reason(self, error: ActivityError) -> str:
+        """Return what is away, forge or worker, where waiting for it may help; empty for any other failure."""
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == ForgeUnavailable.__name__:
             return cause.message.partition("\n")[0]
         if isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START:
-            whose = "the publisher" if self._prepared.publisher else "the worker of this delivery's host"
-            return f"{whose} is not there: nobody takes work from queue {self._queue}"
+            worker = "the publisher" if self._prepared.publisher else "the worker of this delivery's host"
+            return f"{worker} is not there: nobody takes work from queue {self._queue}"
         return ""

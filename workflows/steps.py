@@ -10,187 +10,221 @@ from datetime import timedelta
 from temporalio import workflow
 
 from perdure.models import fold
-from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate, Said, Verdict
+from perdure.models.decisions import CheckPlanInput, CheckPlanResult, DecisionRecord, Gate, GateVerdict, UserMessage
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Phase, Step
-from perdure.models.publishing import Captured, CaptureInput, PushInput, ShipInput
+from perdure.models.publishing import CaptureInput, CaptureResult, PushInput, ShipInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, ReviewResult
 from perdure.models.rules import fixing
-from perdure.models.rules.gates import accepted, put
+from perdure.models.rules.gates import gate_question, red_tests_approval_text
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
 from perdure.models.work import (
     CommitInput,
-    Committed,
-    Inspected,
+    CommitResult,
     InspectInput,
-    Prepared,
+    InspectResult,
+    PreparedWorkspace,
     PrepareInput,
     TestInput,
     TestVerdict,
 )
-from workflows.endings import Stopped, not_delivered
-from workflows.publishing import Publishing
-from workflows.specialists import Specialists
-from workflows.stage import Stage
+from workflows.endings import DeliveryStopped, not_delivered
+from workflows.plan_tasks import PlanTasks
+from workflows.publishing import ForgeSteps
+from workflows.step_runner import StepRunner
 
 
 class Steps:
-    """One delivery's steps; `prepare` comes first. `foresees`: hears of conflicts with other open deliveries;
-    `reviewed_before`: the commit whose review is bought and stands."""
+    """One delivery's steps; `prepare` comes first. Most of them raise DeliveryStopped where they fail.
 
-    def __init__(self, stage: Stage, forge: Publishing) -> None:
-        self._stage, self._forge, self.specialists = stage, forge, Specialists(stage)
-        self.foresees: Callable[[dict[str, str]], Awaitable[None]] | None = None
-        self.reviewed_before, self._tested_before = stage.state.reviewed, stage.state.tests
+    on_conflicts     hears which other open deliveries a new commit would conflict with
+    reviewed_before  the commit whose review is bought and stands
+    plan_tasks       the tasks of the plan, where several agents build them
+    """
+
+    def __init__(self, runner: StepRunner, forge: ForgeSteps) -> None:
+        self._runner, self._forge, self.plan_tasks = runner, forge, PlanTasks(runner)
+        self.on_conflicts: Callable[[dict[str, str]], Awaitable[None]] | None = None
+        self.reviewed_before, self._verdict_before = runner.state.reviewed_commit, runner.state.tests
 
     @property
     def _request(self) -> DeliveryRequest:
-        return self._stage.request
+        return self._runner.request
 
     @property
     def _state(self) -> DeliveryState:
-        return self._stage.state
+        return self._runner.state
 
     @property
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> PreparedWorkspace:
         assert self._state.prepared is not None
         return self._state.prepared
 
-    async def prepare(self) -> Prepared:
-        """A workspace, setup and preflight behind it; a forge that would take the result."""
+    async def prepare(self) -> PreparedWorkspace:
+        """Make the workspace ready, with setup and preflight behind it; check that the forge would take the result, and
+        comment on the issue. Returns what was prepared."""
         work = PrepareInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             request=self._request.model_copy(update={"resume": None}),
             previous=self._state.prepared,
             checkpoint=self._state.checkpoint,
         )
-        prepared = await self._stage.once(Step.PREPARE, work, Prepared, queue=self._request.host)
-        fold.prepared(self._state, prepared, branch=bool(self._request.branch))
+        prepared = await self._runner.run_step(Step.PREPARE, work, PreparedWorkspace, queue=self._request.prepare_queue)
+        fold.apply_prepare(self._state, prepared, branch=bool(self._request.branch))
         if Phase.SHIP in prepared.phases or self._request.push:
             await self._forge.check_access()
         if Phase.SHIP in prepared.phases:
-            await self._forge.tell(workflow.info().workflow_id)
+            await self._forge.update_issue_comment(workflow.info().workflow_id)
         return prepared
 
     async def classify(self) -> None:
-        fold.ended(self._state, Step.CLASSIFY, 1, await self._stage.turns(Step.CLASSIFY, 1, {}))
+        """Classify the request as bug, feature or chore."""
+        fold.apply_step_end(self._state, Step.CLASSIFY, 1, await self._runner.run_turns(Step.CLASSIFY, 1, {}))
 
-    async def plan(self, words: str = "", step: Step = Step.PLAN) -> None:
-        """A plan, or items; with `words`, another one than the person who said them had before them."""
-        rejected = {"words": words} if words else {}
+    async def plan(self, note: str = "", step: Step = Step.PLAN) -> None:
+        """Make a plan, or the items of a large request (`step`); with `note`, another one than the person had before
+        them who wrote it."""
+        rejected = {"words": note} if note else {}
         attempt = self._state.plans + 1
-        fold.ended(self._state, step, attempt, await self._stage.turns(step, attempt, self._materials() | rejected))
-        if words:
-            self._state.remember(Said(id=f"plan-{attempt}", text=words))
+        fold.apply_step_end(
+            self._state, step, attempt, await self._runner.run_turns(step, attempt, self._materials() | rejected)
+        )
+        if note:
+            self._state.add_delivered_messages(UserMessage(id=f"plan-{attempt}", text=note))
 
-    async def decision(self, gate: Gate) -> str:
-        """Let a person decide, if that was asked for. The words it was rejected with; empty when it goes on.
+    async def ask_gate(self, gate: Gate) -> str:
+        """Ask a person to decide at a gate, where that was asked for; return their note where they reject, empty where
+        the delivery goes on.
 
-        Raises Stopped when nobody decided in time.
+        An edited plan is put before them again. Raises DeliveryStopped where nobody decides in time, but not at gate
+        `tests`.
         """
         state, prepared = self._state, self._prepared
         while gate in prepared.gates:
-            of, words, options = put(gate, state)
+            subject, prompt, options = gate_question(gate, state)
             after = timedelta(seconds=prepared.gate_expiry_s) if prepared.gate_expiry_s else None
-            decided = await self._stage.people.ask(gate, of, words, options, expires_after=after)
+            decided = await self._runner.gates.ask_person(gate, subject, prompt, options, expires_after=after)
             match decided.verdict:
-                case Verdict.REJECTED:
+                case GateVerdict.REJECTED:
                     return decided.note
-                case Verdict.EXPIRED if gate is Gate.TESTS:
-                    break  # nobody said so, but it can still be a draft
-                case Verdict.EXPIRED:
+                case GateVerdict.EXPIRED if gate is Gate.TESTS:
+                    break  # the change can still become a draft
+                case GateVerdict.EXPIRED:
                     reason = Reason.PLAN_REJECTED if gate in (Gate.PLAN, Gate.ITEMS) else Reason.LIMITS
-                    raise not_delivered(reason, f"nobody decided in time: {words}")
-                case Verdict.EDITED:
-                    await self._take_plan(decided, items=gate is Gate.ITEMS)
+                    raise not_delivered(reason, f"nobody decided in time: {prompt}")
+                case GateVerdict.EDITED:
+                    await self._apply_edited_plan(decided, items=gate is Gate.ITEMS)
                 case _:
                     break
         return ""
 
-    async def check_plan(self, plan: str, what: str, *, items: bool = False) -> CheckedPlan:
-        work = CheckPlanInput(delivery=self._stage.delivery, plan=plan, items=items)
-        return await self._stage.aside("check_plan", work, CheckedPlan, what)
+    async def check_plan(self, plan: str, summary: str, *, items: bool = False) -> CheckPlanResult:
+        """Check that an edited plan can be worked by, by activity `check_plan`; the answer names the problem, if there
+        is one."""
+        work = CheckPlanInput(delivery=self._runner.delivery, plan=plan, items=items)
+        return await self._runner.run_unrecorded("check_plan", work, CheckPlanResult, summary)
 
-    async def _take_plan(self, edited: Decided, *, items: bool) -> None:
-        """An edited plan takes the place of the one that waits, if it can be worked by; and is put for approval."""
-        state, checked = self._state, CheckedPlan()
+    async def _apply_edited_plan(self, edited: DecisionRecord, *, items: bool) -> None:
+        """Replace the plan that waits for approval by an edited one, if it can be worked by; else note why it cannot.
+        The gate is asked again either way."""
+        state, checked = self._state, CheckPlanResult()
         if self._prepared.checks_plans:
             checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
         if checked.problem:
             note = f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300]
             state.notes = (*state.notes, note)[-NOTES_KEPT:]
-        fold.edited(state, edited.artifact, checked, edited.note)
+        fold.apply_edited_plan(state, edited.artifact, checked, edited.note)
         state.edits += 1
 
-    async def implement(self, left: dict[str, str]) -> Outcome:
-        return await self._stage.turns(Step.IMPLEMENT, 1, self._materials() | left)
+    async def implement(self, tasks: dict[str, str]) -> Outcome:
+        """Build the plan, or the `tasks` that are left of it, by one agent; return the outcome. It is not committed
+        here."""
+        return await self._runner.run_turns(Step.IMPLEMENT, 1, self._materials() | tasks)
 
     async def document(self) -> None:
-        """The documentation brought up to date with the change."""
-        await self._write(Step.DOCUMENT, 1, {})
+        """Bring the documentation up to date with the change, and commit that."""
+        await self._run_and_commit(Step.DOCUMENT, 1, {})
 
-    async def _write(self, step: Step, attempt: int, found: dict[str, str], effort: str = "") -> None:
-        """One fresh conversation about the change and what was found in it, and a commit of its own."""
-        change = self._change() if self._state.head else {}
-        outcome = await self._stage.turns(step, attempt, self._materials() | change | found, effort)
+    async def _run_and_commit(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> None:
+        """Run an agentic step that changes files, in a fresh conversation about the change and `materials`, and commit
+        what it made."""
+        change = self._change_commits() if self._state.head else {}
+        outcome = await self._runner.run_turns(step, attempt, self._materials() | change | materials, effort)
         await self.commit(step, attempt, outcome.summary)
 
-    async def fix(self, step: Step, found: dict[str, str], *, last: bool = False) -> None:
-        """Likewise, as often as there is something to be mended; each is told of those before it, and the last one that
-        is allowed thinks harder. A retry that goes on in the middle of one finds it by its number, whatever counts
-        against the limits."""
-        state, done = self._state, self._state.fixed.get(step, 0)
-        before, effort = state.head or self._prepared.head, self._prepared.efforts.get(step, "") if last else ""
-        await self._write(step, done + 1, found | fixing.as_material(state.tries), effort)
-        state.tries = fixing.tried(state.tries, step, done + 1, (before, state.head or before), found)
-        state.fixed = {**state.fixed, step: done + 1}
+    async def run_fix(self, step: Step, materials: dict[str, str], *, is_last: bool = False) -> None:
+        """Run a fix and commit it. Each is told of the fixes tried before it, and the last one that is allowed thinks
+        harder.
 
-    async def fix_tests(self, verdict: TestVerdict, words: str = "", *, last: bool = False) -> None:
-        """Mend what failed; with `words`, as the person says who knows it for new."""
-        await self.fix(Step.FIX_TESTS, {"report": verdict.report} | ({"words": words} if words else {}), last=last)
-        if words:
-            self._state.asked_fixes += 1
-            self._state.remember(Said(id=f"tests-{self._state.asked_fixes}", text=words))
+        Fixes are numbered by step: a retry that goes on in the middle of one finds it by its number, whatever counts
+        against the limits.
+        """
+        state, fixes_done = self._state, self._state.fix_counts.get(step, 0)
+        commit_before, effort = (
+            state.head or self._prepared.head,
+            self._prepared.efforts.get(step, "") if is_last else "",
+        )
+        await self._run_and_commit(
+            step, fixes_done + 1, materials | fixing.fix_attempts_material(state.fix_attempts), effort
+        )
+        state.fix_attempts = fixing.with_fix_attempt(
+            state.fix_attempts, step, fixes_done + 1, (commit_before, state.head or commit_before), materials
+        )
+        state.fix_counts = {**state.fix_counts, step: fixes_done + 1}
 
-    async def mend(self, words: str) -> None:
-        """Change what is not to be published as it is, as the person says."""
-        await self.fix(Step.FIX_REVIEW, {"words": words})
-        self._state.mends += 1
-        self._state.remember(Said(id=f"publishing-{self._state.mends}", text=words))
+    async def fix_tests(self, verdict: TestVerdict, note: str = "", *, is_last: bool = False) -> None:
+        """Fix what failed in the tests, and commit that; with `note`, as the person says who knows it for new."""
+        await self.run_fix(
+            Step.FIX_TESTS, {"report": verdict.report} | ({"words": note} if note else {}), is_last=is_last
+        )
+        if note:
+            self._state.requested_fixes += 1
+            self._state.add_delivered_messages(UserMessage(id=f"tests-{self._state.requested_fixes}", text=note))
+
+    async def fix_rejected(self, note: str) -> None:
+        """Fix what a person does not want published, as their note says, and commit that."""
+        await self.run_fix(Step.FIX_REVIEW, {"words": note})
+        self._state.mend_rounds += 1
+        self._state.add_delivered_messages(UserMessage(id=f"publishing-{self._state.mend_rounds}", text=note))
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Commit; False where there was nothing to. The fix that takes a secret out replaces all commits so far."""
+        """Make a commit of what a step has changed, and return True; False where it has changed nothing.
+
+        A review fix that takes out a secret replaces all commits so far by one. Conflicts with other open deliveries go
+        to `on_conflicts`.
+        """
         state = self._state
-        anew = step is Step.FIX_REVIEW and state.found.secrets > 0
-        subject = state.title if (step is Step.IMPLEMENT or anew) and state.title else summary
+        replaces_all = step is Step.FIX_REVIEW and state.inspection.secrets > 0
+        subject = state.title if (step is Step.IMPLEMENT or replaces_all) and state.title else summary
         work = CommitInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=self._prepared.contract,
             step=step,
             attempt=attempt,
             checkpoint=state.checkpoint,
-            parent=self._prepared.head if anew else state.head or self._prepared.head,
+            parent=self._prepared.head if replaces_all else state.head or self._prepared.head,
             subject=subject,
             kind=state.kind,
         )
-        made = await self._stage.once(Step.COMMIT, work, Committed, attempt=attempt)
-        state.at = state.outcome = None
-        if not made.commit:
+        result = await self._runner.run_step(Step.COMMIT, work, CommitResult, attempt=attempt)
+        state.resume_at = state.outcome = None
+        if not result.commit:
             return False
-        fold.committed(state, made)
-        self._stage.committed(made.commit, made.summary)
-        if self.foresees is not None:
-            with suppress(asyncio.CancelledError):  # the next step heeds it: this one has to be counted first
-                await self.foresees(made.conflicts)
+        fold.apply_commit(state, result)
+        self._runner.record_commit(result.commit, result.summary)
+        if self.on_conflicts is not None:
+            with suppress(asyncio.CancelledError):  # the next step notices it: this commit has to be counted first
+                await self.on_conflicts(result.conflicts)
         return True
 
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:
-        """The verdict on the newest commit. `check`: what items of its backlog named, when it lands."""
+        """Run the tests on the newest commit, record the verdict and return it. `check`: commands that items of its
+        backlog named, by item, where it lands."""
         attempt = self._state.test_runs + 1
         work = TestInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=self._prepared.contract,
             commit=self._state.head,
             attempt=attempt,
@@ -198,61 +232,68 @@ class Steps:
             check=check or {},
             item=self._request.landing.item if check and self._request.landing else "",
         )
-        verdict = await self._stage.once(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
-        before, self._tested_before = self._tested_before, None
-        if before is not None and verdict.same_as(before):
-            verdict = before  # what a retry goes on with was begun with this report
-        fold.tested(self._state, verdict, attempt)
-        self._stage.judge(verdict.summary)
+        verdict = await self._runner.run_step(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
+        verdict_before, self._verdict_before = self._verdict_before, None
+        if verdict_before is not None and verdict.same_as(verdict_before):
+            verdict = verdict_before  # what a retry goes on with was begun with this verdict's report
+        fold.apply_verdict(self._state, verdict, attempt)
+        self._runner.record_verdict(verdict.summary)
         return verdict
 
-    async def inspect(self) -> Inspected:
-        """Let the engine itself look at the change; the same commit is not looked at twice."""
+    async def inspect_change(self) -> InspectResult:
+        """Return the engine's own findings in the change: secrets, protected paths, size. The same commit is inspected
+        only once."""
         state = self._state
-        if self._prepared.inspects and state.inspected != state.head:
+        if self._prepared.inspects and state.inspected_commit != state.head:
             work = InspectInput(
-                delivery=self._stage.delivery,
+                delivery=self._runner.delivery,
                 contract=self._prepared.contract,
                 commit=state.head,
                 report=state.tests.report if state.tests else "",
                 kind=state.kind,
             )
-            found = await self._stage.aside("inspect_change", work, Inspected, "secrets, protected paths, size")
-            fold.inspected(state, found, state.head)
-        return state.found
+            inspection = await self._runner.run_unrecorded(
+                "inspect_change", work, InspectResult, "secrets, protected paths, size"
+            )
+            fold.apply_inspection(state, inspection, state.head)
+        return state.inspection
 
-    async def capture(self) -> None:
-        """Pictures of the application, where they are wanted; without them the delivery goes on all the same."""
+    async def capture_pages(self) -> None:
+        """Make screenshots of the application at the newest commit, where they are wanted. Without them the delivery
+        goes on all the same, with a note."""
         state = self._state
-        if not self._prepared.app or state.captured == state.head:
+        if not self._prepared.app or state.captured_commit == state.head:
             return
-        work = CaptureInput(delivery=self._stage.delivery, contract=self._prepared.contract, commit=state.head)
+        work = CaptureInput(delivery=self._runner.delivery, contract=self._prepared.contract, commit=state.head)
         try:
-            captured = await self._stage.once("capture_pages", work, Captured)
-        except Stopped as stop:
-            captured = Captured()
+            captured = await self._runner.run_step("capture_pages", work, CaptureResult)
+        except DeliveryStopped as stop:
+            captured = CaptureResult()
             state.notes += (f"no screenshots: {stop.message.partition(chr(10))[0][:200]}",)
-        fold.captured(state, captured, state.head)
+        fold.apply_screenshots(state, captured, state.head)
 
     async def review(self) -> ReviewResult:
-        """Review the change; what the reviewer says and what the engine found are counted together."""
+        """Review the change and return the result: what the reviewer says and what the engine found are counted
+        together. A review that an earlier run has bought of this commit is not made again."""
         state, attempt = self._state, self._state.reviews + 1
-        before, self.reviewed_before = self.reviewed_before, ""
-        if before and before == state.head:  # the run before has bought it: a retry goes on with that
+        bought_commit, self.reviewed_before = self.reviewed_before, ""
+        if bought_commit and bought_commit == state.head:  # an earlier run has bought it: a retry goes on with that
             return state.review_result
-        found = await self.inspect()
-        await self.capture()
-        seen = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
-        told = {name: value for name, value in (seen | {"findings": found.findings}).items() if value}
-        outcome = await self._stage.turns(Step.REVIEW, attempt, self._materials() | self._change() | told)
-        fold.ended(state, Step.REVIEW, attempt, outcome)
-        self._stage.judge(outcome.summary)
+        inspection = await self.inspect_change()
+        await self.capture_pages()
+        evidence = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
+        materials = {name: value for name, value in (evidence | {"findings": inspection.findings}).items() if value}
+        outcome = await self._runner.run_turns(
+            Step.REVIEW, attempt, self._materials() | self._change_commits() | materials
+        )
+        fold.apply_step_end(state, Step.REVIEW, attempt, outcome)
+        self._runner.record_verdict(outcome.summary)
         return state.review_result
 
-    async def push(self) -> None:
-        """The branch as it is, where it came from; no pull request."""
+    async def push_branch(self) -> None:
+        """Push the branch as it is to where it came from; no pull request is opened."""
         work = PushInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=self._prepared.contract,
             workflow_id=workflow.info().workflow_id,
             branch=self._prepared.branch,
@@ -261,14 +302,15 @@ class Steps:
         )
         self._state.message = (await self._forge.push_branch(work)).summary
 
-    async def ship(self, doubt: str) -> None:
-        """Exactly one pull request; a draft where there is a doubt."""
+    async def open_pull_request(self, draft_reason: str) -> None:
+        """Open exactly one pull request, with links to plan, tests and review; a draft where `draft_reason` says
+        why."""
         state, prepared = self._state, self._prepared
-        await self.capture()
+        await self.capture_pages()
         report = state.tests.report if state.tests else ""
-        links = await self._forge.show_artifacts(state.plan, report, state.review, state.findings, state.screenshots)
+        links = await self._forge.publish_artifacts(state.plan, report, state.review, state.findings, state.screenshots)
         work = ShipInput(
-            delivery=self._stage.delivery,
+            delivery=self._runner.delivery,
             contract=prepared.contract,
             workflow_id=workflow.info().workflow_id,
             base=prepared.base,
@@ -276,8 +318,8 @@ class Steps:
             head=state.head,
             title=state.title or prepared.title or " ".join(self._request.request.split())[:60],
             kind=state.kind,
-            draft=prepared.draft or bool(doubt),
-            draft_reason=doubt,
+            draft=prepared.draft or bool(draft_reason),
+            draft_reason=draft_reason,
             plan=state.plan,
             tests=state.tests,
             review=state.review,
@@ -287,14 +329,15 @@ class Steps:
             findings=state.findings,
             screenshots=state.screenshots,
             assumptions=state.assumptions,
-            accepted=accepted(state),
+            accepted=red_tests_approval_text(state),
         )
-        fold.shipped(state, await self._forge.open_pull_request(work))
+        fold.apply_pull_request(state, await self._forge.open_pull_request(work))
 
     def _materials(self) -> dict[str, str]:
-        """Return what every agentic step is told about the ones before it."""
-        told = (("kind", self._state.kind), ("plan", self._state.plan), ("task", self._request.task))
-        return {name: value for name, value in told if value}
+        """Return what every agentic step is told about the ones before it: kind, plan and task, by name."""
+        materials = (("kind", self._state.kind), ("plan", self._state.plan), ("task", self._request.task_text))
+        return {name: value for name, value in materials if value}
 
-    def _change(self) -> dict[str, str]:
+    def _change_commits(self) -> dict[str, str]:
+        """Return the commits between which the change lies, as materials of a step."""
         return {"base": self._prepared.base_sha, "head": self._state.head}

@@ -1,4 +1,4 @@
-"""The command line: one file a command group, nothing heavy imported before a command needs it."""
+"""The command line: one file for a group of commands; nothing heavy is imported before a command needs it."""
 
 from perdure.cli.app import main
 

@@ -1,4 +1,4 @@
-"""`python -m perdure.cli`: the same as `perdure`."""
+"""Entry point of `python -m perdure.cli`, which does the same as `perdure`."""
 
 from perdure.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The `perdure` command: its groups, its help, and how it ends."""
+"""The `perdure` command: its groups of commands, its help, and how its process ends."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import typer
 
 from perdure import __version__, startup
 from perdure.cli.backlog import command as backlog
-from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, START, STEER, Commands
+from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, START, STEER, CommandGroup
 from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
-from perdure.cli.failures import report as report_failure
+from perdure.cli.failures import print_failure as report_failure
 from perdure.cli.host import agents, config, doctor, init, local, page
-from perdure.cli.look import compare, events, logs, pulls, read, report, schedules, top, turns, verify
-from perdure.cli.plain import PLAIN
+from perdure.cli.look import compare, delivery_commands, events, logs, pulls, report, schedules, top, turns, verify
+from perdure.cli.plain import PLAIN_ERRORS
 from perdure.cli.request import deliver, fork, retry
-from perdure.cli.request import run as run_phase
+from perdure.cli.request import run_command as run_phase
 from perdure.demo import command as demo
 from perdure.models.errors import BadInput
 from perdure.text import is_text
 
-app = Commands(
+app = CommandGroup(
     name="perdure",
     help="A request goes in, a tested, reviewed pull request comes out, and kill -9 does not matter.",
     epilog="New here? perdure demo shows the whole thing in two minutes, without a key.\n\n"
@@ -37,11 +37,11 @@ app = Commands(
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     START: (demo.demo, init.init, deliver.deliver, run_phase.run),
     LOOK: (
-        read.watch,
-        read.show,
-        read.list_,
+        delivery_commands.watch,
+        delivery_commands.show,
+        delivery_commands.list_,
         top.top,
-        read.diff,
+        delivery_commands.diff,
         logs.logs,
         events.events,
         turns.turns,
@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     HOST: (local.up, local.down, doctor.doctor, agents.agents, local.gc, config.config),
     ADVANCED: (local.worker, local.rehearse),
 }
-"""In the order of `perdure --help`."""
+"""The commands of each panel, in the order of `perdure --help`."""
 
 for panel, commands in COMMANDS.items():
     for command in commands:
@@ -67,14 +67,15 @@ schedules.register(app)
 local.register(app)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"perdure {__version__}")
         raise typer.Exit
 
 
-def _advanced(context: typer.Context, wanted: bool) -> None:
-    if wanted:
+def _print_advanced_help(context: typer.Context, requested: bool) -> None:
+    """Print the help of the advanced commands and raise `typer.Exit`, where `--help-advanced` was given."""
+    if requested:
         context.meta[ADVANCED_PAGE] = True
         print(context.get_help(), end="")
         raise typer.Exit
@@ -83,57 +84,70 @@ def _advanced(context: typer.Context, wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
     ] = False,
     advanced: Annotated[
         bool,
-        typer.Option("--help-advanced", is_eager=True, callback=_advanced, help="Show the advanced commands and exit."),
+        typer.Option(
+            "--help-advanced", is_eager=True, callback=_print_advanced_help, help="Show the advanced commands and exit."
+        ),
     ] = False,
 ) -> None: ...
 
 
-def run(arguments: list[str]) -> int:
-    """Carry out one command line and return its exit code; whatever goes wrong has been told."""
+def run_command_line(arguments: list[str]) -> int:
+    """Run one command line and return its exit code. Every error is printed to standard error, none is raised.
+
+    With `--json` among the arguments an error is printed as a JSON object. The code is BROKEN_PIPE where the reader of
+    the output has gone.
+    """
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     try:
-        # Here rather than in the commands: on Windows their imports (flock) would fail first.
+        # Checked here rather than in the commands: on Windows their imports (flock) would fail first.
         if sys.platform == "win32":
             from perdure.local.checks import check_platform
 
             check_platform(sys.platform)
-        _check_text(arguments)
-        code = app.needed(arguments)(arguments, prog_name="perdure", standalone_mode=False)
+        _require_utf8(arguments)
+        code = app.narrow_to(arguments)(arguments, prog_name="perdure", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
-            return BROKEN_PIPE  # Typer has seen it first
+            return BROKEN_PIPE  # Typer has caught the error first
         return end.code if isinstance(end.code, int) else 1
-    except BaseException as error:  # noqa: BLE001 - the last one to see it: everything is told, nothing is raised
+    except BaseException as error:  # noqa: BLE001 - the last to catch: every error is printed, none is raised
         return report_failure(error, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
 def main() -> NoReturn:
-    """Entry point. Ends the process at once: the Temporal SDK was seen to crash in an ordinary exit."""
+    """Run the command line of this process and end the process at once with its exit code.
+
+    Ends with `os._exit`: the Temporal SDK was seen to crash in an ordinary exit. Replaces closed standard streams
+    first, and makes the others print characters that they cannot encode as plain ones.
+    """
     _open_streams()
     startup.begin()  # commands import what they need, GitPython among it, which starts a process
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=PLAIN)
-    code = run(sys.argv[1:])
+            stream.reconfigure(errors=PLAIN_ERRORS)
+    code = run_command_line(sys.argv[1:])
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
         code = BROKEN_PIPE
-    except OSError:  # a full disk: it has been told where that was possible
+    except OSError:  # a full disk: it has been reported where that was possible
         code = code or 1
     os._exit(code)
 
 
 def _open_streams() -> None:
-    """A standard stream that was closed (`<&-`, `>&-`) is empty, or swallows what is said: otherwise the next file that
-    is opened would get its number, and children would write into that."""
+    """Open the null device in place of every standard stream that was closed (`<&-`, `>&-`).
+
+    Otherwise the next file that is opened would get the stream's number, and child processes would write into that
+    file.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
@@ -141,9 +155,10 @@ def _open_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _check_text(arguments: list[str]) -> None:
-    """Everything that is typed may go into a request, a record or a message: all of those are UTF-8."""
-    for one in arguments:
-        if not is_text(one):
-            shown = ascii(one.encode(errors="surrogateescape"))[1:101]
-            raise BadInput(f"an argument is not UTF-8 text: {shown}", where="perdure", fix="type it as UTF-8")
+def _require_utf8(arguments: list[str]) -> None:
+    """Raise BadInput for an argument that is not UTF-8 text: any of them may go into a request, a record or a
+    message."""
+    for argument in arguments:
+        if not is_text(argument):
+            escaped = ascii(argument.encode(errors="surrogateescape"))[1:101]
+            raise BadInput(f"an argument is not UTF-8 text: {escaped}", where="perdure", fix="type it as UTF-8")

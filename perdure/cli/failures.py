@@ -1,4 +1,4 @@
-"""Every way a command can fail, in three lines for a person or as one object for a program."""
+"""Errors of commands, printed in three lines for a person or as one JSON object for a program."""
 
 from __future__ import annotations
 
@@ -12,91 +12,107 @@ from typing import Any, TextIO
 import typer
 
 from perdure.cli import plain
-from perdure.cli.host.workers import unanswered
+from perdure.cli.host.workers import adapt_no_worker_error
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-def report(error: BaseException, *, as_json: bool, stream: TextIO | None = None) -> int:
-    """Write what went wrong to standard error and return the exit code."""
+def print_failure(error: BaseException, *, as_json: bool, stream: TextIO | None = None) -> int:
+    """Print an error to standard error, or to `stream`, and return the exit code of the command.
+
+    With `as_json` it is one JSON object, else lines. With PERDURE_DEBUG=1 the traceback follows. Nothing is printed for
+    Ctrl-C (exit code 130), a closed pipe (141), and a group that was called without a command.
+    """
     if isinstance(error, typer.TyperException) and not error.format_message():
         return BadInput.exit_code  # a group without a command: its help has been shown
-    known = _known(error)
-    if known is None:
+    shown = _presentable_error(error)
+    if shown is None:
         return INTERRUPTED if isinstance(error, KeyboardInterrupt | typer.Abort) else BROKEN_PIPE
     stream = stream or sys.stderr
     if as_json:
-        body = {"error": known.what, "where": known.where, "fix": known.fix, "exit_code": known.exit_code}
+        body = {"error": shown.what, "where": shown.where, "fix": shown.fix, "exit_code": shown.exit_code}
         print(plain.as_json(body, stream), file=stream)
     else:
-        print("\n".join(lines(known)), file=stream)
+        print("\n".join(failure_lines(shown)), file=stream)
     if os.environ.get("PERDURE_DEBUG") == "1":
         traceback.print_exception(error, file=stream)
-    return known.exit_code
+    return shown.exit_code
 
 
-def lines(error: PerdureError) -> list[str]:
-    """`error: …`, `where: …`, `fix: …`; an empty one is left out."""
-    told = [f"error: {error.what}"]
-    told += [f"  where: {error.where}"] if error.where else []
-    told += [f"  fix: {error.fix}"] if error.fix else []
-    return told
+def failure_lines(error: PerdureError) -> list[str]:
+    """Return the lines `error: …`, `where: …` and `fix: …`; where and fix are left out where they are empty."""
+    lines = [f"error: {error.what}"]
+    lines += [f"  where: {error.where}"] if error.where else []
+    lines += [f"  fix: {error.fix}"] if error.fix else []
+    return lines
 
 
-def _known(error: BaseException) -> PerdureError | None:
-    """The error as a person may read it; None when there is nothing to say (Ctrl-C, a closed pipe)."""
+def _presentable_error(error: BaseException) -> PerdureError | None:
+    """Convert an error to one that a person can read; None when there is nothing to print (Ctrl-C, a closed pipe)."""
     if isinstance(error, PerdureError):
-        return unanswered(error)
+        return adapt_no_worker_error(error)
     if isinstance(error, typer.TyperException):
-        return _usage(error)
+        return _usage_error(error)
     if isinstance(error, KeyboardInterrupt | typer.Abort | BrokenPipeError):
         return None
-    return _unexpected(error)
+    return _explain_unexpected(error)
 
 
-def _usage(error: typer.TyperException) -> BadInput:
+def _usage_error(error: typer.TyperException) -> BadInput:
+    """Convert an error of Typer (unknown option, missing argument) to BadInput, with a pointer to the command's
+    `--help`."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "perdure"
     message = error.format_message().strip().rstrip(".")
     fix = f"see {command} --help"
     if context is not None and "unexpected extra argument" in message:
-        fix = _in_quotes(context) or fix
+        fix = _suggest_quotes(context) or fix
     return BadInput(message[:1].lower() + message[1:], where=command, fix=fix)
 
 
-def _in_quotes(context: Any) -> str:
-    """The command with its words in quotes, where it takes words: the shell made several arguments of them."""
-    names = [str(one.metavar or one.name) for one in context.command.params if one.param_type_name == "argument"]
+def _suggest_quotes(context: Any) -> str:
+    """Return advice to put the words in quotes, where the command's last argument is TEXT; else an empty string.
+
+    Without quotes the shell makes several arguments of one text.
+    """
+    names = [
+        str(param.metavar or param.name) for param in context.command.params if param.param_type_name == "argument"
+    ]
     if names[-1:] != ["TEXT"]:
         return ""
     return f'put the words in quotes: {" ".join([context.command_path, *names[:-1]])} "…"'
 
 
-def _unexpected(error: BaseException) -> PerdureError:
+def _explain_unexpected(error: BaseException) -> PerdureError:
+    """Convert an exception that is no PerdureError: server unreachable, disk full, directory gone; else a defect.
+
+    For a defect the traceback is appended to the home's log, and the error's fix names that file.
+    """
     what = f"{type(error).__name__}: {error}".splitlines()[0]
-    unreachable = type(error).__name__ == "RPCError" and getattr(getattr(error, "status", None), "name", "") in (
+    is_unreachable = type(error).__name__ == "RPCError" and getattr(getattr(error, "status", None), "name", "") in (
         "UNAVAILABLE",
         "DEADLINE_EXCEEDED",
     )
-    if unreachable:
+    if is_unreachable:
         return TemporalUnreachable(
             "Temporal does not answer", where=str(error), fix="perdure doctor looks for the cause"
         )
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
         where = str(error.filename or "standard output, or a file")
         return PerdureError(f"it cannot be written: {error.strerror}", where=where, fix="free some space")
-    if isinstance(error, FileNotFoundError) and _nowhere():
+    if isinstance(error, FileNotFoundError) and _is_directory_gone():
         return BadInput("the directory you are in is not there any more", fix="cd to one that is")
-    log = _log(error)
+    log = _write_log(error)
     fix = f"the whole story is in {log}" if log else "PERDURE_DEBUG=1 shows the whole story"
     return PerdureError(f"this should not have happened: {what}", fix=fix)
 
 
-def _nowhere() -> bool:
+def _is_directory_gone() -> bool:
+    """Return whether the current directory has been removed."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -104,8 +120,8 @@ def _nowhere() -> bool:
     return False
 
 
-def _log(error: BaseException) -> Path | None:
-    """Append the traceback to the home's log; None where that cannot be done."""
+def _write_log(error: BaseException) -> Path | None:
+    """Append the error's traceback to `cli.log` in the home and return its path; None where that cannot be done."""
     from perdure.adapters.system.home import Home
 
     try:

@@ -1,4 +1,4 @@
-"""Single keys of a terminal, read by the event loop; the terminal is as before when the context ends."""
+"""Single keys of a terminal, read by the event loop; the terminal's mode is restored when the context ends."""
 
 from __future__ import annotations
 
@@ -14,72 +14,86 @@ from contextlib import asynccontextmanager, suppress
 ENTER = ("\n", "\r")
 
 _KEY = re.compile(r"\x1b(?:\[[0-9;]*[a-z~]|o[a-z])|.", re.DOTALL)
-"""A key as a terminal sends it: an arrow is one, and never the letter it ends with."""
+"""One key as a terminal sends it: an arrow is one key, and never the letter that its sequence ends with."""
 
 _ARROWS = {"\x1b[a": "up", "\x1b[b": "down", "\x1boa": "up", "\x1bob": "down"}
 
 
-class Keys:
-    """`on` holds what a key does, by its small letter; `wait` waits for one of several keys."""
+class TerminalKeys:
+    """The keys that a person presses. `handlers`: by small letter or arrow name, what is called at once for a key."""
 
     def __init__(self) -> None:
-        self.on: dict[str, Callable[[], None]] = {}
+        self.handlers: dict[str, Callable[[], None]] = {}
         self._pressed: asyncio.Queue[str] = asyncio.Queue()
 
     @classmethod
     @asynccontextmanager
-    async def of_terminal(cls) -> AsyncIterator[Keys]:
-        """Without line buffering and echo; Ctrl-C and Ctrl-Z stay what they are."""
+    async def read_terminal(cls) -> AsyncIterator[TerminalKeys]:
+        """Read keys from standard input while the context is open, without line buffering and echo.
+
+        Ctrl-C and Ctrl-Z work as always. The terminal's mode is restored at the end.
+        """
         keys, fd = cls(), sys.stdin.fileno()
-        loop, before = asyncio.get_running_loop(), termios.tcgetattr(fd)
+        loop, saved_mode = asyncio.get_running_loop(), termios.tcgetattr(fd)
         tty.setcbreak(fd, termios.TCSANOW)
-        loop.add_reader(fd, keys._read, fd)
+        loop.add_reader(fd, keys._read_keys, fd)
         try:
             yield keys
         finally:
             loop.remove_reader(fd)
-            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+            termios.tcsetattr(fd, termios.TCSADRAIN, saved_mode)
 
-    def forget(self) -> None:
-        """Drop all that was pressed so far, also what the terminal still holds. Before something is shown, not after
-        it: a key that is pressed because of it counts, and none that was meant for something else."""
-        forget_typed()
+    def discard_pressed(self) -> None:
+        """Drop every key pressed so far, also those that the terminal still holds.
+
+        To be called before a question is shown, not after: a key pressed because of the question counts, one meant for
+        something else does not.
+        """
+        discard_typed()
         while not self._pressed.empty():
             self._pressed.get_nowait()
 
-    async def wait(self, *wanted: str) -> str:
-        """The first of `wanted` that is pressed, also before, since `forget`."""
-        while (key := await self._pressed.get()) not in wanted:
+    async def wait_for(self, *keys: str) -> str:
+        """Wait until one of `keys` is pressed and return it; drop other keys. A key pressed since `discard_pressed`
+        counts."""
+        while (key := await self._pressed.get()) not in keys:
             pass
         return key
 
-    async def next(self) -> str:
-        """The next key, also one that was pressed before."""
+    async def next_key(self) -> str:
+        """Return the next key, also one that was pressed before this call; wait for it if need be."""
         return await self._pressed.get()
 
-    def _read(self, fd: int) -> None:
+    def _read_keys(self, fd: int) -> None:
+        """Read what the terminal holds, queue each key and call its handler; called by the event loop.
+
+        A terminal that is gone counts as Enter, once, and is not read any more.
+        """
         try:
             data = os.read(fd, 64)
         except OSError:  # EIO: the terminal is gone
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(fd)
-            data = b"\n"  # nobody will press anything any more: as if Enter
+            data = b"\n"  # nobody can press a key any more: act as if Enter was pressed
         for key in _KEY.findall(data.decode(errors="replace").lower()):
             key = _ARROWS.get(key, key)
             self._pressed.put_nowait(key)
-            if key in self.on:
-                self.on[key]()
+            if key in self.handlers:
+                self.handlers[key]()
 
 
-def forget_typed() -> None:
+def discard_typed() -> None:
     """Drop the lines and keys that the terminal still holds: typed before a question, they are no answer to it."""
-    with suppress(termios.error, OSError, ValueError):  # it is gone, or is none
+    with suppress(termios.error, OSError, ValueError):  # standard input is closed or no terminal
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def at_a_terminal() -> bool:
-    """True where a person can press keys here: a process in the background would be stopped for trying to read them."""
+def is_at_terminal() -> bool:
+    """Return whether a person can press keys here: standard input is a terminal, and this process is in the foreground.
+
+    A process in the background would be stopped for trying to read keys.
+    """
     try:
         fd = sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):
@@ -88,5 +102,5 @@ def at_a_terminal() -> bool:
         return False
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:  # a terminal, but not ours: nobody can be stopped over it
+    except OSError:  # a terminal, but not this session's: reading it stops nobody
         return True

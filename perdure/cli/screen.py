@@ -1,4 +1,4 @@
-"""The output of a command: the same texts everywhere, colour and live lines only where a terminal shows them."""
+"""The output of a command: the same texts everywhere; colour and live lines only where a terminal shows them."""
 
 from __future__ import annotations
 
@@ -21,40 +21,44 @@ _DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class Screen:
-    """One command's output.
+    """The output of one command.
 
-    json   only JSON goes to standard output; what is said besides goes to standard error
-    aside  what happens is told on standard error: standard output is for the one text that was asked for
+    json       only JSON goes to standard output; everything else goes to standard error
+    to_stderr  what happens meanwhile goes to standard error: standard output is for the one text that was asked for
     """
 
-    def __init__(self, *, json: bool = False, aside: bool = False) -> None:
+    def __init__(self, *, json: bool = False, to_stderr: bool = False) -> None:
         self.json = json
-        self.aside = aside
-        told = sys.stderr if aside else sys.stdout
-        self.terminal = not json and told.isatty() and os.environ.get("TERM") not in ("dumb", "")
+        self.to_stderr = to_stderr
+        stream = sys.stderr if to_stderr else sys.stdout
+        self.is_terminal = not json and stream.isatty() and os.environ.get("TERM") not in ("dumb", "")
 
     @cached_property
     def console(self) -> Console:
-        """Rich's console; honours NO_COLOR."""
+        """Return Rich's console, made at first use; it honours NO_COLOR."""
         from rich.console import Console
 
-        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=self.aside)
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=self.to_stderr)
 
     @property
     def width(self) -> int:
-        from perdure.cli.look.chapters import WIDTH
+        """Return the terminal's width; without a terminal the usual WIDTH."""
+        from perdure.cli.look.step_lines import WIDTH
 
-        return self.console.width if self.terminal else WIDTH
+        return self.console.width if self.is_terminal else WIDTH
 
     @property
-    def room(self) -> int | None:
-        """For a table: the width of the terminal; None where nothing needs to be cut, as in a pipe."""
-        return self.console.width if self.terminal else None
+    def table_width(self) -> int | None:
+        """Return how wide a table may be: the terminal's width; None where nothing needs to be cut, as in a pipe."""
+        return self.console.width if self.is_terminal else None
 
     @contextmanager
-    def live(self) -> Iterator[Live | None]:
-        """Lines that change in their place, gone at the end; None where there is no terminal."""
-        if not self.terminal:
+    def live_display(self) -> Iterator[Live | None]:
+        """Show lines that change in their place while the context is open, and remove them at its end.
+
+        Yields Rich's display, to be updated by the caller; None where there is no terminal.
+        """
+        if not self.is_terminal:
             yield None
             return
         from rich.live import Live
@@ -63,31 +67,33 @@ class Screen:
             yield live
             live.update("", refresh=True)
 
-    def line(self, text: str = "") -> None:
-        """One line of the answer."""
-        if self.terminal:
-            self.console.print(self.painted(text))
+    def print_line(self, text: str = "") -> None:
+        """Print one line of the command's output; its first character, a mark, is coloured on a terminal."""
+        if self.is_terminal:
+            self.console.print(self.colour_mark(text))
         else:
-            print(text, file=sys.stderr if self.aside else None, flush=True)
+            print(text, file=sys.stderr if self.to_stderr else None, flush=True)
 
-    def lines(self, texts: Iterable[str]) -> None:
+    def print_lines(self, texts: Iterable[str]) -> None:
+        """Print each text as one line."""
         for text in texts:
-            self.line(text)
+            self.print_line(text)
 
     def say(self, text: str) -> None:
-        """Something on the way: what is being started, what is waited for."""
+        """Print one line about what happens meanwhile (what is started, what is waited for); with `json` to standard
+        error."""
         if self.json:
             print(text, file=sys.stderr, flush=True)
         else:
-            self.line(text)
+            self.print_line(text)
 
-    def data(self, value: Any) -> None:
-        """A JSON document on standard output. Strings are taken as JSON already."""
+    def print_json(self, value: Any) -> None:
+        """Print a JSON document on standard output. A string is taken as JSON already."""
         print(as_json(value, sys.stdout, 2), flush=True)
 
-    def diff(self, text: str) -> None:
-        """A patch, coloured on a terminal."""
-        if not self.terminal:
+    def print_diff(self, text: str) -> None:
+        """Print a patch, coloured on a terminal."""
+        if not self.is_terminal:
             print(text, end="", flush=True)
             return
         from rich.text import Text
@@ -96,11 +102,11 @@ class Screen:
             heading = line.startswith(("+++", "---", "diff ", "index "))
             self.console.print(Text(line, style="bold" if heading else _DIFF.get(line[:1], "")))
 
-    def painted(self, text: str) -> Text:
-        """The mark at the beginning in its colour."""
+    def colour_mark(self, text: str) -> Text:
+        """Return the text for Rich, with the mark at its beginning in that mark's colour."""
         from rich.text import Text
 
-        painted = Text(text)
+        coloured = Text(text)
         if colour := _COLOURS.get(text[:1]):
-            painted.stylize(colour, 0, 1)
-        return painted
+            coloured.stylize(colour, 0, 1)
+        return coloured

@@ -1,4 +1,4 @@
-"""The run of one command: its connection to Temporal, until it is done or interrupted."""
+"""What a command needs to work with Temporal: an event loop, a client, a worker; and how Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -13,37 +13,47 @@ from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
-    from perdure.client import Backlog, Delivery, Described, Perdure
+    from perdure.client import Backlog, Delivery, Perdure, RunDescription
 
 LOADED_AFTER_S = 5.0
-"""After its start a command has loaded all it needs; those that are over sooner leave no garbage that counts."""
+"""Seconds after which a command has loaded all it needs; one that ends sooner leaves no garbage worth collecting."""
 
 T = TypeVar("T")
-Seen = TypeVar("Seen", "Delivery", "Backlog")
+DeliveryOrBacklog = TypeVar("Seen", "Delivery", "Backlog")
 
 
-def carry_out(work: Coroutine[Any, Any, T]) -> T:
-    """Return what it comes to. asyncio is loaded only here: help and mistakes need none of it."""
+def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in an event loop of its own and return its result.
+
+    asyncio is imported only here: help and mistakes do not need it.
+    """
     import asyncio
 
-    async def carried() -> T:
+    async def run_after_start() -> T:
         asyncio.get_running_loop().call_later(LOADED_AFTER_S, startup.loaded)
         return await work
 
-    return asyncio.run(carried())
+    return asyncio.run(run_after_start())
 
 
-async def connected(screen: Screen) -> Perdure:
-    """A client of the configured or the embedded server; raises TemporalUnreachable when it does not run."""
+async def connect_client(screen: Screen) -> Perdure:
+    """Return a client that is connected to the configured Temporal server, else to this home's embedded one.
+
+    Starts no server: raises TemporalUnreachable when it does not run.
+    """
     from perdure.adapters.system.home import Home
     from perdure.client import Perdure
-    from perdure.local.connect import connect
+    from perdure.local.connect import connect_to_temporal
 
-    return Perdure(await connect(Home.find(), start=False, say=screen.say))
+    return Perdure(await connect_to_temporal(Home.find(), start=False, say=screen.say))
 
 
-async def worker_started(screen: Screen) -> None:
-    """See that a worker of this home runs and has a key, where no workers elsewhere do the work."""
+async def ensure_worker(screen: Screen) -> None:
+    """Start this home's server and worker unless they run, and check that there is a key for the model.
+
+    Does nothing where TEMPORAL_* names another server, whose workers do the work. Raises BadInput where the key is
+    missing or differs from the running worker's.
+    """
     from perdure.adapters.system.home import Home
     from perdure.cli.request.validation import check_key, workers_elsewhere
     from perdure.local.up import ensure_running
@@ -53,52 +63,61 @@ async def worker_started(screen: Screen) -> None:
         await ensure_running(Home.find(), screen.say)
 
 
-async def look_at(screen: Screen, seen: Seen) -> tuple[Described | None, Seen]:
-    """Return what this home's server knows of a delivery or backlog, and where to ask next; None when another home's
-    answered.
+async def describe_on_own_server(
+    screen: Screen, workflow: DeliveryOrBacklog
+) -> tuple[RunDescription | None, DeliveryOrBacklog]:
+    """Return what this home's server knows of a delivery or backlog, and the handle to ask next time.
 
-    Looked at afterwards: a call that began while ours was dying is answered by whoever has its port by then. Raises
-    what describe raises, and TemporalUnreachable while somebody else is there and ours is not.
+    The first is None when another home's server has answered: the handle is then of a new client. That is checked after
+    the call: one that began while the own server died is answered by whoever has its port by then. Raises what
+    `describe` raises, and TemporalUnreachable while another server is there and this home's is not.
     """
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.local.strangers import astray
+    from perdure.local.server_guard import wrong_server_reason
 
     try:
-        found: Described | Exception = await seen.describe()
+        described: RunDescription | Exception = await workflow.describe()
     except (RPCError, BadInput) as error:
-        found = error
-    if await astray(seen.client, Home.find()):
-        return None, type(seen)((await connected(screen)).client, seen.id)
-    if isinstance(found, Exception):
-        raise found
-    return found, seen
+        described = error
+    if await wrong_server_reason(workflow.client, Home.find()):
+        return None, type(workflow)((await connect_client(screen)).client, workflow.id)
+    if isinstance(described, Exception):
+        raise described
+    return described, workflow
 
 
-def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]], *, decision: str = "") -> T:
-    """Find a delivery by what a person typed and do something with it; `decision` is what @waiting waits for."""
+def run_with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]], *, decision: str = "") -> T:
+    """Find the delivery that `id`, as a person typed it, names; run `work` on it and return its result.
 
-    async def run() -> T:
-        perdure = await connected(screen)
+    `decision` is the update for which a delivery has to wait where `id` is @waiting. Raises BadInput where `id` names
+    no single delivery.
+    """
+
+    async def resolve_and_run() -> T:
+        perdure = await connect_client(screen)
         return await work(perdure.delivery(await resolve_id(perdure, id, decision)))
 
-    return carry_out(run())
+    return run_coroutine(resolve_and_run())
 
 
 @contextmanager
-def person_at_work(*, interrupts: bool) -> Iterator[None]:
-    """While a person types inside a coroutine. asyncio would only note the first Ctrl-C, and drop what follows.
+def handle_interrupts(*, interrupts: bool) -> Iterator[None]:
+    """Handle Ctrl-C directly while the context is open, for a person who types inside a coroutine.
 
-    interrupts  Ctrl-C ends a question at once; in an editor it is the editor's, and nothing of ours may end by it
+    asyncio would only note the first Ctrl-C and drop what follows.
+
+    interrupts  True: Ctrl-C raises KeyboardInterrupt at once; False: it is ignored, since it belongs to an editor that
+    runs
     """
 
-    def heed(number: int, frame: object) -> None:
+    def on_interrupt(number: int, frame: object) -> None:
         if interrupts:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, heed)
+    previous_handler = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)

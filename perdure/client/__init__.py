@@ -1,26 +1,26 @@
-"""Submit a request, come back to it, read it: what any Python program needs of Perdure.
+"""Client library of Perdure for any Python program: submit a request, follow it, decide what it waits for, read it.
 
-Light on purpose: models and the Temporal client, nothing else. In another language, start workflow type `Delivery`
-on task queue `perdure` with the same JSON.
+Light on purpose: it needs models and the Temporal client, nothing else. From another language, start workflow type
+`Delivery` on task queue `perdure` with the same JSON.
 """
 
 from perdure.client.backlog import Backlog
-from perdure.client.backlog_submit import SubmittedBacklog
-from perdure.client.decisions import Answered
+from perdure.client.backlog_submit import BacklogSubmission
+from perdure.client.decisions import DecisionReply
 from perdure.client.delivery import Delivery
-from perdure.client.namespace import Perdure, Submitted
-from perdure.client.schedules import Scheduled
-from perdure.client.view import Described, Listed, Pending
+from perdure.client.namespace import Perdure, Submission
+from perdure.client.schedules import ScheduleInfo
+from perdure.client.view import ListEntry, PendingActivity, RunDescription
 
 __all__ = [
-    "Answered",
     "Backlog",
+    "BacklogSubmission",
+    "DecisionReply",
     "Delivery",
-    "Described",
-    "Listed",
-    "Pending",
+    "ListEntry",
+    "PendingActivity",
     "Perdure",
-    "Scheduled",
-    "Submitted",
-    "SubmittedBacklog",
+    "RunDescription",
+    "ScheduleInfo",
+    "Submission",
 ]

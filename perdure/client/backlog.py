@@ -1,6 +1,6 @@
-"""A backlog by its id: awaited, read, changed while it runs.
+"""Client of one backlog: read its state, wait for its end, change it while it runs.
 
-In another language: the same updates, signals and query, docs/backlog.md.
+Programs in other languages send the same updates, signals and query: docs/backlog.md.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.backlog_past import BacklogPast, read_backlog_past
-from perdure.client.calls import ask, send_update
-from perdure.client.once import request_of
-from perdure.client.submit import ATTACH, start
-from perdure.client.view import Described, describe
+from perdure.client.backlog_history import BacklogHistory, read_backlog_history
+from perdure.client.calls import query_workflow, send_update
+from perdure.client.deduplicate import read_request
+from perdure.client.submit import ATTACH, start_workflow
+from perdure.client.view import RunDescription, describe_run
 from perdure.models.backlog import BacklogItem
 from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.backlog_state import BacklogState, GoOn
+from perdure.models.backlog_state import BacklogState, ReopenedFrom
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
-from perdure.models.ids import following
-from perdure.models.rules.changes import reopened
+from perdure.models.ids import stack_workflow_id
+from perdure.models.rules.changes import reopen_backlog
 from perdure.models.rules.inbox import NotCounted
 
-WORKFLOW = "Backlog"
+BACKLOG_WORKFLOW = "Backlog"
 
 STATE_TIMEOUT = timedelta(seconds=30)
-"""For a query of one that has ended, whose whole history a busy worker reads again: nothing else has to do here."""
+"""Limit of the query for the state of an ended backlog, whose whole history a busy worker has to replay first."""
 
 _CUT_OFF = {WorkflowExecutionStatus.CANCELED: "cancelled", WorkflowExecutionStatus.TERMINATED: "terminated"}
 
 
 class Backlog:
-    """One backlog, by its id. Its deliveries are `<id>/<item>`: perdure.client.Delivery reads and decides those.
+    """One backlog, by its workflow id.
 
-    What changes it raises NotCounted (a BadInput, in the backlog's own words) when it does not count, BadInput when the
-    backlog has ended or there is none, and NoWorker when none answers.
+    Its deliveries have ids `<id>/<item>`; perdure.client.Delivery reads and decides those. Methods that change it
+    return the backlog's reply, one line. They raise NotCounted (a BadInput, with the backlog's reason) when the change
+    does not count, BadInput when the backlog has ended or does not exist, and NoWorker when no worker answers.
     """
 
     def __init__(self, client: Client, id: str) -> None:
@@ -59,50 +60,62 @@ class Backlog:
     def client(self) -> Client:
         return self._client
 
-    async def describe(self) -> Described:
-        """Return what the server knows without any worker. BadInput when there is no such backlog."""
+    async def describe(self) -> RunDescription:
+        """Return what the Temporal server knows of the backlog; no worker is needed.
+
+        Raises BadInput when there is no workflow of this id, or one of another type.
+        """
         try:
-            seen = await self._handle.describe()
+            execution = await self._handle.describe()
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise BadInput(f"no backlog {self.id}", fix="see perdure list") from None
             raise
-        if seen.workflow_type != WORKFLOW:
-            what = f"{self.id} is no backlog, but a {seen.workflow_type.lower()}"
-            raise BadInput(what, fix=f"perdure show {self.id}")
-        return await describe(seen)
+        if execution.workflow_type != BACKLOG_WORKFLOW:
+            problem = f"{self.id} is no backlog, but a {execution.workflow_type.lower()}"
+            raise BadInput(problem, fix=f"perdure show {self.id}")
+        return await describe_run(execution)
 
     async def request(self) -> dict[str, Any]:
-        """The request as it was sent, from the first event of history."""
-        return await request_of(self._client, self.id)
+        """Return the request as it was sent, read from the first event of history."""
+        return await read_request(self._client, self.id)
 
-    async def past(self) -> BacklogPast:
-        """Read what history tells of all its runs: for this no worker is needed. Raises RPCError."""
-        return await read_backlog_past(self._client, self.id)
+    async def past(self) -> BacklogHistory:
+        """Read the histories of all its runs: items, landed commits, started deliveries.
+
+        No worker is needed. Raises RPCError.
+        """
+        return await read_backlog_history(self._client, self.id)
 
     async def progress(self, *, once: bool = False) -> BacklogProgress:
-        """Return where it stands: asks the workflow, which needs a worker. NoWorker when none answers.
+        """Query the backlog's workflow for its progress and return it; this needs a worker.
 
-        That takes as long as another worker needs in the place of one that has died; `once`: only five seconds.
+        Tries for as long as another worker needs to take the place of one that has died; with `once`, a single try of
+        five seconds. Where the workflow ended without saying so itself, the status in the progress is `cancelled`,
+        `terminated` or `failed`. When no worker answers, returns the result of an ended backlog, and raises NoWorker
+        for a running one.
         """
         try:
-            found = await self._progress(once)
-            if found.status != "running" or (described := await self.describe()).running:
-                return found
+            progress = await self._query_progress(once)
+            if progress.status != "running" or (described := await self.describe()).running:
+                return progress
             if described.status is WorkflowExecutionStatus.COMPLETED:  # in between
-                return await self._progress(once)
-            return found.cut_off(_CUT_OFF.get(described.status, "failed"))
+                return await self._query_progress(once)
+            return progress.as_cut_off(_CUT_OFF.get(described.status, "failed"))
         except RPCError:
             running = (await self.describe()).running
             if not running:
                 return await self.result()
-            raise NoWorker("no worker answers", where=self.id, then="the work goes on then") from None
+            raise NoWorker("no worker answers", where=self.id, consequence="the work goes on then") from None
 
-    async def _progress(self, once: bool = False) -> BacklogProgress:
-        return await ask(self._handle, "progress", BacklogProgress, once=once)
+    async def _query_progress(self, once: bool = False) -> BacklogProgress:
+        return await query_workflow(self._handle, "progress", BacklogProgress, once=once)
 
     async def result(self) -> BacklogProgress:
-        """Wait for the end. A backlog of which not everything landed is a result too; only a bad request raises."""
+        """Wait until the backlog ends and return its final progress, also where not everything landed.
+
+        Raises InvalidRequest when the workflow refused the request, and PerdureError when it failed without a result.
+        """
         try:
             return await self._handle.result()
         except WorkflowFailureError as error:
@@ -112,139 +125,174 @@ class Backlog:
             if isinstance(cause, ApplicationError) and cause.details:
                 return BacklogProgress.model_validate(cause.details[0])
             if (status := (await self.describe()).status) in _CUT_OFF:
-                return (await self._progress()).cut_off(_CUT_OFF[status])
-            said = cause.cause if isinstance(cause, ActivityError) and cause.cause is not None else cause
-            raise PerdureError(f"the backlog failed: {said}", where=self.id) from error
+                return (await self._query_progress()).as_cut_off(_CUT_OFF[status])
+            failure = cause.cause if isinstance(cause, ActivityError) and cause.cause is not None else cause
+            raise PerdureError(f"the backlog failed: {failure}", where=self.id) from error
 
     async def attach(self, raw: dict[str, Any]) -> None:
-        """NotCounted unless this is what it was started with."""
-        await self._update(ATTACH, raw)
+        """Raise NotCounted unless `raw` is the request that this backlog was started with; sends update `attach`."""
+        await self._send_update(ATTACH, raw)
 
     async def add(self, item: BacklogItem | dict[str, Any]) -> str:
-        """One more item; the backlog's own words, as with all of these."""
-        return await self._update("add", {"item": _item(item)})
+        """Add an item and return the backlog's reply."""
+        return await self._send_update("add", {"item": _item_json(item)})
 
     async def edit(self, item: BacklogItem | dict[str, Any]) -> str:
-        """Another item in the place of the one of that id, as long as that has not landed."""
-        return await self._update("edit", {"item": _item(item)})
+        """Replace the item of the same id, as long as that has not landed; return the backlog's reply."""
+        return await self._send_update("edit", {"item": _item_json(item)})
 
     async def skip(self, item: str, note: str = "", *, by: str = "") -> str:
-        """Go on without it: what depends on it may begin. `by`: who says so, for the record.
+        """Mark an item as skipped, so that what depends on it may begin; return the backlog's reply.
 
-        This and `retry` begin a backlog again that has ended.
+        `by` names who decides, for the record. A backlog that has ended runs again for it.
         """
-        return await self._update("skip", {"item": item, "note": note, "by": by}, again=True)
+        return await self._send_update("skip", {"item": item, "note": note, "by": by}, restart=True)
 
     async def retry(self, item: str = "", *, by: str = "") -> str:
-        """Try an item again that ended without landing, from where its delivery stopped; without one, all of these."""
+        """Start an item that ended without landing again, from where its delivery stopped.
+
+        Without `item`: all such items. Returns the backlog's replies, joined by "; ". A backlog that has ended runs
+        again for it. `by` names who decides, for the record. Raises NotCounted when nothing has failed or was
+        cancelled.
+        """
         if item:
-            return await self._update("retry", {"item": item, "by": by}, again=True)
+            return await self._send_update("retry", {"item": item, "by": by}, restart=True)
         if not (await self.describe()).running:
             with suppress(WorkflowAlreadyStartedError):
-                return await self._reopen("retry", "", "")
+                return await self._restart_with_change("retry", "", "")
         failed = [view.id for view in (await self.progress()).items if view.phase in ("failed", "cancelled")]
         if not failed:
             raise NotCounted("nothing has failed or was cancelled", where=self.id)
-        return "; ".join([await self._update("retry", {"item": id, "by": by}) for id in failed])
+        return "; ".join([await self._send_update("retry", {"item": id, "by": by}) for id in failed])
 
     async def cancel_item(self, item: str, *, by: str = "") -> str:
-        """Stop one item, and nothing else; what depends on it is blocked."""
-        return await self._update("cancel_item", {"item": item, "by": by})
+        """Stop one item and nothing else; what depends on it is blocked. Return the backlog's reply."""
+        return await self._send_update("cancel_item", {"item": item, "by": by})
 
     async def prioritise(self, item: str, priority: int, *, by: str = "") -> str:
-        """Higher goes first among those that are ready; -100 to 100."""
-        return await self._update("prioritise", {"item": item, "priority": priority, "by": by})
+        """Set an item's priority, -100 to 100, and return the reply.
+
+        Of the items that are ready the highest begins first.
+        """
+        return await self._send_update("prioritise", {"item": item, "priority": priority, "by": by})
 
     async def follow(self, *, leave: bool = False, note: str = "", by: str = "") -> str:
-        """Look at the base again, now, whatever was in the way; or leave the branch where it stands."""
-        return await self._update("follow", {"leave": leave, "note": note, "by": by})
+        """Check the base branch again now, whatever stopped that before; with `leave`, leave the branch as it is.
 
-    async def decide(self, item: str, update: str, said: dict[str, Any]) -> str:
-        """Decide what an item waits for: `approve`, `reject`, `answer`, `add_budget` or `edit_plan` with its message
-        (docs/control.md), handed to its delivery. `said` without `of`: whatever it waits for as this arrives."""
-        return await self._update(update, {**said, "item": item})
+        Returns the backlog's reply. `note` and `by` go into the record.
+        """
+        return await self._send_update("follow", {"leave": leave, "note": note, "by": by})
+
+    async def decide(self, item: str, update: str, message: dict[str, Any]) -> str:
+        """Send a decision on what an item waits for; the backlog hands it to the item's delivery. Return the reply.
+
+        `update` is `approve`, `reject`, `answer`, `add_budget` or `edit_plan`, and `message` its JSON object
+        (docs/control.md). Without `of` in it, it decides whatever the item waits for as it arrives.
+        """
+        return await self._send_update(update, {**message, "item": item})
 
     async def hold(self, note: str = "") -> None:
-        """Begin no further item, and no further turn of its deliveries, until `resume`."""
-        await self._signal("hold", {"note": note})
+        """Send signal `hold`: no further item begins, and no further turn of its deliveries, until `resume`."""
+        await self._send_signal("hold", {"note": note})
 
     async def resume(self) -> None:
-        """Go on after a hold."""
-        await self._signal("resume", {})
+        """Send signal `resume`: the backlog goes on after a hold."""
+        await self._send_signal("resume", {})
 
     async def cancel(self) -> str:
-        """Ask all of it to stop: its deliveries end, what has landed stays. Of one that has ended, the pull requests
-        of its stack are followed no longer. Returns which it was."""
+        """Ask the whole backlog to stop: its deliveries end, what has landed stays.
+
+        Returns a line that says what was done. A backlog that has ended stops following the pull requests of its stack
+        instead; raises BadInput where it follows none.
+        """
         described = await self.describe()
-        stack = self._client.get_workflow_handle(following(self.id, described.run_id))
+        stack = self._client.get_workflow_handle(stack_workflow_id(self.id, described.run_id))
         if described.running:
             await self._handle.cancel()
             return f"{self.id} asked to stop: its deliveries end, what has landed stays"
         try:
             if (await stack.describe()).status is not WorkflowExecutionStatus.RUNNING:
-                raise self._ended(described)
+                raise self._ended_error(described)
         except RPCError as error:
-            raise (self._ended(described) if error.status == RPCStatusCode.NOT_FOUND else error) from None
+            raise (self._ended_error(described) if error.status == RPCStatusCode.NOT_FOUND else error) from None
         await stack.cancel()
         return f"the pull requests of {self.id} are followed no longer"
 
-    async def _running(self) -> None:
+    async def _require_running(self) -> None:
+        """Raise BadInput when the backlog has ended or does not exist."""
         described = await self.describe()
         if not described.running:
-            raise self._ended(described)
+            raise self._ended_error(described)
 
-    def _ended(self, described: Described) -> BadInput:
+    def _ended_error(self, described: RunDescription) -> BadInput:
+        """Return the BadInput which says that this backlog has ended, how, and what can still be done."""
         word = described.outcome.replace("_", " ")
         ended = "has ended" if word in ("", "ended") else f"has ended ({word})"
         fix = f"perdure backlog report {self.id} says how; retry ITEM goes on with one that failed"
         return BadInput(f"{self.id} {ended}: nothing of it can be changed", fix=fix)
 
-    async def _reopen(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
-        """Begin an ended backlog again, changed: another run of the same id, with all that the last one knew."""
-        ended = (await self._handle.describe()).run_id
-        one = self._client.get_workflow_handle(self.id, run_id=ended)
+    async def _restart_with_change(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
+        """Start another run of an ended backlog, from the last run's state with an item retried or skipped.
+
+        Returns one line that says so. `item` empty: all that failed or was cancelled. Raises NotCounted when the change
+        does not count, NoWorker when no worker answers the query for the last state, BadInput when the backlog was
+        refused as it was started, and WorkflowAlreadyStartedError when it runs again meanwhile.
+        """
+        last_run_id = (await self._handle.describe()).run_id
+        last_run = self._client.get_workflow_handle(self.id, run_id=last_run_id)
         try:
-            state: BacklogState = await one.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)
+            state: BacklogState = await last_run.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)
         except RPCError:
             if (await self.describe()).running:
-                raise WorkflowAlreadyStartedError(self.id, WORKFLOW) from None
+                raise WorkflowAlreadyStartedError(self.id, BACKLOG_WORKFLOW) from None
             what = "no worker answers, and the backlog has ended"
-            raise NoWorker(what, where=self.id, then="nothing was changed") from None
+            raise NoWorker(what, where=self.id, consequence="nothing was changed") from None
         if not state.items:
             raise BadInput(f"{self.id} was refused when it was started: there is nothing to go on with")
-        at = datetime.now(UTC)
-        again = reopened(state, change, item, note, at)
-        again.again = GoOn(run_id=ended, change=change, item=item, note=note, at=at)
+        now = datetime.now(UTC)
+        next_state = reopen_backlog(state, change, item, note, now)
+        next_state.reopened_from = ReopenedFrom(run_id=last_run_id, change=change, item=item, note=note, changed_at=now)
         raw = {name: value for name, value in (await self.request()).items() if name != "items"}
-        await start(self._client, self.id, raw, WorkflowIDReusePolicy.ALLOW_DUPLICATE, WORKFLOW, again)
-        done = f"{'skipped' if change == 'skip' else 'goes on'}: {item}; " if item else ""
-        return f"{done}{self.id} runs again"
+        await start_workflow(
+            self._client, self.id, raw, WorkflowIDReusePolicy.ALLOW_DUPLICATE, BACKLOG_WORKFLOW, next_state
+        )
+        prefix = f"{'skipped' if change == 'skip' else 'goes on'}: {item}; " if item else ""
+        return f"{prefix}{self.id} runs again"
 
-    async def _update(self, name: str, said: dict[str, Any], *, again: bool = False) -> str:
-        """`again`: a backlog that has ended begins again for it."""
-        if again and not (await self.describe()).running:
+    async def _send_update(self, name: str, message: dict[str, Any], *, restart: bool = False) -> str:
+        """Send an update to the backlog, without the fields of `message` that are "", and return its reply.
+
+        `restart`: for a retry or skip of a backlog that has ended, start another run with that change instead. Raises
+        NotCounted when the backlog refuses the update, NoWorker when no worker answers, and BadInput when the backlog
+        has ended.
+        """
+        if restart and not (await self.describe()).running:
             with suppress(WorkflowAlreadyStartedError):  # somebody else has done so just now: it is told of this, too
-                return await self._reopen("skip" if name == "skip" else "retry", said["item"], said.get("note", ""))
-        await self._running()
-        meant = {field: value for field, value in said.items() if value != ""}
+                return await self._restart_with_change(
+                    "skip" if name == "skip" else "retry", message["item"], message.get("note", "")
+                )
+        await self._require_running()
+        payload = {field: value for field, value in message.items() if value != ""}
         try:
-            words = await send_update(self._handle, name, meant, uuid.uuid4().hex)
+            reply = await send_update(self._handle, name, payload, uuid.uuid4().hex)
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
             then = f"perdure backlog status {self.id} shows if it counted"
-            raise NoWorker("no worker has answered", where=self.id, then=then) from None
+            raise NoWorker("no worker has answered", where=self.id, consequence=then) from None
         except WorkflowUpdateFailedError as error:
             what = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
             raise NotCounted(what.removeprefix("NotCounted: "), where=self.id) from None
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            raise self._ended(await self.describe()) from None
-        return str(words or "")
+            raise self._ended_error(await self.describe()) from None
+        return str(reply or "")
 
-    async def _signal(self, name: str, said: dict[str, Any]) -> None:
-        await self._running()
-        await self._handle.signal(name, said)
+    async def _send_signal(self, name: str, payload: dict[str, Any]) -> None:
+        """Send a signal to the backlog; raise BadInput when it has ended."""
+        await self._require_running()
+        await self._handle.signal(name, payload)
 
 
-def _item(item: BacklogItem | dict[str, Any]) -> dict[str, Any]:
+def _item_json(item: BacklogItem | dict[str, Any]) -> dict[str, Any]:
+    """Return an item as JSON without its defaults; a dict as it is."""
     return item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, BacklogItem) else item

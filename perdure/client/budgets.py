@@ -1,4 +1,4 @@
-"""The fleet's budgets, from outside: put rules in, look at the table, add for today."""
+"""The Treasury, the workflow that keeps budgets which deliveries share: send it rules, read it, add money."""
 
 from __future__ import annotations
 
@@ -11,76 +11,90 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.view import look_up
+from perdure.client.view import find_workflow
 from perdure.models.errors import BadInput, NoWorker, PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
-from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
+from perdure.models.treasury import TREASURY, BudgetRule, DayBudgetIncrease, TreasuryRules, TreasuryTable
 
 TREASURY_SEEN = timedelta(minutes=1)
-"""A worker's pause between looks for the Treasury: who ended it meant today's reservations, not every delivery."""
+"""A worker's pause between two checks that the Treasury runs: whoever ended it meant today's reservations, not every
+delivery."""
 
 TAKES_UP_TRIES, TAKES_UP_PAUSE_S = 50, 0.1
-"""Until it has read that table, for whoever wants to see it: one a second where a worker lives."""
+"""How often, and at which interval, to query a Treasury that has just been started again, until it has read the table
+of the run before: a second where a worker lives."""
 
 
-WORKFLOW = "Treasury"
+TREASURY_WORKFLOW = "Treasury"
 TABLE_TIMEOUT = timedelta(seconds=15)
-"""A query needs a worker; after this long there is none. The server asks a worker that has just died for 10 s."""
+"""Limit of the query, which needs a worker; the server waits 10 s for a worker that has just died."""
 
 ENDED = "it was ended: nobody is given anything until a worker has started it again, within a minute"
 
 
 async def put_rules(client: Client, rules: Iterable[BudgetRule]) -> None:
-    """Tell the Treasury of this configuration's budgets, and start it where there is none. Without rules: nothing.
+    """Send this configuration's budgets to the Treasury, and start it where none runs. Without rules, do nothing.
 
-    One that somebody ended is started again and goes on from the table that was left.
+    A Treasury that somebody ended is started again and goes on from the table it left.
     """
-    told = Rules(rules={rule.name: rule.usd_per_day for rule in rules})
-    if told.rules:
-        await _start(client, await ended(client), "rules", told)
+    message = TreasuryRules(rules={rule.name: rule.usd_per_day for rule in rules})
+    if message.rules:
+        await _start_treasury(client, await find_ended_run(client), "rules", message)
 
 
-async def _start(client: Client, previous: str, signal: str, said: Rules | Add) -> None:
+async def _start_treasury(
+    client: Client, previous: str, signal: str, payload: TreasuryRules | DayBudgetIncrease
+) -> None:
+    """Start the Treasury with a first signal; where it runs already, only send it the signal.
+
+    `previous` is the run id of an ended Treasury whose table the new run goes on from; empty: it begins with none.
+    """
     await client.start_workflow(
-        WORKFLOW,
-        args=[Table(previous=previous)] if previous else [],
+        TREASURY_WORKFLOW,
+        args=[TreasuryTable(previous=previous)] if previous else [],
         id=TREASURY,
         task_queue=TASK_QUEUE,
         task_timeout=WORKFLOW_TASK,
         start_signal=signal,
-        start_signal_args=[said],
+        start_signal_args=[payload],
         static_summary="budgets that deliveries share",
         static_details="It runs for ever, and is not to be cancelled or terminated. `perdure budget --shared`, or "
         "query `table`, shows what each budget has left; signal `add` allows more for today.",
     )
 
 
-async def keep(client: Client, rules: Iterable[BudgetRule], every: timedelta = TREASURY_SEEN) -> None:
-    """Start it again whenever somebody has ended it, for ever; `every`: how often to look. Without rules: nothing."""
+async def keep_treasury_running(client: Client, rules: Iterable[BudgetRule], every: timedelta = TREASURY_SEEN) -> None:
+    """Check in a loop, for ever, whether somebody has ended the Treasury, and start it again if so.
+
+    `every` is the pause before each check; an RPCError is left to the next one. Returns at once where there are no
+    rules.
+    """
     rules = tuple(rules)
     while rules:
         await asyncio.sleep(every.total_seconds())
         with suppress(RPCError):  # the next time
-            if await ended(client):
+            if await find_ended_run(client):
                 await put_rules(client, rules)
 
 
-async def ended(client: Client) -> str:
-    """The run id of the newest one, when it has ended; empty while it runs or where there never was one."""
-    seen = await look_up(client, TREASURY)
-    return "" if seen is None or seen.status is WorkflowExecutionStatus.RUNNING else seen.run_id
+async def find_ended_run(client: Client) -> str:
+    """Return the run id of the newest Treasury when it has ended; empty while it runs or where there never was one."""
+    execution = await find_workflow(client, TREASURY)
+    return "" if execution is None or execution.status is WorkflowExecutionStatus.RUNNING else execution.run_id
 
 
-async def read_table(client: Client) -> Table:
-    """Budgets and reservations. BadInput where there is no Treasury, NoWorker where none answers.
+async def read_budget_table(client: Client) -> TreasuryTable:
+    """Query the Treasury for its table of budgets and reservations.
 
-    Of one that somebody has ended: what it knew last, with a note that says so.
+    The table of a Treasury that somebody ended is what it knew last, with a note that says so. Raises BadInput where
+    there is no Treasury, NoWorker where no worker answers, and PerdureError where it still reads what the run before it
+    knew.
     """
     try:
         handle = client.get_workflow_handle(TREASURY)
         for _ in range(TAKES_UP_TRIES):
-            table: Table = await handle.query("table", result_type=Table, rpc_timeout=TABLE_TIMEOUT)
-            if await ended(client):
+            table: TreasuryTable = await handle.query("table", result_type=TreasuryTable, rpc_timeout=TABLE_TIMEOUT)
+            if await find_ended_run(client):
                 return table.model_copy(update={"note": ENDED})
             if not table.previous:
                 return table
@@ -90,19 +104,22 @@ async def read_table(client: Client) -> Table:
         if error.status == RPCStatusCode.NOT_FOUND:
             fix = "write [[treasury]] into config.toml and restart the worker; see docs/budget.md"
             raise BadInput("no budgets are shared here", where=TREASURY, fix=fix) from None
-        if error.status == RPCStatusCode.FAILED_PRECONDITION and await ended(client):
-            return Table(note=ENDED)  # before any worker had seen it
+        if error.status == RPCStatusCode.FAILED_PRECONDITION and await find_ended_run(client):
+            return TreasuryTable(note=ENDED)  # before any worker had seen it
         raise NoWorker("no worker answers", where=TREASURY) from None
 
 
-async def add(client: Client, rule: str, usd: float) -> None:
-    """More for today. It is a signal: counted once, also by a worker that starts later, and after somebody ended it."""
-    more = Add(rule=rule, usd=usd, id=uuid.uuid4().hex)
+async def add_to_budget(client: Client, rule: str, usd: float) -> None:
+    """Add dollars to one budget for today, by a signal that counts once, also with a worker that starts later.
+
+    A Treasury that somebody ended is started again with it. Raises BadInput where there is none.
+    """
+    signal = DayBudgetIncrease(rule=rule, usd=usd, id=uuid.uuid4().hex)
     try:
-        if previous := await ended(client):
-            await _start(client, previous, "add", more)
+        if previous := await find_ended_run(client):
+            await _start_treasury(client, previous, "add", signal)
             return
-        await client.get_workflow_handle(TREASURY).signal("add", more)
+        await client.get_workflow_handle(TREASURY).signal("add", signal)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise

@@ -1,4 +1,4 @@
-"""Queries and updates of a workflow, sent again where the moment was to blame."""
+"""Queries and updates of a workflow, tried again where a dying worker or a change of run was to blame."""
 
 from __future__ import annotations
 
@@ -12,31 +12,36 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.models.limits import DECISION_ACCEPTED
 
 QUERY_TIMEOUT = timedelta(seconds=5)
-"""A query needs a worker, which answers within milliseconds, a busy one in a second or two."""
+"""Limit of one try of a query: a worker answers within milliseconds, a busy one in a second or two."""
 
 QUERY_TRIES, QUERY_PAUSE_S = 3, 0.5
-"""A server goes on handing queries to a worker that has died, for 10 s at most (measured: 10.0), and a query that was
-handed to it is lost: the third begins after 11 s."""
+"""Tries of a query, and the pause between them. A server goes on handing queries to a worker that has died, for 10 s at
+most (measured: 10.0), and a query that was handed to it is lost: the third try begins after 11 s."""
 
 UPDATE_TRIES, UPDATE_PAUSE_S = 5, 0.2
-"""One that comes as its workflow continues as new is refused, once in 200 with four clients at a backlog that does so
-every few seconds: the next run takes it. A workflow whose every task fails refuses each try, at once."""
+"""Tries of an update, and the pause between them. An update that arrives while its workflow continues as new is refused
+(once in 200 with four clients at a backlog that does so every few seconds): the next run takes it. A workflow whose
+every task fails refuses each try, at once."""
 
 _NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
-"""The client has given up, or the server. Where none has run for a while, that says FAILED_PRECONDITION."""
+"""Statuses that mean that no worker answered: the client has given up, or the server. Where no worker has run for a
+while, the server says FAILED_PRECONDITION."""
 
 T = TypeVar("T")
 
 
-async def ask(handle: WorkflowHandle[Any, Any], query: str, answer: type[T], *, once: bool = False) -> T:
-    """Query it, again while a worker may just have died and another one be starting; RPCError when none answers.
+async def query_workflow(
+    handle: WorkflowHandle[Any, Any], query: str, result_type: type[T], *, once: bool = False
+) -> T:
+    """Query a workflow and return its answer; try again while a worker may just have died and another be starting.
 
-    once  for whoever asks again anyway, and tells a person meanwhile
+    `once`: a single try, for a caller that asks again anyway and tells a person meanwhile. Raises RPCError when no
+    worker answers.
     """
     for tries_left in reversed(range(1 if once else QUERY_TRIES)):
         try:
-            found: T = await handle.query(query, result_type=answer, rpc_timeout=QUERY_TIMEOUT)
-            return found
+            reply: T = await handle.query(query, result_type=result_type, rpc_timeout=QUERY_TIMEOUT)
+            return reply
         except RPCError as error:
             if error.status not in _NO_ANSWER or not tries_left:
                 raise
@@ -44,16 +49,17 @@ async def ask(handle: WorkflowHandle[Any, Any], query: str, answer: type[T], *, 
     raise AssertionError("the last try returns or raises")
 
 
-async def send_update(handle: WorkflowHandle[Any, Any], name: str, said: dict[str, Any], id: str) -> Any:
-    """Send an update and return its answer. One id counts once: it is the same in every try.
+async def send_update(handle: WorkflowHandle[Any, Any], name: str, message: dict[str, Any], id: str) -> Any:
+    """Send an update to a workflow and return its reply; try again where the workflow was changing runs.
 
-    Raises what `execute_update` raises, and TimeoutError after twice DECISION_ACCEPTED.
+    All tries have the same `id`, so that it counts once. Raises what `execute_update` raises, and TimeoutError after
+    twice DECISION_ACCEPTED.
     """
-    # The limit of one try is not one of all: the client tries again what a server has not answered.
+    # rpc_timeout limits one try, not all of them: the client tries again what a server has not answered.
     async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
         for tries_left in reversed(range(UPDATE_TRIES)):
             try:
-                return await handle.execute_update(name, said, id=id, rpc_timeout=DECISION_ACCEPTED)
+                return await handle.execute_update(name, message, id=id, rpc_timeout=DECISION_ACCEPTED)
             except RPCError as error:
                 if error.status is not RPCStatusCode.FAILED_PRECONDITION or not tries_left:
                     raise

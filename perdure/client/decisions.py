@@ -1,6 +1,6 @@
-"""A person's acts on a delivery: decide, say, hold, resume, cancel. Each counts once, worker up or down.
+"""What a person can do to a delivery: decide, say, hold, resume, cancel. Each act counts once, worker up or down.
 
-In another language: the same updates and signals, docs/control.md.
+Programs in other languages send the same updates and signals: docs/control.md.
 """
 
 from __future__ import annotations
@@ -26,39 +26,40 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.calls import send_update
-from perdure.client.standalone import ask_host
-from perdure.client.view import Described, ended_words
-from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, understood
+from perdure.client.host_activities import run_on_host
+from perdure.client.view import RunDescription, ending_line
+from perdure.models.decisions import Hold, PendingDecision, Say, StoredText, StoreTextInput, parse_input
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.ids import delivery_key, short_run
-from perdure.models.limits import KEPT_BYTES, WATCH_EVERY_S
+from perdure.models.ids import delivery_key, short_run_id
+from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
-from perdure.models.rules.inbox import SHAPES, VERDICTS, Inbox, NotCounted
+from perdure.models.rules.inbox import DECISION_MODELS, VERDICTS, Inbox, NotCounted
 from perdure.models.state import DeliveryState, Progress
 
 KEEP_TIMEOUT = timedelta(seconds=30)
-"""Keeping a text takes milliseconds on a host that lives."""
+"""Limit for storing a text, which takes milliseconds on a host that lives."""
 
 
 @dataclass(frozen=True)
-class Answered:
-    """The delivery's words to a decision, `approved: plan 1a2b3c4d`.
+class DecisionReply:
+    """A delivery's reply to a decision.
 
-    `read` False: no worker took it; it is recorded as a signal, and the next worker counts it. `words` is empty then.
+    message   the reply, such as `approved: plan 1a2b3c4d`; empty where no worker took the decision
+    received  False: no worker took it; it is recorded as a signal, and the next worker counts it
     """
 
-    words: str = ""
-    read: bool = True
+    message: str = ""
+    received: bool = True
 
 
 class Decisions(ABC):
-    """The part of perdure.client.Delivery that changes its course.
+    """Base of perdure.client.Delivery: the methods that change a delivery's course.
 
-    A decision is bound by `of` to what the person had before them: Asked.of, as in `progress` and on the screen. Left
-    out, it decides what the delivery waits for as the decision is sent. `by`: who decides, for the record.
+    `target` binds a decision to what the person saw: the `of` of what is asked, as in `progress` and on the screen.
+    Left empty, it decides what the delivery waits for as the decision is sent. `by` names who decides, for the record.
 
-    All raise BadInput when the delivery has ended or there is none, NotCounted (a BadInput, in the delivery's own
-    words) when a decision does not count, and InvalidRequest for what is not well-formed.
+    All raise BadInput when the delivery has ended or there is none, NotCounted (a BadInput, with the delivery's reason)
+    when a decision does not count, and InvalidRequest for what is not well-formed.
     """
 
     def __init__(self, client: Client, id: str) -> None:
@@ -71,7 +72,7 @@ class Decisions(ABC):
         return self._client
 
     @abstractmethod
-    async def describe(self) -> Described: ...
+    async def describe(self) -> RunDescription: ...
 
     @abstractmethod
     async def result(self) -> DeliveryResult: ...
@@ -79,71 +80,88 @@ class Decisions(ABC):
     @abstractmethod
     async def progress(self, *, once: bool = False) -> Progress: ...
 
-    async def approve(self, of: str = "", *, note: str = "", by: str = "") -> Answered:
-        """Yes, to a plan, a pull request, or going on at an unknown price."""
-        return await self._decide("approve", {"of": of, "note": note, "by": by})
+    async def approve(self, target: str = "", *, note: str = "", by: str = "") -> DecisionReply:
+        """Send an approval of a plan, of a pull request, or of going on at an unknown price; return the reply."""
+        return await self._send_decision("approve", {"of": target, "note": note, "by": by})
 
-    async def reject(self, note: str, of: str = "", *, by: str = "") -> Answered:
-        """No, with words that planning or fixing goes back with; a budget that is not raised ends the delivery."""
-        return await self._decide("reject", {"of": of, "note": note, "by": by})
+    async def reject(self, note: str, target: str = "", *, by: str = "") -> DecisionReply:
+        """Send a rejection and return the reply; planning or fixing goes on with `note`.
 
-    async def edit_plan(self, plan: str, of: str = "", *, title: str = "", by: str = "") -> Answered:
-        """Another plan in the place of the one it waits with: JSON of perdure.models.plan.Plan, or Markdown.
-
-        It is put for approval in its turn. Needs the delivery's host: PerdureError when it does not answer.
+        Where a budget is reached, a rejection ends the delivery.
         """
-        of = of or (await self.waits_for()).of
-        sha256 = await self.keep(plan)
-        return await self._decide("edit_plan", {"of": of, "plan": sha256, "title": title[:200], "by": by})
+        return await self._send_decision("reject", {"of": target, "note": note, "by": by})
 
-    async def answer(self, text: str, of: str = "", *, by: str = "") -> Answered:
-        """The answer to its question: its agent's next turn reads it."""
-        return await self._decide("answer", {"of": of, "answer": text, "by": by})
+    async def edit_plan(self, plan: str, target: str = "", *, title: str = "", by: str = "") -> DecisionReply:
+        """Replace the plan that waits by another: JSON of perdure.models.plan.Plan, or Markdown. Return the reply.
+
+        The new plan waits for approval in its turn. Its text is stored on the delivery's host first: PerdureError when
+        that does not answer.
+        """
+        target = target or (await self.waits_for()).target
+        sha256 = await self.store_text(plan)
+        return await self._send_decision("edit_plan", {"of": target, "plan": sha256, "title": title[:200], "by": by})
+
+    async def answer(self, text: str, target: str = "", *, by: str = "") -> DecisionReply:
+        """Send the answer to the agent's question, which its next turn reads; return the delivery's reply."""
+        return await self._send_decision("answer", {"of": target, "answer": text, "by": by})
 
     async def add_budget(
         self,
         usd: float = 0,
         tokens: int = 0,
         time: str | None = None,
-        of: str = "",
+        target: str = "",
         *,
         by: str = "",
         id: str = "",
-    ) -> Answered:
-        """More to spend, at any time: dollars, tokens, time such as `1h`. One `id` counts once, however often sent.
+    ) -> DecisionReply:
+        """Add to what the delivery may spend, at any time: dollars, tokens, or time such as `1h`. Return the reply.
 
-        Bound by `of` it counts only while the delivery waits for that.
+        One `id` counts once, however often it is sent. With `target` it counts only while the delivery waits for that.
+        Raises NotCounted when there is nothing to add.
         """
         if not (usd or tokens or time):
             raise NotCounted("say how much more: dollars, tokens or time", where=self.id)
-        said = {"usd": usd, "tokens": tokens, "time": time, "of": of, "by": by}
-        return await self._decide("add_budget", said | {"id": id or uuid.uuid4().hex})
+        message = {"usd": usd, "tokens": tokens, "time": time, "of": target, "by": by}
+        return await self._send_decision("add_budget", message | {"id": id or uuid.uuid4().hex})
 
     async def say(self, text: str, id: str = "") -> str:
-        """Words for the next turn, read exactly once, worker up or down. One `id` (returned) is heard once."""
-        said = understood(Say, {"text": text, "id": id or uuid.uuid4().hex})
-        await self._signal("say", said.model_dump(mode="json"))
-        return said.id
+        """Send a message for the next turn, which reads it exactly once, worker up or down. Return its id.
+
+        The same `id` sent twice is one message; by default it is a new one.
+        """
+        message = parse_input(Say, {"text": text, "id": id or uuid.uuid4().hex})
+        await self._send_signal("say", message.model_dump(mode="json"))
+        return message.id
 
     async def hold(self, note: str = "", *, by: str = "") -> None:
-        """Begin no further turn until `resume`; the one that runs goes on to its end. Costs nothing while it holds."""
-        said = understood(Hold, {"note": note, "by": by}).model_dump(mode="json", exclude_defaults=True)
-        await self._signal("hold", said)
+        """Send signal `hold`: no further turn begins until `resume`; a running turn goes on to its end.
+
+        Holding costs nothing.
+        """
+        payload = parse_input(Hold, {"note": note, "by": by}).model_dump(mode="json", exclude_defaults=True)
+        await self._send_signal("hold", payload)
 
     async def resume(self) -> None:
-        """Go on after a hold."""
-        await self._signal("resume", {})
+        """Send signal `resume`: the delivery goes on after a hold."""
+        await self._send_signal("resume", {})
 
     async def cancel(self) -> None:
-        """Ask it to stop at once: running tools end, branch and checkpoint stay. The Web UI's Cancel does the same."""
+        """Ask the delivery to stop at once: running tools end, branch and checkpoint stay.
+
+        The Web UI's Cancel does the same.
+        """
         await self._handle.cancel()
 
-    async def come_to_rest(self, patience: timedelta) -> bool:
-        """Hold it and wait until nothing of it runs any more, or it has ended. False: still running, or no worker."""
+    async def hold_until_idle(self, patience: timedelta) -> bool:
+        """Hold the delivery and wait until nothing of it runs any more, or it has ended: True then.
+
+        False where something still runs after `patience`, or no worker answers.
+        """
         with suppress(BadInput):  # ended meanwhile
             await self.hold("it is about to be cancelled")
-        until = asyncio.get_running_loop().time() + patience.total_seconds()
-        while asyncio.get_running_loop().time() < until:
+        deadline = asyncio.get_running_loop().time() + patience.total_seconds()
+        while asyncio.get_running_loop().time() < deadline:
             try:
                 progress = await self.progress()
             except PerdureError:
@@ -153,31 +171,37 @@ class Decisions(ABC):
             await asyncio.sleep(WATCH_EVERY_S)
         return False
 
-    async def keep(self, text: str) -> str:
-        """Make a text (at most 64 KiB) an artifact of the delivery, on its host; the SHA-256 that names it.
+    async def store_text(self, text: str) -> str:
+        """Store a text as an artifact of the delivery, on its host; return the SHA-256 that names it.
 
-        HostSilent, HostRefused.
+        Raises BadInput for more than 64 KiB and for a delivery that is not prepared yet, HostSilent when its host does
+        not answer, and HostRefused when it fails there.
         """
-        if (size := len(text.encode())) > KEPT_BYTES:
-            raise BadInput(f"the text has {size} bytes, at most {KEPT_BYTES} (64 KiB) fit", where=self.id)
+        if (size := len(text.encode())) > HANDED_IN_BYTES:
+            raise BadInput(f"the text has {size} bytes, at most {HANDED_IN_BYTES} (64 KiB) fit", where=self.id)
         queue = (await self.progress()).queue
         if queue is None:
             raise BadInput("it is not prepared yet: there is no place to keep anything", where=self.id)
-        work = KeepInput(delivery=delivery_key(self.id), text=text)
-        kept = await ask_host(self._client, "keep", work, Kept, queue=queue, about=self.id, within=KEEP_TIMEOUT)
-        return kept.sha256
+        work = StoreTextInput(delivery=delivery_key(self.id), text=text)
+        stored = await run_on_host(
+            self._client, "keep", work, StoredText, queue=queue, about=self.id, within=KEEP_TIMEOUT
+        )
+        return stored.sha256
 
-    async def waits_for(self) -> Asked:
-        """Return the decision it waits for; known without a worker. NotCounted, with what it does, when none."""
-        described = await self._running()
-        if described.asked is not None:
-            return described.asked
+    async def waits_for(self) -> PendingDecision:
+        """Return the decision that the delivery waits for; no worker is needed where it waits for one.
+
+        Raises NotCounted, with what the delivery does instead, when it waits for none.
+        """
+        described = await self._require_running()
+        if described.pending_decision is not None:
+            return described.pending_decision
         nothing, watch = "nothing waits for a decision", f"perdure watch {self.id}"
         if described.pending:
             pending = described.pending[0]
             turn = pending.details.get("turn")
-            doing = pending.activity.replace("_", " ") + (f", turn {turn}" if turn else "")
-            raise NotCounted(f"{nothing}: {self.id} is at {doing}", where=self.id, fix=watch)
+            current_work = pending.activity.replace("_", " ") + (f", turn {turn}" if turn else "")
+            raise NotCounted(f"{nothing}: {self.id} is at {current_work}", where=self.id, fix=watch)
         try:
             progress = await self.progress()
         except PerdureError:
@@ -185,75 +209,83 @@ class Decisions(ABC):
             raise NotCounted(f"{nothing} yet: no worker is running", where=self.id, fix=fix) from None
         if progress.held:
             raise NotCounted(f"{nothing}: {progress.held}", where=self.id, fix=f"perdure resume {self.id}")
-        doing = progress.waiting or progress.phase or "its beginning"
-        raise NotCounted(f"{nothing}: {self.id} is at {doing}", where=self.id, fix=watch)
+        current_work = progress.waiting or progress.phase or "its beginning"
+        raise NotCounted(f"{nothing}: {self.id} is at {current_work}", where=self.id, fix=watch)
 
-    async def held(self) -> str:
-        """Say who holds it and why, `held: let me look`; empty where nobody does, or no worker can say."""
+    async def hold_reason(self) -> str:
+        """Return who holds the delivery and why, `held: let me look`; empty where nobody does, or no worker can say."""
         try:
             return (await self.progress(once=True)).held
         except PerdureError:
             return ""
 
-    async def _running(self) -> Described:
+    async def _require_running(self) -> RunDescription:
+        """Return what the server knows of the delivery; raise BadInput when it has ended."""
         described = await self.describe()
         if not described.running:
-            raise await self._ended(described)
+            raise await self._ended_error(described)
         return described
 
-    async def how_it_ended(self) -> str:
-        """In one line, of one that has ended: its reason rather than Temporal's word."""
+    async def ending_summary(self) -> str:
+        """Return in one line how an ended delivery ended: its own reason rather than Temporal's word."""
         try:
-            return ended_words(await self.result())
+            return ending_line(await self.result())
         except PerdureError as error:
             return error.what
 
-    async def _ended(self, described: Described) -> BadInput:
-        ended = await self.how_it_ended()
+    async def _ended_error(self, described: RunDescription) -> BadInput:
+        """Return the BadInput which says that the delivery has ended, how, and what can be done."""
+        ending = await self.ending_summary()
         fix = f"perdure show {self.id} says how"
         if described.status != WorkflowExecutionStatus.COMPLETED:
             fix += f"; perdure retry {self.id} goes on with it"
-        return BadInput(f"{self.id} has ended ({ended}): it takes no decisions and no words any more", fix=fix)
+        return BadInput(f"{self.id} has ended ({ending}): it takes no decisions and no words any more", fix=fix)
 
-    async def _decide(self, update: str, said: dict[str, Any]) -> Answered:
-        """One decision: an update, or, where no worker takes it, the same as a signal.
+    async def _send_decision(self, update: str, message: dict[str, Any]) -> DecisionReply:
+        """Send a decision as an update, or as a signal where no worker takes the update; return the reply.
 
-        The update's id is that of what is decided, and how: sent again it is the same update. Who comes second with
-        another one is told by the delivery by whom, and when, it was decided.
+        Without `of` in `message` it is bound to what the delivery waits for now. The update's id names what is decided,
+        and how: sent again it is the same update. Raises NotCounted when the delivery refuses it, or when somebody
+        decided otherwise before, with who and when; BadInput when the delivery has ended.
         """
-        meant = understood(SHAPES[update], {name: value for name, value in said.items() if value})
-        described = await self._running()
-        asked = described.asked
-        if not meant.of and update != "add_budget":
-            asked = await self.waits_for()
-            meant = meant.model_copy(update={"of": asked.of})
-        gate = asked.gate if asked is not None and asked.of == meant.of else update
-        raw = meant.model_dump(mode="json", exclude_defaults=True)
-        how = sha256(json.dumps([update, raw], sort_keys=True).encode()).hexdigest()[:8]
-        id = f"{gate}-{meant.of or said['id']}-{short_run(described.run_id)}-{how}"
+        decision = parse_input(DECISION_MODELS[update], {name: value for name, value in message.items() if value})
+        described = await self._require_running()
+        pending_decision = described.pending_decision
+        if not decision.target and update != "add_budget":
+            pending_decision = await self.waits_for()
+            decision = decision.model_copy(update={"target": pending_decision.target})
+        gate = (
+            pending_decision.gate
+            if pending_decision is not None and pending_decision.target == decision.target
+            else update
+        )
+        raw = decision.model_dump(mode="json", exclude_defaults=True)
+        content_hash = sha256(json.dumps([update, raw], sort_keys=True).encode()).hexdigest()[:8]
+        id = f"{gate}-{decision.target or message['id']}-{short_run_id(described.run_id)}-{content_hash}"
         try:
-            words = str(await send_update(self._handle, update, raw, id))
+            reply = str(await send_update(self._handle, update, raw, id))
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
-            if asked is not None:  # nobody could be told later: refused now, by the same rules
-                Inbox(DeliveryState(asked=asked)).check(update, raw)
-            await self._signal("decide", {"update": update, "said": raw})
-            return Answered(read=False)
+            if pending_decision is not None:  # nobody could be told later: refused now, by the same rules
+                Inbox(DeliveryState(pending_decision=pending_decision)).check_decision(update, raw)
+            await self._send_signal("decide", {"update": update, "said": raw})
+            return DecisionReply(received=False)
         except WorkflowUpdateFailedError as error:
             what = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
             raise NotCounted(what, where=self.id) from None
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            raise await self._ended(await self.describe()) from None
-        before = words.removeprefix("counted before: ")
-        if not before.startswith((VERDICTS[update], "added ")):
-            raise NotCounted(f"this was decided before, otherwise: {before}", where=self.id)
-        return Answered(words)
+            raise await self._ended_error(await self.describe()) from None
+        counted = reply.removeprefix("counted before: ")
+        if not counted.startswith((VERDICTS[update], "added ")):
+            raise NotCounted(f"this was decided before, otherwise: {counted}", where=self.id)
+        return DecisionReply(reply)
 
-    async def _signal(self, name: str, said: dict[str, Any]) -> None:
+    async def _send_signal(self, name: str, payload: dict[str, Any]) -> None:
+        """Send a signal to the delivery; raise BadInput when it has ended or does not exist."""
         try:
-            await self._handle.signal(name, said)
+            await self._handle.signal(name, payload)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            raise await self._ended(await self.describe()) from None
+            raise await self._ended_error(await self.describe()) from None

@@ -1,4 +1,4 @@
-"""One delivery by its id: awaited, read, retried."""
+"""Client of one delivery: read its state, history and artifacts, wait for its end, retry it."""
 
 from __future__ import annotations
 
@@ -13,76 +13,90 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from perdure.client.calls import ask
+from perdure.client.calls import query_workflow
 from perdure.client.decisions import Decisions
-from perdure.client.events import events
-from perdure.client.history import Past, read_past
-from perdure.client.listing import not_read
-from perdure.client.notifications import not_notified
-from perdure.client.once import request_of
-from perdure.client.standalone import ask_host
-from perdure.client.submit import start
-from perdure.client.view import Described, describe, look_up, polled
+from perdure.client.deduplicate import read_request
+from perdure.client.events import stream_events
+from perdure.client.history import DeliveryHistory, read_history
+from perdure.client.host_activities import run_on_host
+from perdure.client.listing import unread_messages
+from perdure.client.notifications import failed_notices
+from perdure.client.submit import start_workflow
+from perdure.client.view import RunDescription, describe_run, find_workflow, has_pollers
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
 from perdure.models.request import parse_request
 from perdure.models.result import DeliveryResult, Status
-from perdure.models.state import DeliveryState, Progress, retried
+from perdure.models.state import DeliveryState, Progress, retry_request
 from perdure.models.summary import progress_of, result_of
-from perdure.models.turn import Page, ReadInput
+from perdure.models.turn import TextPage, VaultReadInput
 
 ARTIFACT_READ_BYTES = 8_000_000
-"""Of one artifact read that way, some 180 pages and a few seconds; a screenshot of a long page is below 2 MB."""
+"""Most bytes of an artifact that are read page by page: some 180 pages and a few seconds; a screenshot of a long page
+is below 2 MB."""
 
 READ_TIMEOUT = timedelta(seconds=30)
-"""Reading a page takes milliseconds on a host that lives."""
+"""Limit for reading one page, which takes milliseconds on a host that lives."""
 
 
 class Delivery(Decisions):
-    """One delivery, by its id. What a person does to it is in perdure.client.decisions."""
+    """One delivery, by its workflow id. What a person can do to it is in its base, perdure.client.decisions."""
 
-    async def describe(self) -> Described:
-        """Return what the server knows without any worker. BadInput when there is no such delivery."""
-        if (seen := await look_up(self._client, self.id)) is None:
+    async def describe(self) -> RunDescription:
+        """Return what the Temporal server knows of the delivery; no worker is needed.
+
+        Raises BadInput when there is none.
+        """
+        if (execution := await find_workflow(self._client, self.id)) is None:
             raise BadInput(f"no delivery {self.id}", fix="see perdure list")
-        return await describe(seen)
+        return await describe_run(execution)
 
     def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
-        """Its events, in order, as perdure.client.events says; BadInput when there is no such delivery."""
-        return events(self._client, self.id, follow=follow, since=since)
+        """Return an iterator over its events, in order.
+
+        See perdure.client.events; it raises BadInput when there is no such delivery.
+        """
+        return stream_events(self._client, self.id, follow=follow, since=since)
 
     async def request(self) -> dict[str, Any]:
-        """The request as it was sent, from the first event of history."""
-        return await request_of(self._client, self.id)
+        """Return the request as it was sent, read from the first event of history."""
+        return await read_request(self._client, self.id)
 
-    async def not_notified(self) -> list[str]:
-        """Name who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
-        return await not_notified(self._client, self.id)
+    async def failed_notices(self) -> list[str]:
+        """Return who was not told what the delivery waits for or how it ended, and why, one line each.
 
-    async def not_read(self) -> list[str]:
-        """Return what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
-        return await not_read(self._handle, self._client.data_converter)
+        Raises RPCError.
+        """
+        return await failed_notices(self._client, self.id)
+
+    async def unread_messages(self) -> list[str]:
+        """Return the names of what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
+        return await unread_messages(self._handle, self._client.data_converter)
 
     async def progress(self, *, once: bool = False) -> Progress:
-        """Return where it stands: asks the workflow; without a worker, what its memo says if it has ended.
+        """Query the delivery's workflow for its progress; where no worker answers, use the memo of an ended run.
 
-        Raises NoWorker when it runs and none answers: `describe` still works then. That takes as long as another worker
-        needs in the place of one that has died; `once`: only five seconds.
+        Tries for as long as another worker needs to take the place of one that has died; with `once`, a single try of
+        five seconds. Raises NoWorker when none answers and there is no such memo: `describe` still works then.
         """
         try:
-            return await ask(self._handle, "progress", Progress, once=once)
+            return await query_workflow(self._handle, "progress", Progress, once=once)
         except RPCError:
             described = await self.describe()
             if described.resume is None:
                 then = "the work goes on then" if described.running else "then the same again"
-                raise NoWorker("no worker answers", where=self.id, then=then) from None
+                raise NoWorker("no worker answers", where=self.id, consequence=then) from None
             request = parse_request(await self.request())
-            ended = DeliveryState.model_validate(described.resume.state).as_ended()
-            return progress_of(ended, request, self.id, described.run_id)
+            state = DeliveryState.model_validate(described.resume.state).as_ended()
+            return progress_of(state, request, self.id, described.run_id)
 
     async def result(self) -> DeliveryResult:
-        """Wait for the end. A delivery that did not deliver is a result too; only a bad request raises."""
+        """Wait until the delivery ends and return its result, also where it did not deliver.
+
+        A rewind that happens meanwhile is followed into its new run. Raises InvalidRequest when the workflow refused
+        the request, and PerdureError when it was terminated or failed without a result.
+        """
         try:
             return await self._handle.result()
         except WorkflowFailureError as error:
@@ -92,7 +106,7 @@ class Delivery(Decisions):
             if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
                 raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
             if isinstance(cause, CancelledError):
-                return await self._from_memo()
+                return await self._result_from_memo()
             if isinstance(cause, TerminatedError):
                 # A reset terminates the run that was waited for; the delivery goes on in another one.
                 if (await self.describe()).status != WorkflowExecutionStatus.TERMINATED:
@@ -102,49 +116,52 @@ class Delivery(Decisions):
                 ) from None
             raise PerdureError(f"the workflow failed: {cause}", where=self.id) from error
 
-    async def _from_memo(self) -> DeliveryResult:
+    async def _result_from_memo(self) -> DeliveryResult:
+        """Build the result of a cancelled delivery from its request and the state in its memo."""
         described = await self.describe()
         request = parse_request(await self.request())
         state = DeliveryState.model_validate(described.resume.state if described.resume else {}).as_ended()
         state.status = state.status or Status.CANCELLED
         return result_of(state, request, self.id, described.run_id)
 
-    async def past(self) -> Past:
-        """Read what history tells of all its runs: for this no worker is needed either."""
-        return await read_past(self._client, self.id)
+    async def past(self) -> DeliveryHistory:
+        """Read the histories of all its runs: activities, deaths, waits. No worker is needed. Raises RPCError."""
+        return await read_history(self._client, self.id)
 
-    async def read(
+    async def read_page(
         self,
         what: str,
         offset: int = 0,
         queue: str | None = None,
         checkpoint: str = "",
         patience: timedelta = READ_TIMEOUT,
-    ) -> Page:
-        """One page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of a checkpoint where one is named.
+    ) -> TextPage:
+        """Read one page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of `checkpoint` where given.
 
-        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history. HostSilent
-        when it has not answered within `patience`, HostRefused when it says no.
+        Read on the delivery's host by an activity outside of any workflow, so that nothing goes into the delivery's
+        history; `queue` is that host's, by default the one in `progress`. An empty page where the delivery has no host
+        yet. Raises HostSilent when the host has not answered within `patience`, HostRefused when it fails there.
         """
         where = queue or (await self.progress()).queue
         if where is None:
-            return Page(text="")
-        work = ReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint)
-        return await ask_host(self._client, "read", work, Page, queue=where, about=self.id, within=patience)
+            return TextPage(text="")
+        work = VaultReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint)
+        return await run_on_host(self._client, "read", work, TextPage, queue=where, about=self.id, within=patience)
 
-    async def polled(self, queue: str) -> bool:
-        """True where the server has seen a worker ask for activities of this queue in the last few minutes."""
-        return await polled(self._client, queue)
+    async def has_pollers(self, queue: str) -> bool:
+        """Return True where the server has seen a worker ask for activities of this queue in the last few minutes."""
+        return await has_pollers(self._client, queue)
 
     async def artifact(self, sha256: str, queue: str | None = None, patience: timedelta = READ_TIMEOUT) -> bytes:
-        """Read what a hash in a result stands for (`artifact:sha256:…` or bare), like a page.
+        """Read the artifact that a hash in a result names (`artifact:sha256:…` or bare) and return its bytes.
 
-        Raises PerdureError above ARTIFACT_READ_BYTES and when the bytes are not what the hash says, HostSilent and
-        HostRefused when the host does not answer or does not have it.
+        Read from the host page by page, as `read_page` does, and checked against the hash. Raises PerdureError above
+        ARTIFACT_READ_BYTES and when the bytes are damaged, HostSilent and HostRefused when the host does not answer or
+        does not have it.
         """
         sha256, data, offset = sha256.removeprefix("artifact:sha256:"), bytearray(), 0
         while True:
-            page = await self.read("artifact64", offset, queue, sha256, patience)
+            page = await self.read_page("artifact64", offset, queue, sha256, patience)
             data += base64.b64decode(page.text)
             if len(data) > ARTIFACT_READ_BYTES:
                 raise PerdureError(f"artifact {sha256[:12]} is too large to be read from here", where=self.id)
@@ -156,17 +173,20 @@ class Delivery(Decisions):
         return bytes(data)
 
     async def retry(self, budget_usd: float | None = None) -> Delivery:
-        """Go on from the last checkpoint of a delivery that ended without delivering, with another budget if given."""
+        """Start another run of a delivery that ended without delivering, from its last checkpoint; return the delivery.
+
+        `budget_usd` replaces its budget. Raises BadInput when it runs or has delivered.
+        """
         described = await self.describe()
         if described.running:
             raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}")
         if described.status == WorkflowExecutionStatus.COMPLETED:
             raise BadInput(f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {self.id}")
-        request = retried(await self.request(), described.resume)
+        request = retry_request(await self.request(), described.resume)
         if budget_usd is not None:
             request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
         try:
-            await start(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+            await start_workflow(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
         except WorkflowAlreadyStartedError:
             raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}") from None
         return self

@@ -1,4 +1,4 @@
-"""The events of many: of a backlog with its deliveries, or of a whole namespace, oldest first."""
+"""The events of many workflows in one stream: of a backlog with its deliveries, or of a whole namespace."""
 
 from __future__ import annotations
 
@@ -11,126 +11,141 @@ from itertools import accumulate
 
 from temporalio.client import Client
 
-from perdure.client.events import events
-from perdure.client.listing import newest
-from perdure.client.submit import WORKFLOW
+from perdure.client.events import stream_events
+from perdure.client.listing import list_newest
+from perdure.client.submit import DELIVERY_WORKFLOW
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 
 LOOK_EVERY_S = 2.0
-"""Between two looks at the list for what is new in a namespace: lists are a second behind anyway."""
+"""Pause between two looks at the list for deliveries and backlogs that are new in a namespace: lists are a second
+behind anyway."""
 
 MOST = 1000
-"""Deliveries and backlogs whose events are read at once; the newest."""
+"""Most deliveries and most backlogs, the newest, whose events are read for a namespace."""
 
 AT_ONCE = 8
-"""Histories that are read beside each other."""
+"""Histories that are read at the same time."""
 
 
 async def backlog_events(client: Client, id: str, *, follow: bool = False) -> AsyncIterator[Event]:
-    """The events of a backlog and of all deliveries of its items; offsets count within each. BadInput for no backlog.
+    """Yield the events of a backlog and of all deliveries of its items; with `follow`, go on until the backlog ends.
 
-    With `follow` also those to come, until the backlog has ended.
+    Offsets count within each delivery. Raises BadInput when there is no such backlog.
     """
-    feed = _Feed(client)
-    for event in await feed.so_far([id]):
+    feed = _MergedStreams(client)
+    for event in await feed.past_events([id]):
         yield event
     if follow:
-        async for event in feed.to_come(id):
+        async for event in feed.follow_events(id):
             yield event
 
 
 async def all_events(client: Client, since: datetime, *, follow: bool = False) -> AsyncGenerator[Event]:
-    """The events after `since` of all deliveries and backlogs that ran after it; with `follow` for ever."""
-    feed = _Feed(client)
-    for event in await feed.so_far(await _listed(client, since)):
+    """Yield the events after `since` of all deliveries and backlogs that ran after it; with `follow`, for ever."""
+    feed = _MergedStreams(client)
+    for event in await feed.past_events(await _ids_since(client, since)):
         if datetime.fromisoformat(event.time) >= since:
             yield event
     if follow:
-        async for event in feed.to_come(None):
+        async for event in feed.follow_events(None):
             yield event
 
 
-async def _listed(client: Client, since: datetime) -> list[str]:
+async def _ids_since(client: Client, since: datetime) -> list[str]:
+    """List the ids of the deliveries and backlogs that run or have ended after `since`, at most MOST of each."""
     query = f"(ExecutionStatus = 'Running' OR CloseTime >= '{since.isoformat()}')"
-    found = [one for kind in (WORKFLOW, "Backlog") for one in await newest(client, MOST, query, kind)]
-    return [one.delivery_id for one in found]
+    entries = [
+        entry for kind in (DELIVERY_WORKFLOW, "Backlog") for entry in await list_newest(client, MOST, query, kind)
+    ]
+    return [entry.delivery_id for entry in entries]
 
 
-class _Feed:
-    """Many streams, each read to where it stands, then followed."""
+class _MergedStreams:
+    """The event streams of several deliveries and backlogs, merged: first all that has happened, then what happens."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._next: dict[str, int] = {}
-        self._named: list[str] = []
+        self._next_offsets: dict[str, int] = {}
+        self._begun_ids: list[str] = []
         self._began = datetime.now().astimezone()
 
-    async def so_far(self, ids: list[str]) -> list[Event]:
-        """Return everything that has happened to these, and to the deliveries they have begun, by time."""
+    async def past_events(self, ids: list[str]) -> list[Event]:
+        """Return all events so far of these ids, and of the deliveries that backlogs among them have begun, by time."""
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def read(id: str) -> list[Event]:
+        async def read_stream(id: str) -> list[Event]:
             async with slots:
-                return [event async for event in events(self._client, id)]
+                return [event async for event in stream_events(self._client, id)]
 
         streams = list[list[Event]]()
         while ids:
-            self._next.update(dict.fromkeys(ids, 0))
-            found = await asyncio.gather(*map(read, ids))
-            for event in (event for stream in found for event in stream):
-                self._seen(event)
-            streams += found
-            ids = self.unread()
-        # By time, and in its own order within each stream: a server's clock was seen to go back there.
+            self._next_offsets.update(dict.fromkeys(ids, 0))
+            fetched = await asyncio.gather(*map(read_stream, ids))
+            for event in (event for stream in fetched for event in stream):
+                self._record_offset(event)
+            streams += fetched
+            ids = self.pop_unread_ids()
+        # Merged by time, but each stream in its own order: a server's clock was seen to go back within one.
         placed = (zip(accumulate((event.time for event in stream), max), stream, strict=True) for stream in streams)
-        return [event for _, event in merge(*placed, key=lambda found: (found[0], found[1].delivery or ""))]
+        return [event for _, event in merge(*placed, key=lambda fetched: (fetched[0], fetched[1].delivery or ""))]
 
-    def unread(self) -> list[str]:
-        """Return the deliveries that backlogs have begun and that were not read yet."""
-        named, self._named = [id for id in self._named if id not in self._next], []
+    def pop_unread_ids(self) -> list[str]:
+        """Return the ids of deliveries that backlogs have begun and that were not read yet, and forget them."""
+        named, self._begun_ids = [id for id in self._begun_ids if id not in self._next_offsets], []
         return list(dict.fromkeys(named))
 
-    async def to_come(self, until: str | None) -> AsyncIterator[Event]:
-        """Events as they happen, of all that were read, and of those that begin; until that backlog has ended."""
+    async def follow_events(self, backlog_id: str | None) -> AsyncIterator[Event]:
+        """Yield the events that follow, of all streams read so far and of those that begin, until the backlog ends.
+
+        `backlog_id` None: for ever, with every delivery and backlog that is new in the namespace. Follows each stream
+        in a task of its own; all are cancelled at the end.
+        """
         queue: asyncio.Queue[Event | str] = asyncio.Queue()
         tasks: dict[str, asyncio.Task[None]] = {}
 
         def follow(id: str) -> None:
             if id not in tasks:
-                tasks[id] = asyncio.create_task(self._pump(id, queue))
+                tasks[id] = asyncio.create_task(self._queue_events(id, queue))
 
-        for id in self._next:
+        for id in self._next_offsets:
             follow(id)
-        if until is None:
-            tasks[""] = asyncio.create_task(self._look(queue))
+        if backlog_id is None:
+            tasks[""] = asyncio.create_task(self._queue_new_ids(queue))
         try:
-            while not (until in tasks and all(task.done() for task in tasks.values()) and queue.empty()):
-                found = await queue.get()
-                if isinstance(found, Event):
-                    self._seen(found)
-                    yield found
-                for id in [*self.unread(), *([found] if isinstance(found, str) and found else [])]:
+            while not (backlog_id in tasks and all(task.done() for task in tasks.values()) and queue.empty()):
+                received = await queue.get()
+                if isinstance(received, Event):
+                    self._record_offset(received)
+                    yield received
+                for id in [*self.pop_unread_ids(), *([received] if isinstance(received, str) and received else [])]:
                     follow(id)
         finally:
             for task in tasks.values():
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def _pump(self, id: str, queue: asyncio.Queue[Event | str]) -> None:
+    async def _queue_events(self, id: str, queue: asyncio.Queue[Event | str]) -> None:
+        """Put a workflow's events into the queue as they happen, from where it was read, and "" when it has ended.
+
+        Nothing where there is no such workflow: a backlog may name a delivery before it starts it, and retention
+        deletes some.
+        """
         with suppress(BadInput):  # named by a backlog that has not started it yet, or taken by retention
-            async for event in events(self._client, id, follow=True, since=self._next.get(id, 0)):
+            async for event in stream_events(self._client, id, follow=True, since=self._next_offsets.get(id, 0)):
                 await queue.put(event)
         await queue.put("")  # its end may be that of all
 
-    async def _look(self, queue: asyncio.Queue[Event | str]) -> None:
+    async def _queue_new_ids(self, queue: asyncio.Queue[Event | str]) -> None:
+        """Put the ids of all that runs or has run since this began into the queue, every LOOK_EVERY_S, for ever."""
         while True:
-            for id in await _listed(self._client, self._began):
+            for id in await _ids_since(self._client, self._began):
                 await queue.put(id)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    def _seen(self, event: Event) -> None:
+    def _record_offset(self, event: Event) -> None:
+        """Record the next offset of the event's stream, and the id of a delivery that a backlog has begun with it."""
         id = event.delivery or event.backlog or ""
-        self._next[id] = event.offset + 1
+        self._next_offsets[id] = event.offset + 1
         if event.type is EventType.ITEM and event.data.get("event") == "begins":
-            self._named.append(str(event.data.get("delivery")))
+            self._begun_ids.append(str(event.data.get("delivery")))

@@ -1,7 +1,7 @@
-"""The events of a delivery or a backlog, folded from its Temporal history: no worker is asked, and nothing is written.
+"""The event stream of a delivery or a backlog, folded from its Temporal history without any worker; nothing is written.
 
-The stream is append-only and its offsets stay: all runs of the workflow, in the order in which they began, and of one
-that was made by a reset what came after it. A part that Temporal no longer keeps is missing at the beginning.
+The stream is append-only and its offsets stay: all runs of the workflow, in the order in which they began; of a run
+that a reset made, only what came after the reset. A part that Temporal no longer keeps is missing at the beginning.
 """
 
 from __future__ import annotations
@@ -15,177 +15,205 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.event_kinds import Told, ended, of_act, of_begin
-from perdure.client.history import Reading, is_reset
-from perdure.client.view import look_up
+from perdure.client.event_kinds import EventDraft, activity_events, end_event, start_events
+from perdure.client.history import RunFold, is_reset
+from perdure.client.view import find_workflow
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 
 
 @dataclass
 class _Stream:
-    """The place in a stream: how many events came before, and what is known of the run that is read."""
+    """A place in a stream of events: how many came before, and what is known of the run that is being read.
+
+    reading    the run's history so far; runs: how many runs were begun
+    phase      the last phase that was told; gate_open: the last `gate` event asked somebody for a decision
+    updates    name and argument of the updates that were accepted and are not completed, by their id
+    """
 
     client: Client
     id: str
-    reading: Reading
+    reading: RunFold
     offset: int = 0
     runs: int = 0
     phase: str = ""
-    asked: bool = False
+    gate_open: bool = False
     updates: dict[str, tuple[str, Any]] = field(default_factory=dict)
 
-    def begin(self) -> None:
-        """Another run: its history is folded by itself."""
-        self.reading, self.asked, self.updates = Reading(self.client.data_converter), False, {}
+    def begin_run(self) -> None:
+        """Begin another run, whose history is folded by itself; offsets go on."""
+        self.reading, self.gate_open, self.updates = RunFold(self.client.data_converter), False, {}
         self.runs += 1
 
-    async def take(self, event: HistoryEvent, copied: int) -> list[Event]:
-        """Return what one event of history means. Those up to number `copied` were told before, in another run."""
+    async def convert_event(self, event: HistoryEvent, copied: int) -> list[Event]:
+        """Convert one event of history to Perdure's events and count them in the stream's offset.
+
+        Those up to number `copied` were told in another run, from which a reset copied them: the last of them gives one
+        `continued` event, the others none.
+        """
         kind = event.WhichOneof("attributes") or ""
         attributes: Any = getattr(event, kind) if kind else None
         number = getattr(attributes, "scheduled_event_id", 0) or event.event_id
-        before = self.reading.acts.get(number)
-        await self.reading.take(event)
-        if (act := self.reading.acts.get(number)) is not None:
-            told = list(of_act(act, before))
+        before = self.reading.activities.get(number)
+        await self.reading.apply_event(event)
+        if (act := self.reading.activities.get(number)) is not None:
+            drafts = list(activity_events(act, before))
         else:
-            told = [
-                one async for one in self._meaning(kind.removesuffix("_event_attributes"), attributes, event.event_id)
+            drafts = [
+                draft
+                async for draft in self._drafts_of(kind.removesuffix("_event_attributes"), attributes, event.event_id)
             ]
         if event.event_id <= copied:
-            told = [Told(EventType.CONTINUED, {"by": "rewind"})] if event.event_id == copied else []
-        at = event.event_time.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        backlog, item = self._place()
-        made = [
+            drafts = [EventDraft(EventType.CONTINUED, {"by": "rewind"})] if event.event_id == copied else []
+        time = event.event_time.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        backlog, item = self._backlog_and_item()
+        converted = [
             Event(
                 offset=self.offset + place,
-                time=at,
+                time=time,
                 delivery=None if self.is_backlog else self.id,
                 backlog=backlog,
-                item=one.item or item,
-                type=one.type,
-                step=one.step or None,
-                attempt=one.attempt or None,
-                turn=one.turn or None,
-                data=one.data,
+                item=draft.item or item,
+                type=draft.type,
+                step=draft.step or None,
+                attempt=draft.attempt or None,
+                turn=draft.turn or None,
+                data=draft.data,
             )
-            for place, one in enumerate(told)
+            for place, draft in enumerate(drafts)
         ]
-        self.offset += len(made)
-        return made
+        self.offset += len(converted)
+        return converted
 
     @property
     def is_backlog(self) -> bool:
         return self.reading.type == "Backlog"
 
-    def _place(self) -> tuple[str | None, str | None]:
+    def _backlog_and_item(self) -> tuple[str | None, str | None]:
+        """Return the ids of the stream's backlog and of its item; None for each that there is not."""
         if self.is_backlog:
             return self.id, None
         landing = self.reading.request.get("landing")
-        place = landing if isinstance(landing, dict) else {}
-        return place.get("backlog") or None, place.get("item") or None
+        origin = landing if isinstance(landing, dict) else {}
+        return origin.get("backlog") or None, origin.get("item") or None
 
-    async def _meaning(self, kind: str, attributes: Any, number: int) -> AsyncIterator[Told]:
+    async def _drafts_of(self, kind: str, attributes: Any, number: int) -> AsyncIterator[EventDraft]:
+        """Yield the events that a history event means which is of no activity.
+
+        Accepted updates are kept until they complete.
+        """
         match kind:
             case "workflow_execution_started":
-                for one in of_begin(self.reading.request, attributes, first=self.runs == 1):
-                    yield one
+                for draft in start_events(self.reading.request, attributes, first=self.runs == 1):
+                    yield draft
             case "timer_started":
-                if words := self.reading.waits[number].reason:
-                    yield Told(EventType.WAITING, {"why": words, "until": None})
+                if reason := self.reading.waits[number].reason:
+                    yield EventDraft(EventType.WAITING, {"why": reason, "until": None})
             case "upsert_workflow_search_attributes":
-                for one in self._phase(await self._fields(attributes.search_attributes.indexed_fields)):
-                    yield one
+                for draft in self._phase_drafts(await self._decode_fields(attributes.search_attributes.indexed_fields)):
+                    yield draft
             case "workflow_properties_modified":
-                for one in self._asked(await self._fields(attributes.upserted_memo.fields)):
-                    yield one
+                for draft in self._gate_drafts(await self._decode_fields(attributes.upserted_memo.fields)):
+                    yield draft
             case "workflow_execution_update_accepted":
-                sent = attributes.accepted_request.input
-                self.updates[attributes.protocol_instance_id] = sent.name, await self.reading.first(sent.args)
+                update_input = attributes.accepted_request.input
+                self.updates[attributes.protocol_instance_id] = (
+                    update_input.name,
+                    await self.reading.decode_first(update_input.args),
+                )
             case "workflow_execution_update_completed":
-                name, said = self.updates.pop(attributes.meta.update_id, ("", {}))
+                name, message = self.updates.pop(attributes.meta.update_id, ("", {}))
                 if name and name != "attach" and not attributes.outcome.HasField("failure"):
-                    yield Told(EventType.DECISION, {"name": name, "said": said})
+                    yield EventDraft(EventType.DECISION, {"name": name, "said": message})
             case "workflow_execution_signaled":
-                said = await self.reading.first(attributes.input)
-                yield self._signalled(attributes.signal_name, said)
+                message = await self.reading.decode_first(attributes.input)
+                yield self._signal_draft(attributes.signal_name, message)
             case "child_workflow_execution_started" if self.is_backlog:
                 id = attributes.workflow_execution.workflow_id
-                yield Told(EventType.ITEM, {"event": "begins", "delivery": id}, item=id.rpartition("/")[2])
+                yield EventDraft(EventType.ITEM, {"event": "begins", "delivery": id}, item=id.rpartition("/")[2])
             case name if name.startswith("workflow_execution_"):
-                if (end := ended(name, attributes, self.reading)) is not None:
+                if (end := end_event(name, attributes, self.reading)) is not None:
                     yield end
 
-    def _phase(self, fields: dict[str, Any]) -> Iterator[Told]:
+    def _phase_drafts(self, fields: dict[str, Any]) -> Iterator[EventDraft]:
+        """Yield a `phase` event where the search attributes name another phase than the last one."""
         phase = fields.get("PerdurePhase")
         if isinstance(phase, str) and phase not in ("", self.phase):
             self.phase = phase
-            yield Told(EventType.PHASE, {"phase": phase})
+            yield EventDraft(EventType.PHASE, {"phase": phase})
 
-    def _asked(self, fields: dict[str, Any]) -> Iterator[Told]:
+    def _gate_drafts(self, fields: dict[str, Any]) -> Iterator[EventDraft]:
+        """Yield a `gate` event where the memo has changed what a person is asked; empty fields: nothing any more."""
         if "asked" not in fields:
             return
-        asked = fields["asked"] if isinstance(fields["asked"], dict) else {}
-        if asked or self.asked:
-            data = {name: asked.get(name, empty) for name, empty in (("gate", ""), ("of", ""), ("words", ""))}
-            yield Told(EventType.GATE, {**data, "options": list(asked.get("options", ())) if asked else []})
-        self.asked = bool(asked)
+        pending = fields["asked"] if isinstance(fields["asked"], dict) else {}
+        if pending or self.gate_open:
+            data = {name: pending.get(name, empty) for name, empty in (("gate", ""), ("of", ""), ("words", ""))}
+            yield EventDraft(EventType.GATE, {**data, "options": list(pending.get("options", ())) if pending else []})
+        self.gate_open = bool(pending)
 
-    def _signalled(self, name: str, said: dict[str, Any]) -> Told:
-        if self.is_backlog and isinstance(item := said.get("item"), str):
-            return Told(EventType.ITEM, {"event": name, **said}, item=item)
-        return Told(EventType.SAID, {"name": name, "said": said})
+    def _signal_draft(self, name: str, message: dict[str, Any]) -> EventDraft:
+        """Return a signal as an event: `item` where a delivery sent it to its backlog, else `said`."""
+        if self.is_backlog and isinstance(item := message.get("item"), str):
+            return EventDraft(EventType.ITEM, {"event": name, **message}, item=item)
+        return EventDraft(EventType.SAID, {"name": name, "said": message})
 
-    async def _fields(self, payloads: Any) -> dict[str, Any]:
-        found = {}
+    async def _decode_fields(self, payloads: Any) -> dict[str, Any]:
+        """Decode a map of payloads; those that others have encoded, or that are no JSON, are left out."""
+        values = {}
         for name, payload in payloads.items():
             try:
-                (found[name],) = await self.client.data_converter.decode([payload])
+                (values[name],) = await self.client.data_converter.decode([payload])
             except (ValueError, RuntimeError):  # encoded by others, or no JSON: not ours to tell
                 continue
-        return found
+        return values
 
 
-async def events(client: Client, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
-    """The events of a delivery or a backlog, oldest first, from offset `since`; with `follow` also those to come, until
-    it has ended.
+async def stream_events(client: Client, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
+    """Yield the events of a delivery or a backlog, oldest first, from offset `since`; with `follow`, until it ends.
 
-    BadInput when there is no such workflow. Raises RPCError when the server cannot be reached.
+    Raises BadInput when there is no such workflow, and RPCError when the server cannot be reached.
     """
-    stream, done = _Stream(client, id, Reading(client.data_converter)), list[str]()
-    while runs := [run for run in await _runs(client, id) if run not in done]:
-        for run in runs:
-            stream.begin()
-            async for event in _of_run(stream, run, follow=follow and run == runs[-1]):
+    stream, done_runs = _Stream(client, id, RunFold(client.data_converter)), list[str]()
+    while runs := [run_id for run_id in await _list_run_ids(client, id) if run_id not in done_runs]:
+        for run_id in runs:
+            stream.begin_run()
+            async for event in _run_events(stream, run_id, follow=follow and run_id == runs[-1]):
                 if event.offset >= since:
                     yield event
-            done.append(run)
+            done_runs.append(run_id)
         if not follow:
             return
 
 
-async def _of_run(stream: _Stream, run: str, *, follow: bool) -> AsyncIterator[Event]:
-    """A run's own events: what a reset copied from another run is taken in and not told once more."""
-    handle = stream.client.get_workflow_handle(stream.id, run_id=run)
+async def _run_events(stream: _Stream, run_id: str, *, follow: bool) -> AsyncIterator[Event]:
+    """Yield the events of one run; what a reset copied into it from another run is folded and not told once more.
+
+    `follow`: wait for what happens until the run ends. A run that the server no longer has ends the stream of it,
+    without an error.
+    """
+    handle = stream.client.get_workflow_handle(stream.id, run_id=run_id)
     copied = 0
     try:
         if stream.runs > 1:
             async for event in handle.fetch_history_events():
                 copied = event.event_id if is_reset(event) else copied
         async for event in handle.fetch_history_events(wait_new_event=follow):
-            for told in await stream.take(event, copied):
-                yield told
+            for converted in await stream.convert_event(event, copied):
+                yield converted
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:  # retention has taken this run
             raise
 
 
-async def _runs(client: Client, id: str) -> list[str]:
-    """All runs that the server knows, as they began. The newest is asked for by itself: lists are seconds behind."""
-    if (newest := await look_up(client, id)) is None:
+async def _list_run_ids(client: Client, id: str) -> list[str]:
+    """List the ids of all runs that the server knows, in the order in which they began.
+
+    Raises BadInput when there is none. The newest run is described by itself: lists are seconds behind.
+    """
+    if (newest := await find_workflow(client, id)) is None:
         raise BadInput(f"no delivery or backlog {id}", fix="see perdure list")
     began = {newest.run_id: newest.start_time}
-    async for run in client.list_workflows(f"WorkflowId = '{id}'"):
-        began.setdefault(run.run_id, run.start_time)
-    return sorted(began, key=lambda run: (run == newest.run_id, began[run]))
+    async for execution in client.list_workflows(f"WorkflowId = '{id}'"):
+        began.setdefault(execution.run_id, execution.start_time)
+    return sorted(began, key=lambda execution: (execution == newest.run_id, began[execution]))

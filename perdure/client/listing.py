@@ -1,4 +1,4 @@
-"""Deliveries as visibility lists them, in the order of their start; the stuck ones; messages nobody has read."""
+"""Lists from visibility: the newest deliveries or backlogs, the stuck workflows; and unread messages."""
 
 from __future__ import annotations
 
@@ -13,121 +13,135 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecution, WorkflowHandle
 from temporalio.converter import DataConverter
 
-from perdure.client.submit import WORKFLOW
-from perdure.client.view import Listed, asked_of, listed, polled
+from perdure.client.submit import DELIVERY_WORKFLOW
+from perdure.client.view import ListEntry, has_pollers, list_entry_of, pending_decision_of
 from perdure.models.limits import TASK_QUEUE
 
 _PAGE = 1000
-"""The most that a server gives in one answer."""
+"""The most entries that a server gives in one answer."""
 
 
-async def newest(client: Client, limit: int, query: str = "", workflow: str = WORKFLOW) -> list[Listed]:
-    """The newest by start, each delivery once; `query` is added with AND (a list filter).
+async def list_newest(
+    client: Client, limit: int, query: str = "", workflow: str = DELIVERY_WORKFLOW
+) -> list[ListEntry]:
+    """List the newest deliveries, or workflows of another type, by their start, each once; `query` is added with AND.
 
-    A server lists what runs before what has ended, and that by its end; where its lists are in an SQL database it takes
-    no other order. So first `limit` deliveries are found, of those that run and of those that have ended: as many are
-    no older than the oldest of the newest of them, and then everything that began since.
+    `query` is a list filter. A server lists what runs before what has ended, and that by its end; where its lists are
+    in an SQL database it takes no other order. So first `limit` of those that run and of those that have ended are
+    read: as many are no older than the oldest of the newest of them, and then everything that began since.
     """
     clause = f"WorkflowType = '{workflow}'" + (f" AND ({query})" if query else "")
-    running = await _first(client, f"{clause} AND ExecutionStatus = 'Running'", limit)
-    ended = await _first(client, f"{clause} AND ExecutionStatus != 'Running'", limit)
-    found = _by_start(ended | running)
+    running = await _list_first(client, f"{clause} AND ExecutionStatus = 'Running'", limit)
+    ended = await _list_first(client, f"{clause} AND ExecutionStatus != 'Running'", limit)
+    entries = _newest_first(ended | running)
     if len(ended) == limit:  # there may be more of them, older by their end and newer by their start
-        since = found[limit - 1].started.isoformat()
-        found = _by_start(await _first(client, f"{clause} AND StartTime >= '{since}'", None))
-    return found[:limit]
+        since = entries[limit - 1].started.isoformat()
+        entries = _newest_first(await _list_first(client, f"{clause} AND StartTime >= '{since}'", None))
+    return entries[:limit]
 
 
-async def _first(client: Client, clause: str, limit: int | None) -> dict[str, Listed]:
-    """The first deliveries of a list; None: all of it."""
-    found: dict[str, Listed] = {}
+async def _list_first(client: Client, clause: str, limit: int | None) -> dict[str, ListEntry]:
+    """Read the first `limit` entries of a list, or all of it, by id; of several runs of one id the newest."""
+    entries: dict[str, ListEntry] = {}
     async for execution in client.list_workflows(clause, page_size=min(2 * limit, _PAGE) if limit else _PAGE):
-        if execution.id not in found or found[execution.id].started < execution.start_time:
-            found[execution.id] = listed(execution, await asked_of(execution))  # a retried one has several runs
-        if len(found) == limit:
+        if execution.id not in entries or entries[execution.id].started < execution.start_time:
+            entries[execution.id] = list_entry_of(
+                execution, await pending_decision_of(execution)
+            )  # a retried one has several runs
+        if len(entries) == limit:
             break
-    return found
+    return entries
 
 
-def _by_start(found: dict[str, Listed]) -> list[Listed]:
-    return sorted(found.values(), key=lambda one: one.started, reverse=True)
+def _newest_first(entries: dict[str, ListEntry]) -> list[ListEntry]:
+    """Return the entries by their start, the newest first."""
+    return sorted(entries.values(), key=lambda entry: entry.started, reverse=True)
 
 
-async def not_read(handle: WorkflowHandle[Any, Any], converter: DataConverter) -> list[str]:
-    """`approve`, `say`, `hold`, `cancel`…, in the order in which they were sent. Raises RPCError."""
-    sent: list[str] = []
+async def unread_messages(handle: WorkflowHandle[Any, Any], converter: DataConverter) -> list[str]:
+    """Return the names of signals and cancellations that no worker has read yet, in the order they were sent.
+
+    Such as `approve`, `say`, `hold`, `cancel`. Reads the whole history. Raises RPCError.
+    """
+    names: list[str] = []
     async for event in handle.fetch_history_events():
         if event.HasField("workflow_task_completed_event_attributes"):
-            sent.clear()
+            names.clear()
         if event.HasField("workflow_execution_signaled_event_attributes"):
-            sent.append(await _name(event.workflow_execution_signaled_event_attributes, converter))
+            names.append(await _message_name(event.workflow_execution_signaled_event_attributes, converter))
         if event.HasField("workflow_execution_cancel_requested_event_attributes"):
-            sent.append("cancel")
-    return sent
+            names.append("cancel")
+    return names
 
 
-async def _name(sent: WorkflowExecutionSignaledEventAttributes, converter: DataConverter) -> str:
-    """The signal's; of a decision what it decides."""
-    if sent.signal_name != "decide":
-        return sent.signal_name
-    values = await converter.decode_wrapper(sent.input)
-    named = values[0].get("update") if values and isinstance(values[0], dict) else None
-    return str(named or sent.signal_name).replace("_", "-")
+async def _message_name(signal: WorkflowExecutionSignaledEventAttributes, converter: DataConverter) -> str:
+    """Return the signal's name; for signal `decide` that of the update which it carries."""
+    if signal.signal_name != "decide":
+        return signal.signal_name
+    values = await converter.decode_wrapper(signal.input)
+    update = values[0].get("update") if values and isinstance(values[0], dict) else None
+    return str(update or signal.signal_name).replace("_", "-")
 
 
 LOOKED_AT_MOST = 200
-"""Running workflows that `doctor` asks the server about one by one, the newest: a few milliseconds each."""
+"""Most running workflows, the newest, that `doctor` asks the server about one by one: a few milliseconds each."""
 
 
 RUNNING = "ExecutionStatus = 'Running' AND WorkflowType IN ('Delivery', 'Treasury', 'Notification')"
 
 _EVENTS = 20
-"""From the end of a history: a task that failed stands among the last three, before what came in since."""
+"""Events read from the end of a history: a task that failed stands among the last three, before what came in since."""
 
 
 @dataclass(frozen=True)
-class Stuck:
-    """One workflow. `why`: in one line; `fix`: what to do."""
+class StuckWorkflow:
+    """A workflow that cannot go on. `reason`: in one line; `fix`: what to do."""
 
     id: str
-    why: str
+    reason: str
     fix: str
 
 
-async def stuck(client: Client) -> AsyncIterator[Stuck]:
-    """Each of the newest running ones whose workflow task fails, or that waits on a queue nobody takes work from.
+async def find_stuck_workflows(client: Client) -> AsyncIterator[StuckWorkflow]:
+    """Yield the newest running workflows whose workflow task fails, or whose task queue no worker takes work from.
 
     Raises RPCError when the server does not say.
     """
     served: dict[str, bool] = {TASK_QUEUE: True}  # without any worker nothing is wrong with its queue
-    async for seen in client.list_workflows(RUNNING, limit=LOOKED_AT_MOST):
-        queue = seen.task_queue
+    async for execution in client.list_workflows(RUNNING, limit=LOOKED_AT_MOST):
+        queue = execution.task_queue
         if queue not in served:
-            served[queue] = await polled(client, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+            served[queue] = await has_pollers(client, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
         if not served[queue]:
-            fix = f"perdure cancel {seen.id}, then submit it again to task queue {TASK_QUEUE}"
-            yield Stuck(seen.id, f"waits on task queue {queue}, from which nobody takes work", fix)
-        elif why := await _failing(client, seen):
-            yield Stuck(seen.id, why, f"a worker of the release that began it goes on; or: perdure cancel {seen.id}")
+            fix = f"perdure cancel {execution.id}, then submit it again to task queue {TASK_QUEUE}"
+            yield StuckWorkflow(execution.id, f"waits on task queue {queue}, from which nobody takes work", fix)
+        elif reason := await _task_failure(client, execution):
+            yield StuckWorkflow(
+                execution.id,
+                reason,
+                f"a worker of the release that began it goes on; or: perdure cancel {execution.id}",
+            )
 
 
-async def _failing(client: Client, seen: WorkflowExecution) -> str:
-    described = await client.get_workflow_handle(seen.id, run_id=seen.run_id).describe()
+async def _task_failure(client: Client, execution: WorkflowExecution) -> str:
+    """Return in one line how often, and why, a workflow's current task has failed; empty when it has not."""
+    described = await client.get_workflow_handle(execution.id, run_id=execution.run_id).describe()
     task = described.raw_description.pending_workflow_task
     if task.attempt < 2:
         return ""
-    said = await client.workflow_service.get_workflow_execution_history_reverse(
+    page = await client.workflow_service.get_workflow_execution_history_reverse(
         GetWorkflowExecutionHistoryReverseRequest(
             namespace=client.namespace,
-            execution=Named(workflow_id=seen.id, run_id=seen.run_id),
+            execution=Named(workflow_id=execution.id, run_id=execution.run_id),
             maximum_page_size=_EVENTS,
         )
     )
-    failed = next(filter(None, map(_failure, said.history.events)), "")
-    return f"its workflow task has failed {task.attempt - 1} times: {failed}" if failed else ""
+    message = next(filter(None, map(_failure_message, page.history.events)), "")
+    return f"its workflow task has failed {task.attempt - 1} times: {message}" if message else ""
 
 
-def _failure(event: HistoryEvent) -> str:
+def _failure_message(event: HistoryEvent) -> str:
+    """Return the message of a failed workflow task, at most 200 characters; empty for any other event."""
     if not event.HasField("workflow_task_failed_event_attributes"):
         return ""
     failure = event.workflow_task_failed_event_attributes.failure

@@ -1,4 +1,4 @@
-"""All deliveries, backlogs and schedules of one Temporal namespace: submitted, found, listed."""
+"""All deliveries, backlogs and schedules of one Temporal namespace: submit them, find them, list them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,33 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from perdure.client.backlog import Backlog
-from perdure.client.backlog_submit import SubmittedBacklog, submit_backlog
+from perdure.client.backlog_submit import BacklogSubmission, submit_backlog
+from perdure.client.deduplicate import (
+    RequestFingerprint,
+    find_running_duplicate,
+    is_running_duplicate,
+    require_same_request,
+)
 from perdure.client.delivery import Delivery
-from perdure.client.events import events
-from perdure.client.listing import newest
-from perdure.client.once import SameWords, check_same, running_of, stands
+from perdure.client.events import stream_events
+from perdure.client.listing import list_newest
 from perdure.client.schedules import Schedules
-from perdure.client.submit import WORKFLOW, start, start_accepted
-from perdure.client.view import Listed
+from perdure.client.submit import DELIVERY_WORKFLOW, start_and_confirm, start_workflow
+from perdure.client.view import ListEntry
 from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
 from perdure.models.ids import issue_delivery_id
-from perdure.models.proof import proof
+from perdure.models.proof import request_proof
 from perdure.models.request import DeliveryRequest, parse_request
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """`attached`: the delivery was already there, nothing new was started; it may be running or delivered.
+class Submission:
+    """The outcome of submitting a delivery.
 
-    `accepted`: whether a worker has looked at the request; None where nobody waited for that.
+    attached  it existed already, running or delivered; nothing new was started
+    accepted  whether a worker has looked at the request; None where nobody waited for that
     """
 
     delivery: Delivery
@@ -42,10 +48,11 @@ class Submitted:
 
 
 class Perdure:
-    """Deliveries on one Temporal namespace. `client` needs `plugins=[perdure.plugin.perdure_plugin()]`.
+    """Deliveries, backlogs and schedules on one Temporal namespace.
 
-    `key`: of the home whose worker carries requests out (the file `key` in its PERDURE_HOME). With it a request may
-    name a repository or a checkout by its path on that host.
+    `client` needs `plugins=[perdure.plugin.perdure_plugin()]`. `key` is that of the home whose worker carries requests
+    out (the file `key` in its PERDURE_HOME). With it a request may name a repository or a checkout by its path on that
+    host.
     """
 
     def __init__(self, client: Client, key: bytes | None = None) -> None:
@@ -65,67 +72,75 @@ class Perdure:
         *,
         new: bool = False,
         name: str = "",
-        at: str = "",
+        branch_commit: str = "",
         patience: timedelta | None = None,
-    ) -> Submitted:
-        """Start a delivery, or attach to the one of that id, or to the one of the same words that has not ended.
+    ) -> Submission:
+        """Start a delivery, or attach to the one of that id, or to the one of the same request that has not ended.
 
-        Running, or closed as delivered: attached, nothing new is started. Closed otherwise: BadInput that names
-        `perdure retry`; BadInput too when the id is taken by other words. The default id is `<repo>-issue-<n>` for an
-        issue, and otherwise `<repo>-<slug>-<4 hex>`: of a delivery that runs and was asked for the same (repository,
-        words, base, branch, phases, plan), unless `new`; of a new one where there is none.
+        Attaches to a delivery that runs or has delivered. Raises BadInput that names `perdure retry` where it ended
+        otherwise, BadInput where the id belongs to another request, and InvalidRequest. The default id is
+        `<repo>-issue-<n>` for an issue, and else `<repo>-<slug>-<4 hex>`: that of a delivery that runs and was asked
+        for the same (repository, words, base, branch, phases, plan), unless `new`; a new id where there is none.
 
-        name  what that id is made from; default: the words, or the issue
-        at    what else has to be the same: the commit of a branch
+        name           what that id is made from; default: the words, or the issue
+        branch_commit  what else has to be the same: the commit of a branch
 
         Returns as soon as the server has it, or with `patience` once a worker has accepted it (milliseconds), at the
-        latest after that time: it is submitted all the same, and `accepted` is False. Raises InvalidRequest.
+        latest after that time: it is submitted all the same, and `accepted` is False.
         """
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
         if id is None and sent.issue_number is not None and not (new or name):
             id = issue_delivery_id(sent.repository, sent.issue_number)
-        words = SameWords(sent, name or sent.caption, at)
+        fingerprint = RequestFingerprint(sent, name or sent.caption, branch_commit)
         if id is None and not new:
-            return await self._submit_once(words, patience)
-        return await self._submit(sent, id or words.by_chance(), patience)
+            return await self._submit_or_attach(fingerprint, patience)
+        return await self._submit_as(sent, id or fingerprint.random_id(), patience)
 
-    async def _submit_once(self, words: SameWords, patience: timedelta | None) -> Submitted:
-        """Attach to what runs and was asked for the same, however long ago; else start it, once."""
-        if (there := await running_of(self.client, words)) is not None:
-            return Submitted(self.delivery(there), attached=True)
-        for id in words.ids(words.days()[-1]):
+    async def _submit_or_attach(self, fingerprint: RequestFingerprint, patience: timedelta | None) -> Submission:
+        """Attach to the delivery that runs and was asked for the same, however long ago; else start one, once."""
+        if (running_id := await find_running_duplicate(self.client, fingerprint)) is not None:
+            return Submission(self.delivery(running_id), attached=True)
+        for id in fingerprint.ids_of_day(fingerprint.candidate_days()[-1]):
             try:
-                return await self._start(words.sent, id, patience)
+                return await self._start_delivery(fingerprint.request, id, patience)
             except WorkflowAlreadyStartedError:
-                if await stands(self.client, words, id):
-                    return Submitted(self.delivery(id), attached=True)
-        return await self._submit(words.sent, words.by_chance(), patience)
+                if await is_running_duplicate(self.client, fingerprint, id):
+                    return Submission(self.delivery(id), attached=True)
+        return await self._submit_as(fingerprint.request, fingerprint.random_id(), patience)
 
-    async def _start(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
-        """WorkflowAlreadyStartedError when there is one of that id, running or not."""
+    async def _start_delivery(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submission:
+        """Start a delivery of that id, signed with the key; with `patience`, wait until a worker has accepted it.
+
+        Raises WorkflowAlreadyStartedError when there is one of that id, running or not, and InvalidRequest when the
+        worker refuses it.
+        """
         raw = sent.model_dump(mode="json", exclude_defaults=True)
         if self._key is not None:
-            raw["proof"] = proof(self._key, id, raw)
+            raw["proof"] = request_proof(self._key, id, raw)
         delivery = self.delivery(id)
         if patience is not None:
-            accepted = await start_accepted(self.client, id, raw, patience)
-            return Submitted(delivery, attached=False, accepted=accepted)
-        await start(self.client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
-        return Submitted(delivery, attached=False)
+            accepted = await start_and_confirm(self.client, id, raw, patience)
+            return Submission(delivery, attached=False, accepted=accepted)
+        await start_workflow(self.client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        return Submission(delivery, attached=False)
 
-    async def _submit(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
+    async def _submit_as(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submission:
+        """Start a delivery of that id, or attach to it where it runs or has delivered.
+
+        Raises BadInput where the id belongs to another request, and where the delivery ended without delivering.
+        """
         delivery = self.delivery(id)
         try:
-            return await self._start(sent, id, patience)
+            return await self._start_delivery(sent, id, patience)
         except WorkflowAlreadyStartedError:
-            check_same(id, await delivery.request(), sent)
+            require_same_request(id, await delivery.request(), sent)
             described = await delivery.describe()
             if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
                 raise BadInput(
-                    f"{id} has ended without delivering ({await delivery.how_it_ended()})",
+                    f"{id} has ended without delivering ({await delivery.ending_summary()})",
                     fix=f"perdure retry {id} goes on with it; --id NAME starts another delivery",
                 ) from None
-            return Submitted(delivery, attached=True)
+            return Submission(delivery, attached=True)
 
     def backlog(self, id: str) -> Backlog:
         return Backlog(self.client, id)
@@ -140,22 +155,29 @@ class Perdure:
         id: str,
         *,
         patience: timedelta | None = None,
-        listed: bool = False,
-    ) -> SubmittedBacklog:
-        """Start a backlog or attach to it, as perdure.client.backlog_submit says."""
-        return await submit_backlog(self.client, self._key, request, id, patience, listed=listed)
+        from_selector: bool = False,
+    ) -> BacklogSubmission:
+        """Start a backlog or attach to it, as perdure.client.backlog_submit.submit_backlog says."""
+        return await submit_backlog(self.client, self._key, request, id, patience, from_selector=from_selector)
 
     def events(self, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
-        """The events of a delivery or a backlog, as perdure.client.events says."""
-        return events(self.client, id, follow=follow, since=since)
+        """Return an iterator over the events of a delivery or a backlog, as perdure.client.events says."""
+        return stream_events(self.client, id, follow=follow, since=since)
 
-    async def list(self, limit: int = 50, query: str = "", *, workflow: str = WORKFLOW) -> list[Listed]:
-        """The newest by start, each once, from visibility; `query`: added with AND; `workflow`: type, for backlogs."""
-        return await newest(self.client, limit, query, workflow)
+    async def list(self, limit: int = 50, query: str = "", *, workflow: str = DELIVERY_WORKFLOW) -> list[ListEntry]:
+        """List the newest deliveries by their start, each once, from visibility.
 
-    async def waiting(self, limit: int = 1000) -> builtins.list[Listed]:
-        """Those that wait for somebody, the longest first: to decide something, to resume them, or for a host."""
+        `query`, a list filter, is added with AND; `workflow` is the type, for backlogs.
+        """
+        return await list_newest(self.client, limit, query, workflow)
+
+    async def list_waiting(self, limit: int = 1000) -> builtins.list[ListEntry]:
+        """List the running deliveries that wait for somebody, the longest first.
+
+        They wait for a decision, for somebody to resume them, or for a host.
+        """
         running = await self.list(limit=limit, query="ExecutionStatus = 'Running'")
         return sorted(
-            (one for one in running if one.waiting), key=lambda one: one.asked.since if one.asked else one.started
+            (entry for entry in running if entry.waiting),
+            key=lambda entry: entry.pending_decision.since if entry.pending_decision else entry.started,
         )

@@ -1,4 +1,4 @@
-"""Notices that reached nobody, as Temporal has them; and a trial one, about no delivery, to every address."""
+"""Notices that did not reach their address, as Temporal has them; and a trial notice to every address."""
 
 from __future__ import annotations
 
@@ -20,87 +20,92 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.history import Act, read_past
+from perdure.client.history import ActivityRecord, read_history
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.notice import trial_notice
 
 NOTICES_ANSWER = timedelta(seconds=5)
-"""For each answer of a server that was just seen to answer."""
+"""Limit for each answer of a server that was just seen to answer."""
 
 NOTICES_WITHIN, NOTICES_SHOWN = timedelta(days=7), 3
-"""Notices that reached nobody, in `perdure doctor`: the newest of a week show what is wrong with an address."""
+"""Age and number of the notices that reached nobody in `perdure doctor`: the newest of a week show what is wrong with
+an address."""
 
 NOTIFY_TRIED, NOTIFY_TRIED_LOOK_S = timedelta(seconds=20), 0.2
-"""`perdure doctor --notify` waits for the answers of one try (NOTIFY_ATTEMPT_S), which all have begun at once."""
+"""How long `perdure doctor --notify` waits for the answers of one try (NOTIFY_ATTEMPT_S), which all have begun at once,
+and the pause between two looks."""
 
-WORKFLOW = "Notification"
+NOTIFICATION_WORKFLOW = "Notification"
 _MARK = ".notice-"
-"""In a notification's id, behind the delivery's. What is told to try it has none."""
+"""The part of a notification's id behind the delivery's id. A trial notice has none."""
 
 _OURS = ("WorkerDied", "WorkerShutdown")
-"""Types of failures that say nothing of whom was to be told."""
+"""Types of failures that say nothing about the address."""
 
 
-async def not_notified(client: Client, delivery_id: str = "") -> list[str]:
-    """`calc-sub: hooks.example answered 503`, the newest first, of one delivery or of all; also what is still tried.
+async def failed_notices(client: Client, delivery_id: str = "") -> list[str]:
+    """Return why notices did not reach their address, one line each: `calc-sub: hooks.example answered 503`.
 
-    With a delivery's id the lines do not repeat it. At most NOTICES_SHOWN. Raises RPCError.
+    The newest first. Of all deliveries within a week, or of one; the lines do not repeat its id then. Notices that are
+    still tried are among them. At most NOTICES_SHOWN. Raises RPCError.
     """
-    return [words async for words in _not_notified(client, delivery_id)]
+    return [line async for line in _find_failed_notices(client, delivery_id)]
 
 
-async def _not_notified(client: Client, delivery_id: str) -> AsyncIterator[str]:
-    query = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus IN ('Failed', 'Running')"
+async def _find_failed_notices(client: Client, delivery_id: str) -> AsyncIterator[str]:
+    """Yield the lines of `failed_notices`, of one delivery or, with an empty id, of all."""
+    query = f"WorkflowType = '{NOTIFICATION_WORKFLOW}' AND ExecutionStatus IN ('Failed', 'Running')"
     if delivery_id:
-        query += f" AND WorkflowId STARTS_WITH '{quoted(delivery_id + _MARK)}'"
+        query += f" AND WorkflowId STARTS_WITH '{escape_filter_value(delivery_id + _MARK)}'"
     else:
         query += f" AND StartTime > '{(datetime.now(UTC) - NOTICES_WITHIN).isoformat(timespec='seconds')}'"
     shown = 0
-    async for found in client.list_workflows(query, limit=10 * NOTICES_SHOWN, rpc_timeout=NOTICES_ANSWER):
-        if _MARK in found.id and (words := await _why(client, found)):
-            yield words if delivery_id else f"{found.id.rpartition(_MARK)[0]}: {words}"
+    async for execution in client.list_workflows(query, limit=10 * NOTICES_SHOWN, rpc_timeout=NOTICES_ANSWER):
+        if _MARK in execution.id and (reason := await _failure_reason(client, execution)):
+            yield reason if delivery_id else f"{execution.id.rpartition(_MARK)[0]}: {reason}"
             shown += 1
         if shown == NOTICES_SHOWN:
             return
 
 
-async def _why(client: Client, found: WorkflowExecution) -> str:
-    """Return what the last tries of this one said, of each address; empty when nothing has failed yet."""
-    handle = client.get_workflow_handle(found.id, run_id=found.run_id)
-    if found.status is WorkflowExecutionStatus.FAILED:
+async def _failure_reason(client: Client, execution: WorkflowExecution) -> str:
+    """Return what the last tries of one notification said, for each address; empty when nothing has failed yet."""
+    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+    if execution.status is WorkflowExecutionStatus.FAILED:
         try:
             await handle.result(rpc_timeout=NOTICES_ANSWER)
         except WorkflowFailureError as failure:
             return failure.cause.message if isinstance(failure.cause, ApplicationError) else str(failure.cause)
         return ""
     described = await handle.describe(rpc_timeout=NOTICES_ANSWER)
-    failed = ((work, failure_of(work)) for work in described.raw_description.pending_activities)
-    return "; ".join(f"{words}, tried {_times(work.attempt - 1)}" for work, words in failed if words)
+    failures = ((activity, failure_of(activity)) for activity in described.raw_description.pending_activities)
+    return "; ".join(f"{reason}, tried {_times(activity.attempt - 1)}" for activity, reason in failures if reason)
 
 
-def failure_of(work: PendingActivityInfo) -> str:
-    """One line: why whom it tells has not heard yet; empty where nothing is known."""
-    if work.last_failure.application_failure_info.type in _OURS:
+def failure_of(activity: PendingActivityInfo) -> str:
+    """Return in one line why the notice of a pending activity has not arrived; empty where nothing is known of that."""
+    if activity.last_failure.application_failure_info.type in _OURS:
         return ""
-    return work.last_failure.message.partition("\n")[0]
+    return activity.last_failure.message.partition("\n")[0]
 
 
 @dataclass(frozen=True)
-class NoticeTried:
-    """`said`: one line, `hooks.example answered 503`."""
+class NoticeAttempt:
+    """What became of a trial notice to one address. `summary`: one line, `hooks.example answered 503`."""
 
-    told: bool
-    said: str
+    delivered: bool
+    summary: str
 
 
-async def try_notice(client: Client) -> list[NoticeTried]:
-    """Tell all once and say what came of it, an address each; empty when no worker took it. Raises RPCError.
+async def send_trial_notice(client: Client) -> list[NoticeAttempt]:
+    """Send a trial notice to every address once, and return what came of each; empty when no worker took it.
 
-    Whatever has failed by then is not tried again.
+    Starts a notification workflow and ends it after at most NOTIFY_TRIED: whatever has failed by then is not tried
+    again. Raises RPCError.
     """
     id = f"notify-test-{uuid.uuid4().hex[:16]}"
     handle = await client.start_workflow(
-        WORKFLOW,
+        NOTIFICATION_WORKFLOW,
         trial_notice(id, datetime.now(UTC)),
         id=id,
         task_queue=TASK_QUEUE,
@@ -109,7 +114,7 @@ async def try_notice(client: Client) -> list[NoticeTried]:
         static_summary="a test of notifications",
     )
     try:
-        return await _answers(client, handle, time.monotonic() + NOTIFY_TRIED.total_seconds())
+        return await _wait_for_attempts(client, handle, time.monotonic() + NOTIFY_TRIED.total_seconds())
     finally:
         try:
             await handle.terminate("tried once", rpc_timeout=NOTICES_ANSWER)
@@ -118,32 +123,35 @@ async def try_notice(client: Client) -> list[NoticeTried]:
                 raise
 
 
-async def _answers(client: Client, handle: WorkflowHandle[object, object], until: float) -> list[NoticeTried]:
+async def _wait_for_attempts(
+    client: Client, handle: WorkflowHandle[object, object], deadline: float
+) -> list[NoticeAttempt]:
+    """Wait until every address has answered or failed, or until `deadline` (monotonic); return what came of each."""
     while True:
         described = await handle.describe(rpc_timeout=NOTICES_ANSWER)
         pending = described.raw_description.pending_activities
-        failed = [words for work in pending if (words := failure_of(work))]
-        over = described.status is not WorkflowExecutionStatus.RUNNING or time.monotonic() > until
-        if over or (pending and len(failed) == len(pending)):
+        failures = [reason for work in pending if (reason := failure_of(work))]
+        is_over = described.status is not WorkflowExecutionStatus.RUNNING or time.monotonic() > deadline
+        if is_over or (pending and len(failures) == len(pending)):
             break
         await asyncio.sleep(NOTIFY_TRIED_LOOK_S)
-    acts = [act for act in (await read_past(client, handle.id)).acts if act.activity == "notify"]
-    return [NoticeTried(told=False, said=words) for words in failed] + [
-        tried for act in acts if (tried := _tried(act, failed)) is not None
+    activities = [act for act in (await read_history(client, handle.id)).activities if act.activity == "notify"]
+    return [NoticeAttempt(delivered=False, summary=reason) for reason in failures] + [
+        attempt for act in activities if (attempt := _finished_attempt(act, failures)) is not None
     ]
 
 
-def _tried(act: Act, failed: list[str]) -> NoticeTried | None:
-    """None where its last try has said why."""
-    name = str(act.given.get("to", ""))
-    if act.result is not None:
-        return NoticeTried(told=True, said=f"{name} answered {act.result.get('status')}")
-    if act.failure:
-        return NoticeTried(told=False, said=act.failure.partition("\n")[0])
+def _finished_attempt(activity: ActivityRecord, failures: list[str]) -> NoticeAttempt | None:
+    """Return what came of one activity; None where the reason of its last try is among `failures` already."""
+    name = str(activity.input.get("to", ""))
+    if activity.result is not None:
+        return NoticeAttempt(delivered=True, summary=f"{name} answered {activity.result.get('status')}")
+    if activity.failure:
+        return NoticeAttempt(delivered=False, summary=activity.failure.partition("\n")[0])
     return (
         None
-        if any(words.startswith(name) for words in failed)
-        else NoticeTried(told=False, said=f"{name} has not answered")
+        if any(reason.startswith(name) for reason in failures)
+        else NoticeAttempt(delivered=False, summary=f"{name} has not answered")
     )
 
 
@@ -151,6 +159,6 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def quoted(text: str) -> str:
-    """A value between single quotes of a list filter."""
+def escape_filter_value(text: str) -> str:
+    """Escape a text for use between the single quotes of a list filter."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,4 +1,4 @@
-"""Deliveries and backlogs at a time: Temporal schedules, of which one starts a run while none of its own runs.
+"""Deliveries and backlogs at a time: Temporal schedules, each of which starts a run only while none of its own runs.
 
 The id of what it starts is its own with the time: `night-2026-11-23T23:00:00Z`.
 """
@@ -34,27 +34,27 @@ from temporalio.common import Priority
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client import backlog, submit
-from perdure.client.view import describe, look_up
+from perdure.client.view import describe_run, find_workflow
 from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput
-from perdure.models.fairness import shared_with
+from perdure.models.fairness import fairness_key
 from perdure.models.ids import digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.proof import schedule_proof
 from perdure.models.request import DeliveryRequest
-from perdure.models.schedule import Every
+from perdure.models.schedule import RecurringTime
 
 LATE_MOST = timedelta(hours=1)
-"""A time that passes while the server is down is made up for within this, and is missed after it: who asked for the
+"""How late a time that passed while the server was down is made up for; after that it is missed: who asked for the
 night does not want it in the morning."""
 
-_KINDS = {submit.WORKFLOW: "delivery", backlog.WORKFLOW: "backlog"}
+_KINDS = {submit.DELIVERY_WORKFLOW: "delivery", backlog.BACKLOG_WORKFLOW: "backlog"}
 _WHEN, _SENT = "perdure_when", "perdure_sent"
 """Memo of a schedule: its time as it was written, and a digest of what was asked for."""
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class ScheduleInfo:
     """One schedule, as the server knows it.
 
     what     delivery or backlog; when: the time, as it was written; about: the request in one line
@@ -84,20 +84,25 @@ class Scheduled:
 
 
 class Schedules:
-    """Those of a namespace that start deliveries or backlogs, whoever made them. BadInput where there is none of an id,
-    and for a server that knows no schedules."""
+    """The schedules of a namespace that start deliveries or backlogs, whoever made them.
+
+    Methods raise BadInput where there is no schedule of an id, and for a server that knows no schedules.
+    """
 
     def __init__(self, client: Client, key: bytes | None) -> None:
         self._client, self._key = client, key
 
-    async def add(self, request: DeliveryRequest | BacklogRequest, id: str, when: Every | datetime, said: str) -> bool:
-        """Make one; False where the very same is there already. BadInput for another one of that id that is not over.
+    async def add(
+        self, request: DeliveryRequest | BacklogRequest, id: str, when: RecurringTime | datetime, time_text: str
+    ) -> bool:
+        """Create a schedule that starts a request once or again and again; False where the very same exists already.
 
-        said  the time as it was written
+        `time_text` is the time as it was written. A time that has passed starts it at once. Raises BadInput for another
+        schedule of that id that is not over.
         """
-        workflow = backlog.WORKFLOW if isinstance(request, BacklogRequest) else submit.WORKFLOW
+        workflow = backlog.BACKLOG_WORKFLOW if isinstance(request, BacklogRequest) else submit.DELIVERY_WORKFLOW
         raw = request.model_dump(mode="json", exclude_defaults=True)
-        sent = digest(workflow, said, json.dumps(raw, sort_keys=True))
+        sent = digest(workflow, time_text, json.dumps(raw, sort_keys=True))
         if self._key is not None:
             proved = {
                 name: value for name, value in raw.items() if name != "items"
@@ -113,126 +118,145 @@ class Schedules:
                 task_timeout=WORKFLOW_TASK,
                 static_summary=caption,
                 static_details=details,
-                priority=Priority(fairness_key=shared_with(id, raw, backlog=workflow != submit.WORKFLOW)),
+                priority=Priority(fairness_key=fairness_key(id, raw, backlog=workflow != submit.DELIVERY_WORKFLOW)),
             ),
-            spec=_spec(when),
+            spec=_schedule_spec(when),
             policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=LATE_MOST),
             state=ScheduleState(
-                note=f"{said}: {_about(raw)}",
-                limited_actions=not isinstance(when, Every),
-                remaining_actions=0 if isinstance(when, Every) else 1,
+                note=f"{time_text}: {_request_line(raw)}",
+                limited_actions=not isinstance(when, RecurringTime),
+                remaining_actions=0 if isinstance(when, RecurringTime) else 1,
             ),
         )
-        if await self._there(id, sent):
+        if await self._find_same_or_clear(id, sent):
             return False
         try:
             await self._client.create_schedule(
                 id,
                 schedule,
-                memo={_WHEN: said, _SENT: sent},
-                trigger_immediately=not isinstance(when, Every) and when <= datetime.now(UTC),
+                memo={_WHEN: time_text, _SENT: sent},
+                trigger_immediately=not isinstance(when, RecurringTime) and when <= datetime.now(UTC),
             )
         except ScheduleAlreadyRunningError:
-            if await self._there(id, sent):  # made by somebody else in this moment
+            if await self._find_same_or_clear(id, sent):  # made by somebody else in this moment
                 return False
             raise
         except RPCError as error:
-            raise _as_error(error, id) from error
+            raise _error_of_status(error, id) from error
         return True
 
-    async def _there(self, id: str, sent: str) -> bool:
-        """True where it is there, BadInput where another one of this id is; one that is over makes room."""
+    async def _find_same_or_clear(self, id: str, sent: str) -> bool:
+        """Return True where the same schedule exists, by its digest; delete one of that id that is over.
+
+        False: the id is free now. Raises BadInput where the id belongs to another schedule that is not over.
+        """
         try:
-            seen = await self._client.get_schedule_handle(id).describe()
+            description = await self._client.get_schedule_handle(id).describe()
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
-            raise _as_error(error, id) from error
-        there = await self._scheduled(seen)
-        if there.next is None:
+            raise _error_of_status(error, id) from error
+        existing = await self._info_of(description)
+        if existing.next is None:
             await self._client.get_schedule_handle(id).delete()
             return False
-        if (await seen.memo()).get(_SENT) == sent:
+        if (await description.memo()).get(_SENT) == sent:
             return True
         raise BadInput(
-            f"the id {id} is taken by a schedule: {there.what}, {there.when}",
+            f"the id {id} is taken by a schedule: {existing.what}, {existing.when}",
             where=id,
             fix=f"perdure schedules remove {id} makes room; --id NAME makes another",
         )
 
-    async def list(self) -> list[Scheduled]:
-        """All of them, what begins next first; what is over at the end."""
-        found = [await self.get(id) async for id in self._ids()]
-        return sorted(found, key=lambda one: (one.next is None, one.next or datetime.max.replace(tzinfo=UTC), one.id))
+    async def list(self) -> list[ScheduleInfo]:
+        """List all schedules, what begins next first and what is over at the end."""
+        schedules = [await self.get(id) async for id in self._iterate_ids()]
+        return sorted(
+            schedules,
+            key=lambda schedule: (
+                schedule.next is None,
+                schedule.next or datetime.max.replace(tzinfo=UTC),
+                schedule.id,
+            ),
+        )
 
-    async def waiting(self) -> bool:
-        """True while one of them will start something."""
-        async for id in self._ids():
-            if (one := await self.get(id)).next is not None and not one.paused:
+    async def will_start_something(self) -> bool:
+        """Return True while one of the schedules, not paused, will still start something."""
+        async for id in self._iterate_ids():
+            if (schedule := await self.get(id)).next is not None and not schedule.paused:
                 return True
         return False
 
-    async def get(self, id: str) -> Scheduled:
-        async with self._of(id) as schedule:
-            return await self._scheduled(await schedule.describe())
+    async def get(self, id: str) -> ScheduleInfo:
+        async with self._handle_of(id) as schedule:
+            return await self._info_of(await schedule.describe())
 
     async def pause(self, id: str, note: str = "") -> None:
-        """Begin nothing until `resume`; what runs goes on, and times that pass meanwhile are not made up for."""
-        async with self._of(id) as schedule:
+        """Set a schedule to begin nothing until `resume`.
+
+        What runs goes on, and times that pass meanwhile are not made up for.
+        """
+        async with self._handle_of(id) as schedule:
             await schedule.pause(note=note or "paused")
 
     async def resume(self, id: str) -> None:
-        async with self._of(id) as schedule:
+        async with self._handle_of(id) as schedule:
             await schedule.unpause(note=(await self.get(id)).when)
 
     async def remove(self, id: str) -> None:
-        """Forget it; what it has started goes on."""
-        async with self._of(id) as schedule:
+        """Delete a schedule; what it has started goes on."""
+        async with self._handle_of(id) as schedule:
             await schedule.delete()
 
     @asynccontextmanager
-    async def _of(self, id: str) -> AsyncIterator[ScheduleHandle]:
-        """The one of that id, with a server's no in words."""
+    async def _handle_of(self, id: str) -> AsyncIterator[ScheduleHandle]:
+        """Yield the handle of a schedule; an RPCError in the block becomes BadInput where the reason is known."""
         try:
             yield self._client.get_schedule_handle(id)
         except RPCError as error:
-            raise await self._unknown(error, id) from None
+            raise await self._error_for(error, id) from None
 
-    async def _ids(self) -> AsyncIterator[str]:
+    async def _iterate_ids(self) -> AsyncIterator[str]:
+        """Yield the ids of all schedules that start a delivery or a backlog.
+
+        Raises BadInput for a server without schedules.
+        """
         try:
-            async for one in await self._client.list_schedules():
-                action = one.schedule.action if one.schedule else None
+            async for entry in await self._client.list_schedules():
+                action = entry.schedule.action if entry.schedule else None
                 if isinstance(action, ScheduleListActionStartWorkflow) and action.workflow in _KINDS:
-                    yield one.id
+                    yield entry.id
         except RPCError as error:
-            raise _as_error(error, "") from error
+            raise _error_of_status(error, "") from error
 
-    async def _unknown(self, error: RPCError, id: str) -> Exception:
+    async def _error_for(self, error: RPCError, id: str) -> Exception:
+        """Return the error to raise for an RPCError: where there is no such schedule, BadInput with the nearest id."""
         if error.status != RPCStatusCode.NOT_FOUND:
-            return _as_error(error, id)
-        known = [one async for one in self._ids()]
+            return _error_of_status(error, id)
+        known = [other_id async for other_id in self._iterate_ids()]
         near = difflib.get_close_matches(id, known, n=1, cutoff=0.4)
         fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:5])}" if known else ""
         return BadInput(f"no schedule {id}", fix=fix or "--at and --every of deliver and backlog start make one")
 
-    async def _scheduled(self, seen: ScheduleDescription) -> Scheduled:
-        memo, info, action = await seen.memo(), seen.info, seen.schedule.action
+    async def _info_of(self, description: ScheduleDescription) -> ScheduleInfo:
+        """Return what is known of a schedule; looks up what became of the workflow that it started last."""
+        memo, info, action = await description.memo(), description.info, description.schedule.action
         last, outcome = "", ""
-        begun = info.recent_actions[-1].action if info.recent_actions else None
-        if isinstance(begun, ScheduleActionExecutionStartWorkflow):
-            last = begun.workflow_id
-            run = await look_up(self._client, last)
-            outcome = (await describe(run)).outcome if run is not None else "forgotten by the server"
+        last_action = info.recent_actions[-1].action if info.recent_actions else None
+        if isinstance(last_action, ScheduleActionExecutionStartWorkflow):
+            last = last_action.workflow_id
+            execution = await find_workflow(self._client, last)
+            outcome = (await describe_run(execution)).outcome if execution is not None else "forgotten by the server"
         workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
-        about = await self._asked(action) if isinstance(action, ScheduleActionStartWorkflow) else ""
-        return Scheduled(
-            id=seen.id,
+        about = await self._decode_about(action) if isinstance(action, ScheduleActionStartWorkflow) else ""
+        return ScheduleInfo(
+            id=description.id,
             what=_KINDS.get(workflow, workflow),
             when=str(memo.get(_WHEN) or "as the server has it"),
             about=about,
-            next=to_come(info.next_action_times, datetime.now(UTC)),
-            paused=seen.schedule.state.paused,
-            note=seen.schedule.state.note or "",
+            next=next_start(info.next_action_times, datetime.now(UTC)),
+            paused=description.schedule.state.paused,
+            note=description.schedule.state.note or "",
             last=last,
             outcome=outcome,
             started=info.num_actions,
@@ -240,39 +264,47 @@ class Schedules:
             missed=info.num_actions_missed_catchup_window,
         )
 
-    async def _asked(self, action: ScheduleActionStartWorkflow) -> str:
-        values = await self._client.data_converter.decode([one for one in action.args if isinstance(one, Payload)])
-        return _about(values[0]) if values and isinstance(values[0], dict) else ""
+    async def _decode_about(self, action: ScheduleActionStartWorkflow) -> str:
+        """Return in one line the request that a schedule starts; empty where it cannot be read."""
+        values = await self._client.data_converter.decode(
+            [argument for argument in action.args if isinstance(argument, Payload)]
+        )
+        return _request_line(values[0]) if values and isinstance(values[0], dict) else ""
 
 
-def _about(raw: dict[str, Any]) -> str:
+def _request_line(raw: dict[str, Any]) -> str:
     issue = f"#{raw['issue']} " if raw.get("issue") is not None else ""
-    return " ".join(f"{issue}{raw.get('request') or submit.items_named(raw)}".split())[:100]
+    return " ".join(f"{issue}{raw.get('request') or submit.describe_items(raw)}".split())[:100]
 
 
-def to_come(times: Sequence[datetime], now: datetime) -> datetime | None:
-    """The first that can still begin something. A server was seen to name a time that it had missed for ever."""
+def next_start(times: Sequence[datetime], now: datetime) -> datetime | None:
+    """Return the first time that can still begin something.
+
+    A server was seen to name a time that it had missed for ever.
+    """
     return min((time for time in times if time > now - LATE_MOST), default=None)
 
 
-def _spec(when: Every | datetime) -> ScheduleSpec:
-    if isinstance(when, Every):
-        days, hour, minute, zone = when.calendar
+def _schedule_spec(time: RecurringTime | datetime) -> ScheduleSpec:
+    """Return Temporal's specification of a time that repeats, in its own zone, or of one moment in UTC."""
+    if isinstance(time, RecurringTime):
+        days, hour, minute, zone = time.calendar
         calendar = ScheduleCalendarSpec(
             minute=[ScheduleRange(minute)], hour=[ScheduleRange(hour)], day_of_week=[ScheduleRange(n) for n in days]
         )
         return ScheduleSpec(calendars=[calendar], time_zone_name=zone)
     calendar = ScheduleCalendarSpec(
-        minute=[ScheduleRange(when.minute)],
-        hour=[ScheduleRange(when.hour)],
-        day_of_month=[ScheduleRange(when.day)],
-        month=[ScheduleRange(when.month)],
-        year=[ScheduleRange(when.year)],
+        minute=[ScheduleRange(time.minute)],
+        hour=[ScheduleRange(time.hour)],
+        day_of_month=[ScheduleRange(time.day)],
+        month=[ScheduleRange(time.month)],
+        year=[ScheduleRange(time.year)],
     )
     return ScheduleSpec(calendars=[calendar], time_zone_name="UTC")
 
 
-def _as_error(error: RPCError, id: str) -> Exception:
+def _error_of_status(error: RPCError, id: str) -> Exception:
+    """Return BadInput for a server without schedules and for a schedule it refuses; any other error as it is."""
     if error.status == RPCStatusCode.UNIMPLEMENTED:
         return BadInput("this Temporal server knows no schedules", where=id, fix="leave --at and --every out")
     if error.status == RPCStatusCode.INVALID_ARGUMENT:

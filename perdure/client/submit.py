@@ -1,4 +1,4 @@
-"""Starting a delivery, so that the server knows of it once whatever happens to the answer."""
+"""Starting a delivery or a backlog, so that the server has it exactly once, whatever happens to the answer."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReus
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.view import look_up
+from perdure.client.view import find_workflow
 from perdure.models.backlog_state import BacklogState
 from perdure.models.errors import InvalidRequest
-from perdure.models.fairness import shared_with
+from perdure.models.fairness import fairness_key
 from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
-from perdure.models.webui.markdown import cell
+from perdure.models.webui.markdown import escape_line
 
-WORKFLOW = "Delivery"
+DELIVERY_WORKFLOW = "Delivery"
 ATTACH = "attach"
 
 _CAPTION_CHARS, _CAPTION_BYTES, _DETAIL_CHARS = 100, 360, 4000
@@ -35,57 +35,64 @@ _CAPTION_CHARS, _CAPTION_BYTES, _DETAIL_CHARS = 100, 360, 4000
 encoding's name (`limit.userMetadataSummarySize`); the embedded one takes any. Characters have up to four bytes."""
 
 
-async def start(
+async def start_workflow(
     client: Client,
     id: str,
     raw: dict[str, Any],
-    reuse: WorkflowIDReusePolicy,
-    workflow: str = WORKFLOW,
+    reuse_policy: WorkflowIDReusePolicy,
+    workflow: str = DELIVERY_WORKFLOW,
     state: BacklogState | None = None,
 ) -> None:
-    """Start it and leave. WorkflowAlreadyStartedError when it runs, or has run and `reuse` forbids another run.
+    """Start a workflow of this id with a request, and do not wait for any worker.
 
-    state   with which a backlog goes on: its items are there, no longer in the request
+    `state` is what a backlog goes on with: its items are there, no longer in the request. Raises
+    WorkflowAlreadyStartedError when it runs, or has run and `reuse_policy` forbids another run.
     """
     items = {} if state is None else {"items": [{"id": item} for item in state.items]}
-    args = [raw] if state is None else [raw, state.carried()]
-    await client.start_workflow(workflow, args=args, **_options(id, raw, reuse, workflow, raw | items))
+    args = [raw] if state is None else [raw, state.dump_for_next_run()]
+    await client.start_workflow(workflow, args=args, **_start_options(id, raw, reuse_policy, workflow, raw | items))
 
 
-def _options(
-    id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy, workflow: str, shown: dict[str, Any]
+def _start_options(
+    id: str, raw: dict[str, Any], reuse_policy: WorkflowIDReusePolicy, workflow: str, shown: dict[str, Any]
 ) -> dict[str, Any]:
+    """Return the keyword arguments that start a workflow: id, queue, policies, fairness key, texts for the Web UI.
+
+    `shown` is what those texts are made of: the request, with a backlog's items where `raw` has none.
+    """
     caption, details = caption_and_details(shown)
     return {
         "id": id,
         "task_queue": TASK_QUEUE,
         "task_timeout": WORKFLOW_TASK,
-        "id_reuse_policy": reuse,
+        "id_reuse_policy": reuse_policy,
         "id_conflict_policy": WorkflowIDConflictPolicy.FAIL,
         "static_summary": caption,
         "static_details": details,
-        "priority": Priority(fairness_key=shared_with(id, raw, backlog=workflow != WORKFLOW)),
+        "priority": Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
     }
 
 
-async def start_accepted(
-    client: Client, id: str, raw: dict[str, Any], within: timedelta, workflow: str = WORKFLOW
+async def start_and_confirm(
+    client: Client, id: str, raw: dict[str, Any], within: timedelta, workflow: str = DELIVERY_WORKFLOW
 ) -> bool:
-    """Start it, and wait until a worker has looked at the request: update-with-start, one call for both.
+    """Start a workflow and wait until a worker has accepted the request: update-with-start, one call for both.
 
-    False when none has within that time: it is started all the same, once, and the next worker begins with it. Raises
-    WorkflowAlreadyStartedError like `start`, and InvalidRequest when the worker refuses what we took for valid.
+    Returns False when none has `within` that time: it is started all the same, once, and the next worker begins with
+    it. Raises WorkflowAlreadyStartedError like `start_workflow`, and InvalidRequest when the worker refuses what we
+    took for valid.
     """
-    reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
-    begin: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-        workflow, raw, **_options(id, raw, reuse, workflow, raw)
+    reuse_policy = WorkflowIDReusePolicy.REJECT_DUPLICATE
+    start_operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        workflow, raw, **_start_options(id, raw, reuse_policy, workflow, raw)
     )
     try:
-        # The limit of one try is not one of all: the client tries again what a server has not answered.
+        # The rpc_timeout limits one try, not all of them: the client tries again what a server has not answered.
         async with asyncio.timeout(within.total_seconds()) as patience:
-            # The update's id is new: one the delivery has seen would be answered by the server, whatever became of it.
+            # The update's id is new: the server itself would answer one that the delivery has seen, whatever became of
+            # it.
             await client.execute_update_with_start_workflow(
-                ATTACH, {}, id=str(uuid.uuid4()), start_workflow_operation=begin, rpc_timeout=within
+                ATTACH, {}, id=str(uuid.uuid4()), start_workflow_operation=start_operation, rpc_timeout=within
             )
         return True
     except WorkflowUpdateFailedError as error:
@@ -95,47 +102,51 @@ async def start_accepted(
     except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError) as error:
         if isinstance(error.__cause__, asyncio.CancelledError) and not patience.expired():
             raise error.__cause__ from None
-        # It nearly always is there without an answer: an update waits only in a started workflow.
-        if await look_up(client, id) is None:
-            await start(client, id, raw, reuse, workflow)
+        # Without an answer it has nearly always started: an update waits only in a started workflow.
+        if await find_workflow(client, id) is None:
+            await start_workflow(client, id, raw, reuse_policy, workflow)
         return False
     except RPCError as error:
         if error.status is not RPCStatusCode.UNIMPLEMENTED:
             raise
-        await start(client, id, raw, reuse, workflow)
+        await start_workflow(client, id, raw, reuse_policy, workflow)
         return False
     finally:
-        await _heard(begin)
+        await _discard_start_error(start_operation)
 
 
-async def _heard(begin: WithStartWorkflowOperation[Any, Any]) -> None:
-    """The SDK keeps a failure a second time, a cancellation too, and complains when nobody asks for it."""
+async def _discard_start_error(start_operation: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Fetch and drop the copy of a failure or cancellation that the SDK keeps.
+
+    The SDK keeps it a second time and complains when nobody asks for it.
+    """
     with suppress(Exception, asyncio.CancelledError):
         async with asyncio.timeout(0):
-            await begin.workflow_handle()
+            await start_operation.workflow_handle()
 
 
 def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
-    """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid.
+    """Return one line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid.
 
-    Whoever's words they are, they stay words: the Web UI would render their markup, links and pictures included.
+    All markup in it is escaped: the Web UI would render links and pictures of whoever wrote it. The line has at most
+    100 characters and 360 bytes, as JSON.
     """
-    words, issue = str(raw.get("request") or items_named(raw)), raw.get("issue")
+    text, issue = str(raw.get("request") or describe_items(raw)), raw.get("issue")
     try:
         number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
     except ValueError:
         number = ""
-    parts = [f"**Issue** {cell(number, 20)}"] if number else []
-    lines = [cell(line, _DETAIL_CHARS) for line in words[:_DETAIL_CHARS].splitlines()]
-    parts += ["\n".join(["**Request**", "", *(f"{line}  " for line in lines)])] if words.strip() else []
-    caption, limit = " ".join([*([number] if number else []), *words.split()]), _CAPTION_CHARS
-    while len(json.dumps(cell(caption, limit), ensure_ascii=False).encode()) > _CAPTION_BYTES:
+    parts = [f"**Issue** {escape_line(number, 20)}"] if number else []
+    lines = [escape_line(line, _DETAIL_CHARS) for line in text[:_DETAIL_CHARS].splitlines()]
+    parts += ["\n".join(["**Request**", "", *(f"{line}  " for line in lines)])] if text.strip() else []
+    caption, limit = " ".join([*([number] if number else []), *text.split()]), _CAPTION_CHARS
+    while len(json.dumps(escape_line(caption, limit), ensure_ascii=False).encode()) > _CAPTION_BYTES:
         limit -= 5
-    return cell(caption, limit), "\n\n".join(parts)
+    return escape_line(caption, limit), "\n\n".join(parts)
 
 
-def items_named(raw: dict[str, Any]) -> str:
-    """A backlog's items: `8 items: api, page, …`, and the issues that it looks for; empty for anything else."""
+def describe_items(raw: dict[str, Any]) -> str:
+    """Return a backlog's items in words, `8 items: api, page, …`, and its issue selector; empty for anything else."""
     items, issues = raw.get("items"), [f"issues {raw['issues']}"] if isinstance(raw.get("issues"), str) else []
     names = [str(item.get("id") or item.get("issue")) for item in items or () if isinstance(item, dict)]
     listed = [f"{len(names)} item{'s' * (len(names) != 1)}: {', '.join(names)}"] if names else []

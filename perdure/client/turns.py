@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from perdure.client.delivery import Delivery
-from perdure.client.history import Act, Past, runs_of
+from perdure.client.history import ActivityRecord, DeliveryHistory, read_runs
 from perdure.models.errors import BadInput
 from perdure.models.steps import AGENTIC
 
@@ -17,14 +17,15 @@ _PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnRecord:
     """One turn as history has it.
 
     place       `implement:4`, or `fix_tests.2:1` in the second loop of a step: what `perdure rewind --to` takes
-    checkpoint  what it ended with; empty: it has not ended, or failed
+    checkpoint  the one it ended with; empty: it has not ended, or failed
     failure     why it failed, as Temporal has it; empty unless it did
     cost_usd    None: not known, or not ended
     before      the checkpoint it began with; terms: the artifact of its Contract; queue: of its host
+    run_id      the run it is in; task: the event that a reset to before it goes to
     """
 
     step: str
@@ -34,7 +35,7 @@ class Turn:
     summary: str = ""
     checkpoint: str = ""
     cost_usd: float | None = None
-    run: str = ""
+    run_id: str = ""
     task: int = 0
     before: str = ""
     terms: str = ""
@@ -46,74 +47,78 @@ class Turn:
         return f"{self.step}.{self.attempt}:{self.turn}" if self.attempt > 1 else f"{self.step}:{self.turn}"
 
 
-async def turns(delivery: Delivery) -> list[Turn]:
-    """The turns that the delivery stands on, oldest first: not those that a rewind has left behind.
+async def turns(delivery: Delivery) -> list[TurnRecord]:
+    """Return the turns that the delivery stands on, oldest first: not those that a rewind has left behind.
 
-    BadInput when there is no such delivery. Raises RPCError.
+    Raises BadInput when there is no such delivery, and RPCError.
     """
-    return turns_in(await runs_of(delivery.client, delivery.id, (await delivery.describe()).run_id))
+    return turns_of_runs(await read_runs(delivery.client, delivery.id, (await delivery.describe()).run_id))
 
 
-def turns_in(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
-    found: dict[tuple[str, int, int], Turn] = {}
-    for run, past in runs:
+def turns_of_runs(runs: Sequence[tuple[str, DeliveryHistory]]) -> list[TurnRecord]:
+    """Return the turns in these runs, oldest first; a rewind to a turn drops that turn and all after it."""
+    by_name: dict[tuple[str, int, int], TurnRecord] = {}
+    for run_id, past in runs:
         resume = past.request.get("resume")
-        left = turn_at(str(resume.get("rewound") or "")) if isinstance(resume, dict) else None
-        places = list(found)
-        if left is not None and (left.step, left.attempt, left.turn) in places:
-            for place in places[places.index((left.step, left.attempt, left.turn)) :]:
-                del found[place]
-        for act in past.acts:
+        rewound_to = parse_turn_place(str(resume.get("rewound") or "")) if isinstance(resume, dict) else None
+        names = list(by_name)
+        if rewound_to is not None and (rewound_to.step, rewound_to.attempt, rewound_to.turn) in names:
+            for name in names[names.index((rewound_to.step, rewound_to.attempt, rewound_to.turn)) :]:
+                del by_name[name]
+        for act in past.activities:
             if act.activity in AGENTIC and act.turn:
                 # Where a retry goes on within a step, its turns come after those of the run before.
-                found[act.activity, act.attempt, act.turn] = _turn(run, act)
-    return list(found.values())
+                by_name[act.activity, act.attempt, act.turn] = _turn_of(run_id, act)
+    return list(by_name.values())
 
 
-def _turn(run: str, act: Act) -> Turn:
-    turn = Turn(
+def _turn_of(run_id: str, act: ActivityRecord) -> TurnRecord:
+    """Return the turn that an activity is, with summary, checkpoint and cost where it has a result."""
+    turn = TurnRecord(
         act.activity,
         max(act.attempt, 1),
         act.turn,
         act.scheduled,
-        run=run,
+        run_id=run_id,
         task=act.task,
-        before=str(act.given.get("checkpoint") or ""),
-        terms=str(act.given.get("policy") or ""),
+        before=str(act.input.get("checkpoint") or ""),
+        terms=str(act.input.get("policy") or ""),
         queue=act.queue,
         failure=act.failure,
     )
     if act.result is None:
         return turn
     cost = (act.result.get("usage") or {}).get("cost_usd")
-    told = str(act.result.get("summary", "")).partition(" · ")[2], str(act.result.get("checkpoint", ""))
-    return replace(turn, summary=told[0], checkpoint=told[1], cost_usd=cost if isinstance(cost, float | int) else None)
+    ending = str(act.result.get("summary", "")).partition(" · ")[2], str(act.result.get("checkpoint", ""))
+    return replace(
+        turn, summary=ending[0], checkpoint=ending[1], cost_usd=cost if isinstance(cost, float | int) else None
+    )
 
 
-def find(known: Sequence[Turn], text: str, *, where: str = "--to") -> Turn:
-    """The turn that `STEP[.ATTEMPT][:TURN]` names: of the newest attempt and the first turn where it does not say.
+def find_turn(candidates: Sequence[TurnRecord], text: str, *, where: str = "--to") -> TurnRecord:
+    """Find the turn that `STEP[.ATTEMPT][:TURN]` names: of the newest attempt and the first turn where it does not say.
 
-    BadInput that names the nearest turn when there is none like it.
+    Raises BadInput that names the nearest turn when there is none like it; `where` is the option to name in it.
     """
-    places = [turn.place for turn in known]
-    wanted = _PLACE.fullmatch(text.strip().lower().replace("-", "_"))
-    step = {"build": "implement"}.get(wanted["step"], wanted["step"]) if wanted else ""
-    of_step = [turn for turn in known if turn.step == step]
-    if wanted is None or not of_step:
-        near = difflib.get_close_matches(text, [*dict.fromkeys(turn.step for turn in known), *places], 1, 0.5)
+    places = [turn.place for turn in candidates]
+    parsed = _PLACE.fullmatch(text.strip().lower().replace("-", "_"))
+    step = {"build": "implement"}.get(parsed["step"], parsed["step"]) if parsed else ""
+    of_step = [turn for turn in candidates if turn.step == step]
+    if parsed is None or not of_step:
+        near = difflib.get_close_matches(text, [*dict.fromkeys(turn.step for turn in candidates), *places], 1, 0.5)
         fix = f"did you mean {near[0]}?" if near else "perdure turns shows them"
         raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=fix)
-    attempt = int(wanted["attempt"] or of_step[-1].attempt)
-    number = int(wanted["turn"] or 1)
-    found = [turn for turn in of_step if (turn.attempt, turn.turn) == (attempt, number)]
-    if not found:
+    attempt = int(parsed["attempt"] or of_step[-1].attempt)
+    number = int(parsed["turn"] or 1)
+    matches = [turn for turn in of_step if (turn.attempt, turn.turn) == (attempt, number)]
+    if not matches:
         near_by = min(of_step, key=lambda turn: (abs(turn.attempt - attempt), abs(turn.turn - number)))
         raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=f"the nearest one is {near_by.place}")
-    return found[0]
+    return matches[0]
 
 
-def turn_at(place: str) -> Turn | None:
-    """A turn by its place alone; None where it is none."""
-    if (found := _PLACE.fullmatch(place)) is None:
+def parse_turn_place(place: str) -> TurnRecord | None:
+    """Parse a place, `implement:4`, to a turn with nothing but step, attempt and number; None where it is none."""
+    if (match := _PLACE.fullmatch(place)) is None:
         return None
-    return Turn(found["step"], int(found["attempt"] or 1), int(found["turn"] or 1), datetime.now(UTC))
+    return TurnRecord(match["step"], int(match["attempt"] or 1), int(match["turn"] or 1), datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""The Temporal server's own view of deliveries: for this no worker is needed."""
+"""The Temporal server's own view of deliveries and backlogs, for which no worker is needed."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.models.decisions import Asked
+from perdure.models.decisions import PendingDecision
 from perdure.models.request import ResumePoint
 from perdure.models.result import DeliveryResult
 from perdure.models.visibility import CHANGE, LABELS, WAITING
-from perdure.models.webui.columns import read_waiting
+from perdure.models.webui.columns import parse_waiting
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""
 
 _ENDED_CHARS = 200
-"""Of how it ended, in a refusal's first line."""
+"""Most characters of how a delivery ended, in a refusal's first line."""
 
 ASKED = "asked"
 """Memo of a run while it waits for a person: an Asked."""
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListEntry:
     """One line of `perdure list`, from visibility alone. Search attributes are empty where the server has none.
 
-    asked   what it waits for a person to decide, None when nothing
-    change, labels   the size of its change with its tests, and its labels
-    held, since      for what it waits where nobody is asked anything. All four are empty where the server keeps no such
-                     thing
+    pending_decision   what it waits for a person to decide, None when nothing
+    change, labels     the size of its change with its tests, and its labels
+    held, since        what it waits for where nobody is asked anything, and since when
+
+    The last four are empty where the server keeps no such thing.
     """
 
     delivery_id: str
@@ -51,7 +52,7 @@ class Listed:
     phase: str
     pull_request: str
     cost_usd: float | None
-    asked: Asked | None = None
+    pending_decision: PendingDecision | None = None
     change: str = ""
     labels: tuple[str, ...] = ()
     held: str = ""
@@ -59,28 +60,28 @@ class Listed:
 
     @property
     def waiting(self) -> bool:
-        """For a person's decision; or somebody holds it, or it waits for a host."""
-        return self.closed is None and (self.asked is not None or self.status == "waiting")
+        """Return True where it waits for a person's decision, somebody holds it, or it waits for a host."""
+        return self.closed is None and (self.pending_decision is not None or self.status == "waiting")
 
     @property
     def waits_for(self) -> str:
-        """`plan`, `pull request`, `question`…; empty where nobody is asked anything."""
-        return self.asked.gate.replace("_", " ") if self.asked is not None else ""
+        """Return the kind of decision, `plan`, `pull request`, `question`…; empty where nobody is asked anything."""
+        return self.pending_decision.gate.replace("_", " ") if self.pending_decision is not None else ""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The updates that decide what it waits with."""
-        return self.asked.options if self.asked is not None else ()
+        """Return the names of the updates that decide what it waits with."""
+        return self.pending_decision.options if self.pending_decision is not None else ()
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingActivity:
     """An activity in flight, as the server sees it: works when no worker does.
 
     details   last heartbeat: small JSON such as {"turn": 3, "doing": "pytest -q"}
     failure   why the last attempt failed, empty when none did
     died      the last attempt ended with its worker: reported by another one, or by the heartbeat's timeout
-    heard     when its worker last said something, or took it; None while nobody has it
+    heard     when its worker last sent a heartbeat, or took it; None while nobody has it
     """
 
     activity: str
@@ -93,17 +94,22 @@ class Pending:
 
 
 @dataclass(frozen=True)
-class Described:
-    """`asked`: what it waits for a person to decide, as of the last time a worker had it. `outcome`: its status in
-    Perdure's words, in Temporal's where the server has no search attributes. `events`: of its run's history, so far."""
+class RunDescription:
+    """The server's description of a workflow's newest run.
+
+    pending_decision  what it waits for a person to decide, as of the last time a worker had it
+    outcome           its status in Perdure's words, in Temporal's where the server has no search attributes
+    resume            what a retry goes on from, of a delivery that ended without delivering
+    events            of its run's history, so far
+    """
 
     status: WorkflowExecutionStatus
     run_id: str
     started: datetime
     closed: datetime | None
-    pending: tuple[Pending, ...]
+    pending: tuple[PendingActivity, ...]
     resume: ResumePoint | None
-    asked: Asked | None = None
+    pending_decision: PendingDecision | None = None
     outcome: str = ""
     events: int = 0
 
@@ -112,8 +118,11 @@ class Described:
         return self.status == WorkflowExecutionStatus.RUNNING
 
 
-async def look_up(client: Client, id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
-    """None where the server has no such workflow. Raises RPCError."""
+async def find_workflow(client: Client, id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
+    """Return the server's description of a workflow's run, by default its newest; None where there is none.
+
+    Raises RPCError.
+    """
     try:
         return await client.get_workflow_handle(id, run_id=run_id).describe()
     except RPCError as error:
@@ -122,95 +131,105 @@ async def look_up(client: Client, id: str, run_id: str | None = None) -> Workflo
         return None
 
 
-async def describe(seen: WorkflowExecutionDescription) -> Described:
-    memo = await seen.memo()
-    resume, asked = memo.get(RESUME), memo.get(ASKED)
-    return Described(
-        status=seen.status or WorkflowExecutionStatus.RUNNING,
-        run_id=seen.run_id,
-        started=seen.start_time,
-        closed=seen.close_time,
-        pending=tuple([await _pending(p, seen.data_converter) for p in seen.raw_description.pending_activities]),
+async def describe_run(execution: WorkflowExecutionDescription) -> RunDescription:
+    """Convert the SDK's description of a run to ours, with its memo and its pending activities decoded."""
+    memo = await execution.memo()
+    resume, pending_decision = memo.get(RESUME), memo.get(ASKED)
+    return RunDescription(
+        status=execution.status or WorkflowExecutionStatus.RUNNING,
+        run_id=execution.run_id,
+        started=execution.start_time,
+        closed=execution.close_time,
+        pending=tuple(
+            [
+                await _pending_activity_of(p, execution.data_converter)
+                for p in execution.raw_description.pending_activities
+            ]
+        ),
         resume=ResumePoint.model_validate(resume) if resume else None,
-        asked=Asked.model_validate(asked) if asked else None,
-        outcome=listed(seen).status,
-        events=seen.history_length,
+        pending_decision=PendingDecision.model_validate(pending_decision) if pending_decision else None,
+        outcome=list_entry_of(execution).status,
+        events=execution.history_length,
     )
 
 
-async def asked_of(seen: WorkflowExecution) -> Asked | None:
-    """Return what a listed run waits for; one that has ended waits for nothing any more."""
-    asked = (await seen.memo()).get(ASKED) if seen.close_time is None else None
-    return Asked.model_validate(asked) if asked else None
+async def pending_decision_of(execution: WorkflowExecution) -> PendingDecision | None:
+    """Return the decision that a listed run waits for, from its memo; None where it waits for none or has ended."""
+    pending_decision = (await execution.memo()).get(ASKED) if execution.close_time is None else None
+    return PendingDecision.model_validate(pending_decision) if pending_decision else None
 
 
-def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
-    attributes = {pair.key.name: pair.value for pair in seen.typed_search_attributes}
+def list_entry_of(execution: WorkflowExecution, pending_decision: PendingDecision | None = None) -> ListEntry:
+    """Return a run as an entry of a list, from its search attributes and the decision that it waits for."""
+    attributes = {pair.key.name: pair.value for pair in execution.typed_search_attributes}
     status = str(attributes.get("PerdureStatus") or "")
-    # A terminated run could not say that it ended, and one that never got ready has said nothing.
-    if seen.status and (not status or (status in ("running", "waiting") and seen.close_time)):
-        status = word(seen.status)
-    held, since = read_waiting(str(attributes.get(WAITING) or ""))
-    here = asked is None and seen.close_time is None
-    return Listed(
-        delivery_id=seen.id,
-        run_id=seen.run_id,
+    # A terminated run could not set its status, and one that never got ready has set none.
+    if execution.status and (not status or (status in ("running", "waiting") and execution.close_time)):
+        status = status_word(execution.status)
+    held, since = parse_waiting(str(attributes.get(WAITING) or ""))
+    is_held = pending_decision is None and execution.close_time is None
+    return ListEntry(
+        delivery_id=execution.id,
+        run_id=execution.run_id,
         status=status,
-        started=seen.start_time,
-        closed=seen.close_time,
+        started=execution.start_time,
+        closed=execution.close_time,
         repository=str(attributes.get("PerdureRepository") or ""),
         phase=str(attributes.get("PerdurePhase") or ""),
         pull_request=str(attributes.get("PerdurePullRequest") or ""),
         cost_usd=attributes.get("PerdureCostUsd"),
-        asked=asked,
+        pending_decision=pending_decision,
         change=str(attributes.get(CHANGE) or ""),
         labels=tuple(attributes.get(LABELS) or ()),
-        held=held if here else "",
-        since=since if here else None,
+        held=held if is_held else "",
+        since=since if is_held else None,
     )
 
 
-def ended_words(result: DeliveryResult) -> str:
-    """The end of a delivery in one line: `delivered`, or `tests red: 2 of 44 fail`."""
+def ending_line(result: DeliveryResult) -> str:
+    """Return the end of a delivery in one line: `delivered`, or `tests red: 2 of 44 fail`."""
     reason, message = str(result.reason or "").replace("_", " "), result.message.partition("\n")[0]
-    said = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
-    told = message if reason and said else f"{reason}: {message}" if reason and message else reason
-    return (told or result.status.replace("_", " "))[:_ENDED_CHARS]
+    has_reason = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
+    line = message if reason and has_reason else f"{reason}: {message}" if reason and message else reason
+    return (line or result.status.replace("_", " "))[:_ENDED_CHARS]
 
 
-async def polled(
+async def has_pollers(
     client: Client, queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 ) -> bool:
-    """True where a worker has asked for work of this queue in the last few minutes, and where nobody may look."""
-    asked = DescribeTaskQueueRequest(
+    """Return True where a worker has polled this queue in the last few minutes, or the server does not say."""
+    request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=queue),
         task_queue_type=kind,
     )
     try:
-        return bool((await client.workflow_service.describe_task_queue(asked)).pollers)
+        return bool((await client.workflow_service.describe_task_queue(request)).pollers)
     except RPCError:
         return True
 
 
-def word(status: WorkflowExecutionStatus) -> str:
-    """Temporal's status in our spelling: `cancelled`, `timed_out`."""
+def status_word(status: WorkflowExecutionStatus) -> str:
+    """Return Temporal's status in our spelling: `cancelled`, `timed_out`."""
     return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower()
 
 
-async def _pending(activity: PendingActivityInfo, converter: DataConverter) -> Pending:
+async def _pending_activity_of(activity: PendingActivityInfo, converter: DataConverter) -> PendingActivity:
+    """Return a pending activity, with its last heartbeat decoded."""
     beats = await converter.decode_wrapper(activity.heartbeat_details) if activity.heartbeat_details.payloads else []
     failure = activity.last_failure
     started = activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
-    told = activity.HasField("last_heartbeat_time") and activity.last_heartbeat_time
-    heard = max(told or activity.last_started_time, activity.last_started_time, key=_seconds) if started else None
-    return Pending(
+    heartbeat_time = activity.HasField("last_heartbeat_time") and activity.last_heartbeat_time
+    heard = (
+        max(heartbeat_time or activity.last_started_time, activity.last_started_time, key=_seconds) if started else None
+    )
+    return PendingActivity(
         activity=activity.activity_type.name,
         attempt=activity.attempt,
         details=beats[0] if beats and isinstance(beats[0], dict) else {},
         failure=failure.message,
         worker=activity.last_worker_identity,
-        died=died(failure),
+        died=ended_with_worker(failure),
         heard=heard.ToDatetime(UTC) if heard is not None else None,
     )
 
@@ -219,6 +238,6 @@ def _seconds(moment: Timestamp) -> float:
     return moment.seconds + moment.nanos / 1e9
 
 
-def died(failure: Failure) -> bool:
-    """True where an attempt ended with its worker: reported by another one, or by the heartbeat's timeout."""
+def ended_with_worker(failure: Failure) -> bool:
+    """Return True where an attempt ended with its worker: reported by another one, or by the heartbeat's timeout."""
     return failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info")

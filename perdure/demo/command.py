@@ -1,4 +1,4 @@
-"""`perdure demo`: loaded only when it is asked for."""
+"""The command `perdure demo`: its module is loaded only when it is called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and the story besides it.")] = False,
 ) -> None:
     """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
-    from perdure.demo.performance import Wanted
-    from perdure.demo.performance import demo as run
+    from perdure.demo.delivery_demo import DemoOptions
+    from perdure.demo.delivery_demo import run_demo as run
 
-    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json, backlog, agent)))
+    raise typer.Exit(run(DemoOptions(keep, github, fast, 0 if no_kill else kills, yes, json, backlog, agent)))

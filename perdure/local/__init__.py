@@ -5,4 +5,4 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Say = Callable[[str], None]
-"""Takes one line for the person who waits."""
+"""Callback that shows one line of progress to the person who waits."""

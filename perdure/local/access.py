@@ -1,4 +1,7 @@
-"""The model and forge a worker was started for: told apart without a key or token being written anywhere."""
+"""Fingerprints of the credentials that a worker was started with.
+
+They show that another model key, forge token or webhook address is wanted now, without any secret being stored.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +11,66 @@ from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES
 from perdure.models.ids import digest
 
-NAMES = (
+MODEL_VARIABLES = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
 )
-"""The variables that say which models are asked, and with which keys: the built-in agent's and those of others."""
+"""Environment variables that choose the models and their keys: the built-in agent's and those of others."""
 
-KEYS = tuple(name for name in NAMES if not name.endswith("_BASE_URL"))
-"""Without one of these no model is asked, whatever its address."""
+MODEL_KEYS = tuple(name for name in MODEL_VARIABLES if not name.endswith("_BASE_URL"))
+"""Those of MODEL_VARIABLES that hold a key. Unless one of them is set no model is asked, whatever its address."""
 
 
-def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = NAMES) -> str:
-    """Differs when one of these variables does; `salt` is new for every worker."""
+def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = MODEL_VARIABLES) -> str:
+    """Return a hash of 16 hex digits over the stripped values of these environment variables; absent: empty.
+
+    `salt` is new for every worker, so that equal credentials of two workers give different fingerprints.
+    """
     return digest(salt, *(env.get(name, "").strip() for name in names))[:16]
 
 
-def forge_names() -> tuple[str, ...]:
-    """The variables that say who we are to a forge."""
-    return tuple(name for forge in FORGES for name in (*forge.variables, *forge.secrets))
+def forge_variables() -> tuple[str, ...]:
+    """Return the environment variables that hold our identity at the forges: settings and secrets of every forge."""
+    return tuple(name for forge in FORGES for name in (*forge.variables, *forge.secret_variables))
 
 
-def notify_names() -> tuple[str, ...]:
-    """The variables that say who is told of deliveries."""
+def notify_variables() -> tuple[str, ...]:
+    """Return the environment variables that say who is notified of deliveries; they are secret."""
     from perdure.adapters.notify.addresses import SECRET_VARIABLES
 
     return SECRET_VARIABLES
 
 
-def tells_the_same(known: str, env: Mapping[str, str], salt: str) -> bool:
-    """True where the running worker tells whom `env` names, as far as variables say; `known` empty: nobody can tell."""
-    return not known or known == fingerprint(env, salt, notify_names())
+def notifies_same_people(recorded: str, env: Mapping[str, str], salt: str) -> bool:
+    """Return whether the running worker notifies the people whom `env` names, as far as variables can tell.
+
+    `recorded` is the fingerprint that the worker left in its record, made with `salt`; empty: unknown, and True.
+    """
+    return not recorded or recorded == fingerprint(env, salt, notify_variables())
 
 
-def check_same_forge(known: str, env: Mapping[str, str], salt: str) -> None:
-    """Raises BadInput when the worker that runs would be somebody else to the forge than `env` says."""
-    if known and known != fingerprint(env, salt, forge_names()):
+def check_same_forge_access(recorded: str, env: Mapping[str, str], salt: str) -> None:
+    """Raise BadInput when the running worker was started with other forge credentials than `env` has.
+
+    `recorded` is the fingerprint that the worker left in its record, made with `salt`; empty: not checked.
+    """
+    if recorded and recorded != fingerprint(env, salt, forge_variables()):
         names = " or ".join(forge.name for forge in FORGES)
         raise BadInput(
             f"the worker that runs was started with another token for {names} than yours, or without one",
-            where="; ".join(f"{', '.join(forge.tokens)} or another of {forge.guide}" for forge in FORGES),
+            where="; ".join(f"{', '.join(forge.token_variables)} or another of {forge.guide}" for forge in FORGES),
             fix="perdure down, then the same again: what is being delivered goes on with yours",
         )
 
 
-def check_same(known: str, env: Mapping[str, str], salt: str) -> None:
-    """Raises BadInput when the worker that runs would ask another model, or with another key, than `env` says."""
-    if known and known != fingerprint(env, salt):
+def check_same_model_access(recorded: str, env: Mapping[str, str], salt: str) -> None:
+    """Raise BadInput when the running worker was started with another model key or model address than `env` has.
+
+    `recorded` is the fingerprint that the worker left in its record, made with `salt`; empty: not checked.
+    """
+    if recorded and recorded != fingerprint(env, salt):
         raise BadInput(
             "the worker that runs was started with another key or model address than yours",
-            where=" or ".join(NAMES),
+            where=" or ".join(MODEL_VARIABLES),
             fix="perdure down, then the same again: what is being delivered goes on with yours",
         )

@@ -1,4 +1,4 @@
-"""Checks that this host and this PERDURE_HOME can carry an embedded server, before anything is created."""
+"""Checks that this host and this PERDURE_HOME can carry an embedded server, made before anything is created."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from perdure.models.limits import DISK_FREE_BYTES
 
 _MOUNTS = Path("/proc/mounts")
 
-_NETWORK = {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs"} | {
+_NETWORK_TYPES = {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs"} | {
     "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "vboxsf", "vmhgfs",
 }  # fmt: skip
-_LOCAL_FUSE = {"fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.ntfs-3g", "fuse.lxcfs"}
-"""FUSE file systems on this host's own disks; every other `fuse.*` (sshfs, rclone, s3fs) is somewhere else."""
+_LOCAL_FUSE_TYPES = {"fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.ntfs-3g", "fuse.lxcfs"}
+"""FUSE file systems on this host's own disks; every other `fuse.*` (sshfs, rclone, s3fs) is on another host."""
 
 
 def check_platform(platform: str = sys.platform) -> None:
-    """Raises BadInput on Windows. To be called before anything that needs flock is imported."""
+    """Raise BadInput on Windows. Call it before anything that needs flock is imported."""
     if platform == "win32":
         raise BadInput(
             "Perdure does not run on Windows itself", fix="use WSL2: wsl --install, then install Perdure in it"
@@ -29,21 +29,23 @@ def check_platform(platform: str = sys.platform) -> None:
 
 
 def check_home(root: Path) -> None:
-    """Make sure that `root` is a writable directory on a local disk with room; creates it, for its owner only.
+    """Check that `root` is a writable directory on a local disk with 1 GiB free; create it, for its owner only, if
+    missing.
 
-    Raises BadInput and leaves nothing behind.
+    Raises BadInput and leaves nothing behind when it is on a network file system, the disk is too full, or it is not
+    writable.
     """
-    existing = root
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    kind = network_filesystem(existing.resolve(), _mounts())
-    if kind:
+    nearest_existing = root
+    while not nearest_existing.exists() and nearest_existing != nearest_existing.parent:
+        nearest_existing = nearest_existing.parent
+    network_type = network_filesystem_type(nearest_existing.resolve(), _read_mounts())
+    if network_type:
         raise BadInput(
-            f"PERDURE_HOME is on a network file system ({kind}), where databases and locks break",
+            f"PERDURE_HOME is on a network file system ({network_type}), where databases and locks break",
             where=str(root),
             fix="set PERDURE_HOME to a directory on a local disk",
         )
-    disk = shutil.disk_usage(existing)
+    disk = shutil.disk_usage(nearest_existing)
     if disk.total and (free := disk.free) < DISK_FREE_BYTES:  # /proc has no size at all: it is not writable
         raise BadInput(
             f"only {free // 1024**2} MiB free on the disk of PERDURE_HOME; Perdure needs 1 GiB to start",
@@ -54,6 +56,7 @@ def check_home(root: Path) -> None:
 
 
 def _check_writable(root: Path) -> None:
+    """Create `root` for its owner only if it is missing, and raise BadInput when no file can be made in it."""
     from perdure.adapters.system.home import Home  # needs flock, which Windows does not have
 
     try:
@@ -68,31 +71,33 @@ def _check_writable(root: Path) -> None:
         ) from None
 
 
-def network_filesystem(path: Path, mounts: str) -> str | None:
-    """The type of the network file system that holds the absolute `path`, None on a local one.
+def network_filesystem_type(path: Path, mounts: str) -> str | None:
+    """Return the type of the network file system that holds the absolute `path`, None on a local disk.
 
-    `mounts` has the format of /proc/mounts; the last mount on a directory is the one in effect.
+    `mounts` has the format of /proc/mounts; of several mounts on a directory the last one is in effect. FUSE types
+    count as network file systems unless they are known to be local; 9p mounted at `/` counts as local.
     """
-    best, kind = Path(), ""
+    longest_mount, kind = Path(), ""
     for line in mounts.splitlines():
         fields = line.split()
         if len(fields) < 3:
             continue
-        at = Path(_unescaped(fields[1]))
-        if path.is_relative_to(at) and len(at.parts) >= len(best.parts):
-            best, kind = at, fields[2]
-    if kind == "9p" and best == Path("/"):
+        mount_point = Path(_decode_octal_escapes(fields[1]))
+        if path.is_relative_to(mount_point) and len(mount_point.parts) >= len(longest_mount.parts):
+            longest_mount, kind = mount_point, fields[2]
+    if kind == "9p" and longest_mount == Path("/"):
         return None  # a sandboxed container's own root; WSL shows Windows' disks as 9p below /mnt
-    network = kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
+    network = kind in _NETWORK_TYPES or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE_TYPES)
     return kind if network else None
 
 
-def _unescaped(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
+def _decode_octal_escapes(field: str) -> str:
+    """Decode the octal escapes, such as the one for a space, in a field of /proc/mounts."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
-def _mounts() -> str:
-    """Empty where the kernel does not say (macOS): then nothing is refused."""
+def _read_mounts() -> str:
+    """Return the text of /proc/mounts; empty where the kernel has none (macOS), so that no file system is refused."""
     try:
         return _MOUNTS.read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The one way to a Temporal client: what TEMPORAL_* says, else the embedded server of this home."""
+"""Client connections to Temporal: the server that TEMPORAL_* variables name, else the embedded one of this home."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.identity import NAMESPACE
-from perdure.local.runtimes import quiet, working
+from perdure.local.runtimes import quiet_runtime, worker_runtime
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.limits import SERVER_ANSWER_S
@@ -24,27 +24,31 @@ from perdure.secrets import environment
 from perdure.text import is_text
 
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
-"""The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
+"""How often a heartbeat is sent on; the SDK's default is only after 0.8 × timeout (24 s) (holes.md H3)."""
 
 HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
-"""The same at Temporal Cloud, where each heartbeat that arrives is an action to pay for."""
+"""How often a heartbeat is sent on at Temporal Cloud, where each that arrives is an action to pay for."""
 
 _DEFAULT_ADDRESS = "localhost:7233"
-_CLOUD = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")
-"""Temporal Cloud's addresses: of a namespace, and of a region."""
+_CLOUD_ADDRESS = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")
+"""Addresses of Temporal Cloud: of a namespace, and of a region."""
 
 
-async def connect(home: Home, *, start: bool, say: Say, interceptors: Interceptors = (), works: bool = False) -> Client:
-    """A connected client with Perdure's plugin.
+async def connect_to_temporal(
+    home: Home, *, start: bool, say: Say, interceptors: Interceptors = (), for_worker: bool = False
+) -> Client:
+    """Return a client, with Perdure's plugin, of the external server if one is configured, else of the embedded one.
 
-    start   whether to start the embedded server when nothing is configured and it does not run
-    works   it is for workers, which then say more often how they are
-    Raises TemporalUnreachable within SERVER_ANSWER_S seconds, BadInput for a configuration that cannot be read.
+    start       whether to start the embedded server if it does not run
+    say         gets a line where the server is started
+    for_worker  whether the client is a worker's, which reports its state more often
+    Raises TemporalUnreachable when the server does not run or does not answer within SERVER_ANSWER_S seconds, BadInput
+    when the configuration cannot be read, and the errors of ensure_server where that starts one.
     """
-    config = configured()
-    if config is not None:
-        return await _connect(
-            config, interceptors, works, fix="check TEMPORAL_ADDRESS; unset it for the embedded server"
+    external = external_server_config()
+    if external is not None:
+        return await _open_client(
+            external, interceptors, for_worker, fix="check TEMPORAL_ADDRESS; unset it for the embedded server"
         )
     server = await ensure_server(home, say=say) if start else await find_server(home)
     if server is None:
@@ -52,11 +56,15 @@ async def connect(home: Home, *, start: bool, say: Say, interceptors: Intercepto
             "Temporal is not running", where=str(home.root), fix="perdure up --detach starts it and a worker"
         )
     embedded = ClientConnectConfig(target_host=server.address, namespace=server.namespace)
-    return await _connect(embedded, interceptors, works, fix="perdure down, then perdure up --detach")
+    return await _open_client(embedded, interceptors, for_worker, fix="perdure down, then perdure up --detach")
 
 
-def configured() -> ClientConnectConfig | None:
-    """The server that TEMPORAL_* variables or a profile name, None when they name none: then it is the embedded one."""
+def external_server_config() -> ClientConnectConfig | None:
+    """Return the settings of the server that TEMPORAL_* variables or a profile name; None: the embedded one is meant.
+
+    Variables that are not UTF-8 text are left out. Raises BadInput when such a variable is one of Temporal's, or the
+    profile file or profile cannot be read.
+    """
     variables = environment()
     for name in [name for name, value in variables.items() if not is_text(name + value)]:
         if name.startswith("TEMPORAL_"):
@@ -72,18 +80,30 @@ def configured() -> ClientConnectConfig | None:
 
 
 def heartbeat_throttle(client: Client) -> timedelta:
-    """Return how often an attempt's heartbeats may reach this client's server, and cancellations the attempt."""
-    billed = _CLOUD.fullmatch(client.service_client.config.target_host)
+    """Return how often an attempt's heartbeats may reach this client's server, and cancellations the attempt.
+
+    It is 1 s, and 5 s at Temporal Cloud.
+    """
+    billed = _CLOUD_ADDRESS.fullmatch(client.service_client.config.target_host)
     return HEARTBEAT_THROTTLE_CLOUD if billed else HEARTBEAT_THROTTLE
 
 
 def embedded_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` without anything that leads to another Temporal server than the embedded one, profile file included."""
-    kept = {name: value for name, value in env.items() if not name.startswith("TEMPORAL_")}
-    return kept | {"TEMPORAL_CONFIG_FILE": os.devnull}
+    """Return `env` without anything that leads to another Temporal server than the embedded one.
+
+    TEMPORAL_* variables are left out, and TEMPORAL_CONFIG_FILE names the null device, so that no profile file is read.
+    """
+    other_variables = {name: value for name, value in env.items() if not name.startswith("TEMPORAL_")}
+    return other_variables | {"TEMPORAL_CONFIG_FILE": os.devnull}
 
 
-async def _connect(config: ClientConnectConfig, interceptors: Interceptors, works: bool, *, fix: str) -> Client:
+async def _open_client(
+    config: ClientConnectConfig, interceptors: Interceptors, for_worker: bool, *, fix: str
+) -> Client:
+    """Open a connection within SERVER_ANSWER_S seconds and return the client, with Perdure's plugin.
+
+    Raises TemporalUnreachable, with `fix` as the advice, on a timeout and on every error of the SDK.
+    """
     address = config.get("target_host") or _DEFAULT_ADDRESS
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):
@@ -93,7 +113,7 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, work
                 api_key=config.get("api_key"),
                 tls=config.get("tls"),
                 rpc_metadata=config.get("rpc_metadata") or {},
-                runtime=working() if works else quiet(),
+                runtime=worker_runtime() if for_worker else quiet_runtime(),
                 plugins=[perdure_plugin(interceptors=interceptors)],
             )
     except TimeoutError:
@@ -101,11 +121,13 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, work
             f"no Temporal server answered within {SERVER_ANSWER_S:.0f} s", where=address, fix=fix
         ) from None
     except (RPCError, RuntimeError, ValueError) as error:
-        raise TemporalUnreachable(f"Temporal cannot be reached: {_reason(error)}", where=address, fix=fix) from None
+        raise TemporalUnreachable(
+            f"Temporal cannot be reached: {_readable_reason(error)}", where=address, fix=fix
+        ) from None
 
 
-def _reason(error: Exception) -> str:
-    """Return what a person can use of the SDK's words, where layers of Rust errors are written one in another."""
-    said = " ".join(str(error).split())
-    inner = re.findall(r'(?:message|error): "([^"]+)"', said)
-    return (inner[-1] if inner else said)[:200] or type(error).__name__
+def _readable_reason(error: Exception) -> str:
+    """Return the innermost message, at most 200 characters, of an SDK error, whose text nests several Rust errors."""
+    text = " ".join(str(error).split())
+    inner = re.findall(r'(?:message|error): "([^"]+)"', text)
+    return (inner[-1] if inner else text)[:200] or type(error).__name__

@@ -1,8 +1,8 @@
 """A process that has loaded what workers load, and forks one whenever its supervisor asks (Linux).
 
-Loading takes seconds of a processor, which every death of a worker would cost its deliveries again. What is forked goes
-on in worker.py as if it had been started anew: its loop, threads and connections are its own, nothing of them is there
-before. It ends with SIGTERM when this process does, as this one does with its supervisor.
+Loading takes seconds of a processor, which every death of a worker would cost its deliveries again. A forked worker
+goes on in worker.py as if it had been started anew: its loop, threads and connections are its own, none of them exist
+before the fork. It gets SIGTERM when the fork server ends, and the fork server when its supervisor does.
 """
 
 from __future__ import annotations
@@ -24,163 +24,190 @@ from perdure import startup
 from perdure.models.errors import PerdureError
 
 FORKS_LOAD_MORE_S = 5.0
-"""After a worker was forked: then its fork server loads the model's library as well, which takes a processor for one to
-three seconds that the first worker needs itself until then."""
+"""Pause between the fork of a worker and the fork server's loading of the model library, which takes a processor for
+one to three seconds that the first worker needs itself until then."""
 
 FORKS_ANSWER_S = 60.0
-"""For a fork server to say how a worker ended: a millisecond, or the seconds of what it is just loading, ten and more
-on a machine that is busy. One that is silent for longer was stopped, or hangs: another one takes its place."""
+"""Limit for a fork server to report how a worker ended: it takes a millisecond, or as long as what it is just loading,
+ten seconds and more on a busy machine. One that is silent for longer was stopped, or hangs: another one replaces it."""
 
 
-DESCRIPTOR = "PERDURE_FORKS_FD"
-POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")
-"""Elsewhere libraries with threads of the system's own do not survive a fork."""
+SOCKET_VARIABLE = "PERDURE_FORKS_FD"
+FORKING_POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")
+"""Whether workers can be forked: outside Linux, libraries with threads of the system's own do not survive it."""
 
 _PR_SET_PDEATHSIG = 1
-_MESSAGE = 32
+_MESSAGE_BYTES = 32
 
 
-def serve() -> None:
-    """Fork a worker at each request of the supervisor that started this process. Returns in each worker, and at once
-    in a process that no supervisor started for that: with all that is loaded out of its garbage collections."""
-    sys.excepthook = _told
-    given = os.environ.pop(DESCRIPTOR, "")
-    if given.isdigit():
-        _Server(socket.socket(fileno=int(given))).work()
+def fork_workers() -> None:
+    """Fork a worker at each request of the supervisor that started this process; return only in the workers.
+
+    The fork server ends its process itself. In a process that no supervisor started for forking, return at once. Where
+    this returns, garbage is collected again, but never what is loaded by then; from now on an uncaught PerdureError is
+    printed in its three lines.
+    """
+    sys.excepthook = _print_uncaught
+    descriptor = os.environ.pop(SOCKET_VARIABLE, "")
+    if descriptor.isdigit():
+        _WorkerForker(socket.socket(fileno=int(descriptor))).serve_requests()
     startup.loaded()
 
 
-def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A worker that cannot begin says why in the three lines of every error; anything else with its traceback."""
+def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an uncaught PerdureError to stderr in three lines, other errors with a traceback (a `sys.excepthook`)."""
     if isinstance(error, PerdureError):
         print(f"error: {error}", file=sys.stderr, flush=True)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
-class _Server:
-    """Of one worker at a time. It has no thread and no event loop: only then a fork is a whole process."""
+class _WorkerForker:
+    """The loop of the fork server, for one worker at a time.
+
+    It has no thread and no event loop: only a process without them can be forked whole.
+    """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._loaded = _sources()
-        self._pid = 0
-        self._pinned: int | None = None
-        self._more = True
+        self._loaded_sources = _source_times()
+        self._worker_pid = 0
+        self._worker_pidfd: int | None = None
+        self._library_pending = True
 
-    def work(self) -> None:
+    def serve_requests(self) -> None:
+        """Fork a worker at each request on the socket, and report how each one ended; return in a forked worker.
+
+        Once a worker has run for FORKS_LOAD_MORE_S, load the model library too. Ends this process when the supervisor
+        is gone, or a loaded source file has changed, as another release does: the supervisor then starts another fork
+        server.
+        """
         while True:
-            watched: list[Any] = [self._control, *([] if self._pinned is None else [self._pinned])]
-            wait = FORKS_LOAD_MORE_S if self._more and self._pid else None
-            ready = select.select(watched, [], [], wait)[0]
+            watched: list[Any] = [self._control, *([] if self._worker_pidfd is None else [self._worker_pidfd])]
+            timeout = FORKS_LOAD_MORE_S if self._library_pending and self._worker_pid else None
+            ready = select.select(watched, [], [], timeout)[0]
             if not ready:
-                self._load_more()
-            if self._pinned in ready:
-                self._say_how_it_ended()
+                self._load_model_library()
+            if self._worker_pidfd in ready:
+                self._report_exit_code()
             if self._control in ready:
-                if self._control.recv(_MESSAGE) == b"" or _sources() != self._loaded:
-                    _end()  # the supervisor is gone, or another release lies there: it has one started
-                if self._forked():
+                if self._control.recv(_MESSAGE_BYTES) == b"" or _source_times() != self._loaded_sources:
+                    _exit_now()  # The supervisor is gone, or replaces us by a newer release.
+                if self._fork_worker():
                     return
 
-    def _forked(self) -> bool:
-        """True in the worker."""
+    def _fork_worker(self) -> bool:
+        """Fork a worker; return True in the worker, False in the fork server.
+
+        The fork server sends the worker's pid and pidfd to the supervisor. The worker leaves the terminal's session and
+        gets SIGTERM when the fork server dies; it exits at once if that has died already.
+        """
         parent = os.getpid()
-        self._pid = os.fork()
-        if self._pid:
-            self._pinned = os.pidfd_open(self._pid)
-            socket.send_fds(self._control, [str(self._pid).encode()], [self._pinned])
+        self._worker_pid = os.fork()
+        if self._worker_pid:
+            self._worker_pidfd = os.pidfd_open(self._worker_pid)
+            socket.send_fds(self._control, [str(self._worker_pid).encode()], [self._worker_pidfd])
             return False
         self._control.close()
         os.setsid()  # Ctrl-C at the terminal is for the supervisor, who passes it on
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we asked
-            _end()
+        if os.getppid() != parent:  # The parent died before we asked for its death signal.
+            _exit_now()
         return True
 
-    def _say_how_it_ended(self) -> None:
-        assert self._pinned is not None
-        _, status = os.waitpid(self._pid, 0)
-        os.close(self._pinned)
-        self._pinned = None
+    def _report_exit_code(self) -> None:
+        """Wait for the worker that has ended, close its pidfd, and send its exit code to the supervisor."""
+        assert self._worker_pidfd is not None
+        _, status = os.waitpid(self._worker_pid, 0)
+        os.close(self._worker_pidfd)
+        self._worker_pidfd = None
         self._control.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _load_more(self) -> None:
-        """The model's library, too: the first worker has no time to wait for it, the next ones need not load it."""
-        self._more = False
-        with contextlib.suppress(Exception):  # a worker says what is wrong with it
-            from perdure.adapters.agents.builtin.model import load
+    def _load_model_library(self) -> None:
+        """Load the model library, so that the next workers have it from the start; the first one cannot wait for it.
 
-            load()
-        self._loaded = _sources() | self._loaded  # what was there at first, where it was changed meanwhile
+        Errors are ignored: a worker reports itself what is wrong with the library. Afterwards the garbage collector
+        leaves alone what is loaded, so that children copy less memory.
+        """
+        self._library_pending = False
+        with contextlib.suppress(Exception):  # a worker says what is wrong with it
+            from perdure.adapters.agents.builtin.model import load_api_library
+
+            load_api_library()
+        self._loaded_sources = _source_times() | self._loaded_sources  # changed files keep their first time
         gc.freeze()  # children copy less
 
 
-def _sources() -> dict[str, int]:
-    """Files of what is loaded, with when they were changed, in ns; 0: no longer there."""
-    found = {}
+def _source_times() -> dict[str, int]:
+    """Return the source file of every loaded module → time of its last change in ns, 0 if it no longer exists."""
+    times = {}
     for module in list(sys.modules.values()):
         if file := getattr(module, "__file__", None):
             try:
-                found[file] = os.stat(file).st_mtime_ns
+                times[file] = os.stat(file).st_mtime_ns
             except OSError:
-                found[file] = 0
-    return found
+                times[file] = 0
+    return times
 
 
-def _end() -> NoReturn:
+def _exit_now() -> NoReturn:
+    """Exit this process with code 0, without any cleanup."""
     os._exit(0)
 
 
-class Gone(Exception):
-    """The fork server has ended."""
+class ForkServerEnded(Exception):
+    """The fork server has ended, or is silent and counts as ended."""
 
 
 class ForkServer:
-    """The supervisor's side: `process` reads from the other end of `control`."""
+    """The supervisor's side of the fork server: `process` reads from the other end of the socket `control`."""
 
     def __init__(self, process: Process, control: socket.socket) -> None:
         self._process, self._control = process, control
         self._silent = False
-        self._said: asyncio.Queue[tuple[bytes, list[int]]] = asyncio.Queue()
+        self._messages: asyncio.Queue[tuple[bytes, list[int]]] = asyncio.Queue()
         control.setblocking(False)
-        asyncio.get_running_loop().add_reader(control, self._read)
+        asyncio.get_running_loop().add_reader(control, self._receive_message)
 
-    def _read(self) -> None:
+    def _receive_message(self) -> None:
+        """Put the fork server's next message, with its descriptors, into the queue; an empty one when it has ended."""
         try:
-            message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE, 1)
+            message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, 1)
         except OSError:
             message, descriptors = b"", []
         if not message:
             asyncio.get_running_loop().remove_reader(self._control)
-        self._said.put_nowait((message, descriptors))
+        self._messages.put_nowait((message, descriptors))
 
-    async def fork(self) -> Forked:
-        """A new worker, as soon as everything is loaded. Raises Gone."""
+    async def fork_worker(self) -> ForkedWorker:
+        """Ask for a new worker and return it once the fork server has loaded everything. Raises ForkServerEnded."""
         if self._silent:
-            raise Gone
+            raise ForkServerEnded
         try:
             self._control.send(b"fork")
         except OSError:
-            raise Gone from None
-        message, descriptors = await self._said.get()
+            raise ForkServerEnded from None
+        message, descriptors = await self._messages.get()
         if not message:
-            raise Gone
-        return Forked(int(message), descriptors[0], self)
+            raise ForkServerEnded
+        return ForkedWorker(int(message), descriptors[0], self)
 
-    async def code(self) -> int:
-        """Exit code of the newest worker, which has ended. Raises Gone when nobody says it, now or later."""
+    async def wait_for_exit_code(self) -> int:
+        """Return the exit code of the newest worker, which has ended, once the fork server reports it.
+
+        Raises ForkServerEnded when it does not within FORKS_ANSWER_S seconds; it then counts as ended for good.
+        """
         try:
-            message, _ = await asyncio.wait_for(self._said.get(), FORKS_ANSWER_S)
+            message, _ = await asyncio.wait_for(self._messages.get(), FORKS_ANSWER_S)
         except TimeoutError:  # stopped, or stuck in what it loads
             self._silent = True
-            raise Gone from None
+            raise ForkServerEnded from None
         if not message:
-            raise Gone
+            raise ForkServerEnded
         return int(message)
 
-    async def end(self) -> None:
-        """Its worker has ended, or gets SIGTERM now."""
+    async def kill_and_wait(self) -> None:
+        """Kill the fork server and wait until it has ended; a worker of it that still runs gets SIGTERM."""
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
@@ -188,37 +215,40 @@ class ForkServer:
         await self._process.wait()
 
 
-class Forked:
-    """A worker that was forked, with what the supervisor needs of a process."""
+class ForkedWorker:
+    """A worker that was forked, with the methods of a process that the supervisor needs."""
 
-    def __init__(self, pid: int, pinned: int, server: ForkServer) -> None:
+    def __init__(self, pid: int, pidfd: int, server: ForkServer) -> None:
         self.pid, self._server = pid, server
-        self._pinned: int | None = pinned
+        self._pidfd: int | None = pidfd
 
     async def wait(self) -> int:
-        """Its exit code, negative for a signal; that of SIGTERM when the fork server cannot say it. Once only."""
-        assert self._pinned is not None
+        """Wait until the worker has ended and return its exit code, negative for a signal. To be called once.
+
+        Returns the code of SIGTERM when the fork server cannot report the real one.
+        """
+        assert self._pidfd is not None
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._pinned, ended.set)
+        loop.add_reader(self._pidfd, ended.set)
         try:
             await ended.wait()
-            return await self._server.code()
-        except Gone:
+            return await self._server.wait_for_exit_code()
+        except ForkServerEnded:
             return -signal.SIGTERM
         finally:
-            loop.remove_reader(self._pinned)
-            os.close(self._pinned)
-            self._pinned = None
+            loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
 
     def terminate(self) -> None:
-        """Raises ProcessLookupError when it has ended."""
-        self._send(signal.SIGTERM)
+        """Send SIGTERM. Raises ProcessLookupError when the worker has ended."""
+        self._send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Raises ProcessLookupError when it has ended."""
-        self._send(signal.SIGKILL)
+        """Send SIGKILL. Raises ProcessLookupError when the worker has ended."""
+        self._send_signal(signal.SIGKILL)
 
-    def _send(self, number: signal.Signals) -> None:
-        if self._pinned is None:
+    def _send_signal(self, number: signal.Signals) -> None:
+        if self._pidfd is None:
             raise ProcessLookupError(self.pid)
-        signal.pidfd_send_signal(self._pinned, number)
+        signal.pidfd_send_signal(self._pidfd, number)

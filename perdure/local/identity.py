@@ -15,24 +15,27 @@ from temporalio.service import RPCError
 
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
-from perdure.local.ports import Pair
-from perdure.local.runtimes import quiet
+from perdure.local.ports import ServerPorts
+from perdure.local.runtimes import quiet_runtime
 from perdure.models.limits import SERVER_ANSWER_S
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 
 RETENTION = timedelta(days=90)
-"""Of finished deliveries in the embedded server; its own default of 24 h makes pages vanish."""
+"""How long the embedded server keeps finished deliveries; its own default of 24 h would make their pages vanish."""
 
 
 NAMESPACE = "default"
-"""The namespace of deliveries: what every Temporal client uses when it is not told otherwise."""
+"""The namespace of deliveries: the one that every Temporal client uses unless told otherwise."""
 
 
 class ServerRecord(BaseModel):
-    """server.json: written by the process `pid` before it became the server, true while the server's lock is held.
+    """Content of server.json: written by process `pid` before it became the server, true while its lock is held.
 
-    ui         where the Web UI is for people
-    ui_behind  where it listens itself (perdure.local.front stands before it); empty: there, nothing stands before it
+    address    of the server's gRPC port
+    ui         URL of the Web UI for people
+    ui_behind  address at which the Web UI listens behind its proxy (perdure.local.web_ui_proxy); empty: without a
+    proxy, at `ui`
+    temporal   version of the server
     """
 
     pid: int
@@ -44,40 +47,41 @@ class ServerRecord(BaseModel):
     namespace: str = NAMESPACE
 
     @property
-    def ports(self) -> Pair:
-        return Pair(int(self.address.rpartition(":")[2]), int(self.ui.rpartition(":")[2]))
+    def ports(self) -> ServerPorts:
+        return ServerPorts(int(self.address.rpartition(":")[2]), int(self.ui.rpartition(":")[2]))
 
 
-def read_record(places: Places, *, last: bool = False) -> ServerRecord | None:
-    """The record of the running server, or of the last one. None when it is absent or unreadable."""
+def read_server_record(places: Places, *, last: bool = False) -> ServerRecord | None:
+    """Return the running server's record, with `last` the previous one's; None when it is absent or unreadable."""
     try:
         return ServerRecord.model_validate_json((places.server_last if last else places.server_record).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 
 
-def namespace_of(home: Home) -> str:
-    """An empty namespace that a server of this home has from its first moment: its identity."""
+def identity_namespace(home: Home) -> str:
+    """Return the name of the empty namespace that a server of this home has from its first moment: its identity."""
     return f"home-{home.host_id()}"
 
 
-async def answers_as(record: ServerRecord, home: Home) -> bool:
-    """True where the server of a record answers, is this home's, and is ready for deliveries.
+async def is_own_server_ready(record: ServerRecord, home: Home) -> bool:
+    """Return whether the recorded server answers in SERVER_ANSWER_S seconds, is this home's, and takes deliveries.
 
-    The first to ask sets what only a running server can be told, so that a starter killed in between costs nothing.
+    Sets the retention of finished deliveries where it is another. Only a running server can be told that, so whoever
+    asks first sets it: a starter that was killed before costs nothing.
     """
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):
-            client = await Client.connect(record.address, runtime=quiet())
+            client = await Client.connect(record.address, runtime=quiet_runtime())
             service = client.workflow_service
-            await service.describe_namespace(DescribeNamespaceRequest(namespace=namespace_of(home)))
-            described = await service.describe_namespace(DescribeNamespaceRequest(namespace=record.namespace))
-            listed = await client.operator_service.list_search_attributes(
+            await service.describe_namespace(DescribeNamespaceRequest(namespace=identity_namespace(home)))
+            namespace = await service.describe_namespace(DescribeNamespaceRequest(namespace=record.namespace))
+            attributes = await client.operator_service.list_search_attributes(
                 ListSearchAttributesRequest(namespace=record.namespace)
             )
-            if not SEARCH_ATTRIBUTES.keys() <= set(listed.custom_attributes):
+            if not SEARCH_ATTRIBUTES.keys() <= set(attributes.custom_attributes):
                 return False
-            if described.config.workflow_execution_retention_ttl.ToTimedelta() != RETENTION:
+            if namespace.config.workflow_execution_retention_ttl.ToTimedelta() != RETENTION:
                 retention = Duration()
                 retention.FromTimedelta(RETENTION)
                 config = NamespaceConfig(workflow_execution_retention_ttl=retention)

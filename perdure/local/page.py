@@ -1,4 +1,4 @@
-"""The page that `perdure up` keeps running: its token, its record, its process."""
+"""The process of the web page that `perdure up` keeps running: its token, its record, its start and end."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import sys
 from pydantic import BaseModel, ValidationError
 
 from perdure import secrets
-from perdure.adapters.system.files import locked, write_whole
+from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
-from perdure.local.processes import dying_with_us, holds
+from perdure.local.processes import command_tied_to_us, holds_lock
 from perdure.models.errors import PerdureError
 
-AGAIN_S = 5.0
-"""Before a page that ended is started again: it may be the home's disk that is full."""
+PAGE_RESTART_S = 5.0
+"""Pause before a page that ended is started again: the home's disk may be full."""
 
-STARTED_S = 20.0
-"""For a page to say where it is: it takes a second, several on a busy machine."""
+PAGE_START_S = 20.0
+"""Limit for a page to record its address: it takes a second, several on a busy machine."""
 
-ENDED_S = 5.0
-"""For a page to end by itself; it holds nothing that could be lost."""
+PAGE_STOP_S = 5.0
+"""Limit for a page to end by itself before it is killed; it holds nothing that could be lost."""
 
-TOKEN_LOOK_S = 1.0
-"""Between two looks for the token: that long sessions outlive it."""
+TOKEN_POLL_S = 1.0
+"""Pause between two looks at the token file, which end long sessions soon after their token."""
 
 _POLL_S = 0.1
 
@@ -37,28 +37,29 @@ _TOKEN = re.compile("[0-9a-f]{64}")
 
 
 class PageRecord(BaseModel):
-    """page.json: true while the page's lock is held. `url`: without the token."""
+    """Content of page.json: true while the page's lock is held. `url` is without the token."""
 
     pid: int
     url: str
 
 
-def token_of(home: Home) -> str:
-    """The secret that opens this home's page: made once, 32 bytes in hex; removed, every session ends.
+def ensure_page_token(home: Home) -> str:
+    """Return the secret that opens this home's page, 32 bytes in hex; create it if there is none.
 
-    PerdureError for one that cannot be read, or that would let strangers in: it is not replaced, but said.
+    Removing the file `page.token` ends every session. Raises PerdureError for one that cannot be read, or that is
+    damaged and would let strangers in: it is not replaced.
     """
     home.make_private()
     path = home.root / "page.token"
     fix = f"remove it: the page makes another one (rm -r {shlex.quote(str(path))})"
     try:
-        with locked(home.root / "page.token.lock"):
+        with hold_lock(home.root / "page.token.lock"):
             if not os.path.lexists(path):
                 write_whole(path, randomness.token_hex(32).encode())
             token = path.read_text().strip()
     except OSError as error:
-        what = f"the page's token cannot be read or made: {error.strerror}"
-        raise PerdureError(what, where=str(error.filename or path), fix=fix) from None
+        problem = f"the page's token cannot be read or made: {error.strerror}"
+        raise PerdureError(problem, where=str(error.filename or path), fix=fix) from None
     except UnicodeDecodeError:
         token = ""
     if not _TOKEN.fullmatch(token):
@@ -66,8 +67,8 @@ def token_of(home: Home) -> str:
     return token
 
 
-async def over(home: Home, token: str, ended: asyncio.Event) -> None:
-    """Until the end, or until that token is not this home's any more: whoever removes it ends every session."""
+async def wait_until_token_invalid(home: Home, token: str, ended: asyncio.Event) -> None:
+    """Wait until `ended` is set, or `token` is no longer this home's: whoever removes the token ends every session."""
     path = home.root / "page.token"
     while not ended.is_set():
         try:
@@ -76,37 +77,43 @@ async def over(home: Home, token: str, ended: asyncio.Event) -> None:
         except (OSError, UnicodeDecodeError):
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), TOKEN_LOOK_S)
+            await asyncio.wait_for(ended.wait(), TOKEN_POLL_S)
 
 
-def read_page(home: Home) -> PageRecord | None:
-    """The page that runs beside this home's workers, None where there is none, or where it has not said yet where."""
+def read_page_record(home: Home) -> PageRecord | None:
+    """Return the record of the page that runs beside this home's workers; None if none runs or none is written yet."""
     places = Places(home)
     try:
         record = PageRecord.model_validate_json(places.page_record.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
-    return record if holds(record.pid, places.page_lock) else None
+    return record if holds_lock(record.pid, places.page_lock) else None
 
 
 def page_url(home: Home) -> str:
-    """The address of that page, without the token; empty where none runs."""
-    running = read_page(home)
+    """Return the URL of the running page, without the token; empty where none runs."""
+    running = read_page_record(home)
     return running.url if running else ""
 
 
 def page_address(home: Home) -> str:
-    """The address at which a person opens that page, token included; empty where none runs. Errors as token_of."""
-    running = read_page(home)
-    return f"{running.url}/?token={token_of(home)}" if running else ""
+    """Return the URL at which a person opens the running page, with the token; empty where none runs.
+
+    Raises the errors of ensure_page_token.
+    """
+    running = read_page_record(home)
+    return f"{running.url}/?token={ensure_page_token(home)}" if running else ""
 
 
-async def page_told(home: Home) -> str:
-    """The line that says where the page is, once it is there, or why there is none."""
-    until = asyncio.get_running_loop().time() + STARTED_S
-    while asyncio.get_running_loop().time() < until:
+async def wait_for_page_status(home: Home) -> str:
+    """Wait until the page runs and return the line that says where it is, or the line that says why there is none.
+
+    Waits at most PAGE_START_S seconds.
+    """
+    deadline = asyncio.get_running_loop().time() + PAGE_START_S
+    while asyncio.get_running_loop().time() < deadline:
         try:
-            token_of(home)
+            ensure_page_token(home)
         except PerdureError as error:
             return f"no page: {error.what}; {error.fix}"
         if address := page_address(home):
@@ -115,29 +122,34 @@ async def page_told(home: Home) -> str:
     return "the page does not say yet where it is; perdure page does once it is there"
 
 
-async def keep_page(home: Home) -> None:
-    """The page, started again whenever it ends, until cancelled: then it is ended."""
+async def keep_page_running(home: Home) -> None:
+    """Start the page, and start it again PAGE_RESTART_S seconds after it ended, for ever; when cancelled, end it."""
     while True:
-        process = await _start(home)
+        process = await _start_page(home)
         try:
             await process.wait()
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(PAGE_RESTART_S)
         finally:
             if process.returncode is None:
                 process.terminate()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), ENDED_S)
+                    await asyncio.wait_for(process.wait(), PAGE_STOP_S)
             if process.returncode is None:
                 process.kill()
 
 
-async def _start(home: Home) -> asyncio.subprocess.Process:
-    """It gets what leads to Temporal, and no key of a model or a forge."""
-    known = secrets.environment()
-    theirs = {name: value for name, value in known.items() if not secrets.is_secret(name) or name[:9] == "TEMPORAL_"}
-    with secrets.handed_over({**theirs, "PERDURE_HOME": str(home.root)}) as (env, pipe):
+async def _start_page(home: Home) -> asyncio.subprocess.Process:
+    """Start the page's process and return it.
+
+    It gets the variables that lead to Temporal, and no secret besides: no key of a model or a forge.
+    """
+    variables = secrets.environment()
+    page_variables = {
+        name: value for name, value in variables.items() if not secrets.is_secret(name) or name[:9] == "TEMPORAL_"
+    }
+    with secrets.handed_over({**page_variables, "PERDURE_HOME": str(home.root)}) as (env, pipe):
         return await asyncio.create_subprocess_exec(
-            *dying_with_us([sys.executable, "-P", "-m", "perdure.page"]),
+            *command_tied_to_us([sys.executable, "-P", "-m", "perdure.page"]),
             stdin=asyncio.subprocess.DEVNULL,
             env=env,
             cwd=home.root,
@@ -146,7 +158,7 @@ async def _start(home: Home) -> asyncio.subprocess.Process:
         )
 
 
-def record_page(home: Home, url: str) -> None:
-    """Of this process, which holds the page's lock."""
+def write_page_record(home: Home, url: str) -> None:
+    """Write the record of this process, which holds the page's lock and serves the page at `url`."""
     record = PageRecord(pid=os.getpid(), url=url)
     write_whole(Places(home).page_record, record.model_dump_json().encode(), sync=False)

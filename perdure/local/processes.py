@@ -1,4 +1,4 @@
-"""Processes that outlive their starter, known by the lock they hold and never by their number alone."""
+"""Processes that outlive their starter, known by the lock they hold and never by their pid alone."""
 
 from __future__ import annotations
 
@@ -15,36 +15,41 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 
 
-def detached(record: str, text: str, command: list[str]) -> None:
-    """Fork, so that the program is nobody's child, and become it; first write `text` with its pid into `record`.
+def exec_detached(record: str, text: str, command: list[str]) -> None:
+    """Fork, exit the parent, and replace the child by `command`, so that the program is nobody's child.
 
-    The program writes its own record, because a starter killed between the two would leave a server unknown.
-    `text` is a JSON object; `record` may be empty.
+    Before it becomes the program the child writes the JSON object `text`, with its pid added, to the file `record`,
+    unless that is empty. The starter does not write it, because one that is killed in between would leave a server
+    unknown.
     """
     if os.fork():
         os._exit(0)
     if record:
         os.umask(0o077)  # the server's database is its owner's alone, whatever becomes of the directory
-        fresh = f"{record}.new"
-        with open(fresh, "w") as file:
+        unfinished = f"{record}.new"
+        with open(unfinished, "w") as file:
             file.write(f'{{"pid": {os.getpid()}, {text.lstrip("{")}\n')
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, record)
-    _become(command)
+        os.replace(unfinished, record)
+    _exec_program(command)
 
 
-def with_parent(parent: int, command: list[str]) -> None:
-    """Become a program that gets SIGTERM when its parent dies, where the kernel can do that (Linux)."""
+def exec_tied_to_parent(parent: int, command: list[str]) -> None:
+    """Replace this process by `command`, which gets SIGTERM when its parent dies, where the kernel can do that (Linux).
+
+    Exits with code 1 when the process `parent` has died already.
+    """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # The parent died before we asked for its death signal.
         sys.exit(1)
-    _become(command)
+    _exec_program(command)
 
 
-def _become(command: list[str]) -> None:
+def _exec_program(command: list[str]) -> None:
+    """Replace this process by `command`, with the signals that Python ignores (SIGPIPE, SIGXFSZ) at their defaults."""
     for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored_by_python, signal.SIG_DFL)
     os.execvp(command[0], command)  # noqa: S606 (no shell wanted)
@@ -53,45 +58,50 @@ def _become(command: list[str]) -> None:
 if __name__ == "__main__":
     mode, *arguments = sys.argv[1:]
     if mode == "detached":
-        detached(arguments[0], arguments[1], arguments[2:])
+        exec_detached(arguments[0], arguments[1], arguments[2:])
     else:
-        with_parent(int(arguments[0]), arguments[1:])
+        exec_tied_to_parent(int(arguments[0]), arguments[1:])
 
 
 LOG_BYTES = 10 * 1024**2
-"""The server's and the worker's log are set aside at this size when they start; one older file is kept."""
+"""Size from which a log of the server or worker is set aside when they start; one older file is kept."""
 
 
 _LAUNCHER = str(Path(__file__))
 _POLL_S = 0.05
 
 
-async def released(lock: Path, within: float) -> bool:
-    """Wait until nobody holds `lock`: True when that happened within so many seconds."""
-    from perdure.adapters.system.files import held  # not above: as a script this file has the standard library alone
+async def wait_until_released(lock: Path, within: float) -> bool:
+    """Wait until nobody holds `lock`; return True when that happened within `within` seconds, else False."""
+    from perdure.adapters.system.files import (
+        is_locked,  # not above: as a script this file has the standard library alone
+    )
 
     deadline = asyncio.get_running_loop().time() + within
-    while held(lock):
+    while is_locked(lock):
         if asyncio.get_running_loop().time() > deadline:
             return False
         await asyncio.sleep(_POLL_S)
     return True
 
 
-def holds(pid: int, lock: Path) -> bool:
-    """True when the process `pid` has `lock` open, by its open files.
+def holds_lock(pid: int, lock: Path) -> bool:
+    """Return whether the process `pid` has the file `lock` open, by its open files.
 
-    Those of workers and supervisors cannot be seen without the rights of root (perdure.secrets): then it is
-    true when the lock is held, and the process ours and closed like them. A stranger with the same number is not.
+    The open files of workers and supervisors cannot be seen without the rights of root (perdure.secrets). For a process
+    that hides them, return whether somebody holds the lock and the process is this user's; a stranger that got the same
+    pid does not hide them. Without /proc (not Linux) return whether somebody holds the lock.
     """
-    from perdure.adapters.system.files import held  # not above: as a script this file has the standard library alone
+    from perdure.adapters.system.files import (
+        is_locked,  # not above: as a script this file has the standard library alone
+    )
 
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except PermissionError:
-        return held(lock) and _runs_as(pid) == os.geteuid()
+        return is_locked(lock) and _effective_uid(pid) == os.geteuid()
     except FileNotFoundError:
-        return sys.platform != "linux" and held(lock)
+        return sys.platform != "linux" and is_locked(lock)
     for descriptor in descriptors:
         with contextlib.suppress(OSError):  # closed since it was listed
             if os.path.samefile(f"/proc/{pid}/fd/{descriptor}", lock):
@@ -99,8 +109,8 @@ def holds(pid: int, lock: Path) -> bool:
     return False
 
 
-def _runs_as(pid: int) -> int:
-    """The effective user of a process, -1 when it has gone."""
+def _effective_uid(pid: int) -> int:
+    """Return the effective user id of a process, -1 when it no longer exists."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -108,26 +118,26 @@ def _runs_as(pid: int) -> int:
     return next((int(line.split()[2]) for line in lines if line.startswith("Uid:")), -1)
 
 
-def signal_holder(pid: int, lock: Path, number: signal.Signals) -> bool:
-    """Send a signal to the process `pid` if it has `lock` open. False: there is no such process any more.
+def signal_lock_holder(pid: int, lock: Path, number: signal.Signals) -> bool:
+    """Send a signal to the process `pid` if it has `lock` open; return False when there is no such process.
 
-    Where the kernel has pidfds, the process is pinned before it is looked at, so that the signal cannot reach a
-    stranger that was given the same number in between.
+    On Linux the process is pinned by a pidfd before it is looked at, so that the signal cannot reach a stranger that
+    got the same pid in between.
     """
     try:
         if sys.platform != "linux":
-            if holds(pid, lock):
+            if holds_lock(pid, lock):
                 os.kill(pid, number)
                 return True
             return False
-        pinned = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(pid)
         try:
-            if holds(pid, lock):
-                signal.pidfd_send_signal(pinned, number)
+            if holds_lock(pid, lock):
+                signal.pidfd_send_signal(pidfd, number)
                 return True
             return False
         finally:
-            os.close(pinned)
+            os.close(pidfd)
     except ProcessLookupError:
         return False
 
@@ -147,6 +157,7 @@ def start_detached(
     cwd      not ours: a program that stays for days must not hold on to somebody's directory
     inherit  descriptors the program keeps open, such as the lock it shall hold for life
     record   file the program writes before it starts: the JSON object `text` with "pid" added
+    Raises CalledProcessError when the launcher fails.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     launch = [sys.executable, "-I", "-S", _LAUNCHER, "detached", str(record or ""), text, *command]
@@ -164,14 +175,17 @@ def start_detached(
         )
 
 
-def dying_with_us(command: Sequence[str]) -> list[str]:
-    """The command line of a child that gets SIGTERM when this process dies. To be spawned from the main thread:
-    the kernel sends it when the *thread* that spawned the child ends (holes.md H33)."""
+def command_tied_to_us(command: Sequence[str]) -> list[str]:
+    """Return the command line that runs `command` as a child which gets SIGTERM when this process dies.
+
+    Spawn it from the main thread: the kernel sends the signal when the *thread* that spawned the child ends (holes.md
+    H33).
+    """
     return [sys.executable, "-I", "-S", _LAUNCHER, "with-parent", str(os.getpid()), *command]
 
 
-def rotate(log: Path) -> int:
-    """Set an overlong log aside; returns the size of what is left, where the next process's words begin."""
+def rotate_log(log: Path) -> int:
+    """Move a log of LOG_BYTES or more to `*.log.1`; return the size of the log, where the next process will write."""
     try:
         size = log.stat().st_size
     except FileNotFoundError:
@@ -183,7 +197,10 @@ def rotate(log: Path) -> int:
 
 
 def last_lines(log: Path, since: int = 0, lines: int = 5) -> str:
-    """The last lines of a log written after byte `since`, for an error message."""
+    """Return the last `lines` lines that are not blank of what a log got after byte `since`, for an error message.
+
+    Reads at most the last 64 KiB; empty when there is no log.
+    """
     try:
         with open(log, "rb") as file:
             file.seek(max(since, os.fstat(file.fileno()).st_size - 64 * 1024))

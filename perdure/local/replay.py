@@ -1,4 +1,4 @@
-"""Replaying histories on the workflow code of this installation, in a process of its own.
+"""Replay of histories on the workflow code of this installation, in a process of its own.
 
 `perdure` never imports the application: worker.py does, and is run as a script, as it is for a worker.
 """
@@ -23,22 +23,25 @@ from perdure.plugin import perdure_plugin
 from perdure.secrets import without_secrets
 
 VERIFY_REPLAY_S = 120.0
-"""To replay a delivery's histories: a second for a thousand events, and the start of a Python process before it."""
+"""Limit for the replay of a delivery's histories: a second for a thousand events, after the start of Python."""
 
 
-ARGUMENT = "--replay"
-"""Of worker.py: no worker, no connection; histories are read from standard input."""
+REPLAY_ARGUMENT = "--replay"
+"""Option with which worker.py replays histories from its standard input; it then makes no worker and no connection."""
 
 
-async def replay(histories: Sequence[WorkflowHistory]) -> list[str]:
-    """For each history why it does not replay on today's code, in one line; empty where it does.
+async def replay_histories(histories: Sequence[WorkflowHistory]) -> list[str]:
+    """Run histories on today's code in a process of worker.py; return for each, in one line, why it does not replay.
 
-    Raises PerdureError when the attempt itself did not end well: nothing is known then.
+    The line is empty where it does replay. Raises PerdureError when the process fails or takes longer than
+    VERIFY_REPLAY_S: nothing is known then.
     """
-    asked = json.dumps([{"id": one.workflow_id, "history": json.loads(one.to_json())} for one in histories])
+    request = json.dumps(
+        [{"id": history.workflow_id, "history": json.loads(history.to_json())} for history in histories]
+    )
     process = await asyncio.create_subprocess_exec(
         *worker_command(),
-        ARGUMENT,
+        REPLAY_ARGUMENT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -46,13 +49,13 @@ async def replay(histories: Sequence[WorkflowHistory]) -> list[str]:
     )
     try:
         async with asyncio.timeout(VERIFY_REPLAY_S):
-            out, err = await process.communicate(asked.encode())
+            out, err = await process.communicate(request.encode())
         answer = json.loads((out.splitlines() or [b""])[-1])  # before it the SDK's own log may stand
     except TimeoutError:
         raise PerdureError(f"the replay did not end within {VERIFY_REPLAY_S:.0f} s") from None
     except ValueError:
-        said = err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
-        raise PerdureError(f"the replay could not be carried out: {said[-1][:200]}") from None
+        error_lines = err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        raise PerdureError(f"the replay could not be carried out: {error_lines[-1][:200]}") from None
     finally:
         if process.returncode is None:
             process.kill()
@@ -62,27 +65,27 @@ async def replay(histories: Sequence[WorkflowHistory]) -> list[str]:
     return [str(line) for line in answer]
 
 
-def _words(failure: Exception) -> str:
-    """Return what a person can use of the SDK's words, in which a Rust structure is written out."""
-    said = " ".join(str(failure).split())
-    inner = re.search(r'message: "([^"]+)"', said)
-    return f"{type(failure).__name__}: {inner[1] if inner else said}"[:300]
+def _readable_failure(failure: Exception) -> str:
+    """Return a replay failure's type and innermost message, at most 300 characters: the SDK prints a Rust structure."""
+    text = " ".join(str(failure).split())
+    inner = re.search(r'message: "([^"]+)"', text)
+    return f"{type(failure).__name__}: {inner[1] if inner else text}"[:300]
 
 
-def replay_if_asked(workflows: Sequence[type[Any]]) -> None:
-    """Replay what this process is given and end it, where it was started for that; else nothing."""
-    if sys.argv[1:] == [ARGUMENT]:
-        asyncio.run(_replay_given(workflows))
+def replay_if_requested(workflows: Sequence[type[Any]]) -> None:
+    """Replay the histories on standard input and exit, if this process was started for that; else do nothing."""
+    if sys.argv[1:] == [REPLAY_ARGUMENT]:
+        asyncio.run(_replay_from_input(workflows))
         os._exit(0)  # the Temporal SDK was seen to crash in an ordinary exit (sdk-python issue 300)
 
 
-async def _replay_given(workflows: Sequence[type[Any]]) -> None:
-    """Read histories from standard input, write a JSON list of lines to standard output."""
-    given = json.loads(await asyncio.to_thread(sys.stdin.buffer.read))
+async def _replay_from_input(workflows: Sequence[type[Any]]) -> None:
+    """Read histories from standard input, replay them, and print a JSON list: why each does not, or an empty string."""
+    entries = json.loads(await asyncio.to_thread(sys.stdin.buffer.read))
     replayer = Replayer(workflows=workflows, plugins=[perdure_plugin()])
     answer = []
-    for one in given:
-        history = WorkflowHistory.from_json(one["id"], one["history"])
+    for entry in entries:
+        history = WorkflowHistory.from_json(entry["id"], entry["history"])
         failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
-        answer.append(_words(failure) if failure else "")
+        answer.append(_readable_failure(failure) if failure else "")
     print(json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""`perdure gc`: what ended long ago goes, what runs or is nowhere else stays."""
+"""The work of `perdure gc`: remove what ended long ago; keep what runs, and what exists nowhere else."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from perdure.adapters.checks.seeds import SEED_KEPT
-from perdure.adapters.checks.seeds import sweep as sweep_seeds
-from perdure.adapters.git.checkouts import sweep as sweep_checkouts
-from perdure.adapters.git.retention import KeptDelivery, forget, kept, prune, unmerged
-from perdure.adapters.git.workspace import sweep
+from perdure.adapters.checks.compiler_caches import SEED_KEPT
+from perdure.adapters.checks.compiler_caches import remove_unused_caches as sweep_seeds
+from perdure.adapters.git.checkouts import remove_old_checkouts as sweep_checkouts
+from perdure.adapters.git.retention import KeptDelivery, is_unmerged, kept_deliveries, prune_vault, remove_delivery
+from perdure.adapters.git.workspace import remove_old_worktrees
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove
-from perdure.adapters.worker.setting_up import read_binds
-from perdure.client.view import look_up
+from perdure.adapters.system.removal import remove_path
+from perdure.adapters.worker.workspace_setup import read_binds
+from perdure.client.view import find_workflow
 from perdure.models.errors import PerdureError
-from perdure.models.limits import WORKSPACE_KEPT
+from perdure.models.limits import WORKSPACE_RETENTION
 
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """The verdict on one delivery. `why` it stays; empty: it goes."""
+    """The verdict on one delivery. `why` is the reason why it stays; empty: it is removed."""
 
     delivery: str
     ended: datetime | None
@@ -35,78 +35,96 @@ class RetentionVerdict:
     refs: int
 
 
-async def judge(client: Client, one: KeptDelivery, older_than: timedelta, *, also_unmerged: bool) -> RetentionVerdict:
-    """Raises RPCError when the server does not say whether it runs."""
-    ended = await _ended(client, one)
+async def judge_delivery(
+    client: Client, candidate: KeptDelivery, older_than: timedelta, *, also_unmerged: bool
+) -> RetentionVerdict:
+    """Decide whether a delivery is removed: it ended `older_than` ago, and is merged or `also_unmerged` is set.
+
+    Raises RPCError when the server does not say whether it runs.
+    """
+    ended = await _find_end_time(client, candidate)
     if ended is None:
         why = "has not ended"
     elif datetime.now(UTC) - ended < older_than:
         why = f"ended less than {older_than.days} days ago"
     else:
-        why = "" if also_unmerged else _not_merged(one)
-    return RetentionVerdict(one.delivery, ended, why, len(one.refs))
+        why = "" if also_unmerged else _unmerged_reason(candidate)
+    return RetentionVerdict(candidate.delivery, ended, why, len(candidate.refs))
 
 
-def _not_merged(one: KeptDelivery) -> str:
+def _unmerged_reason(candidate: KeptDelivery) -> str:
+    """Return why a delivery counts as not merged, also where that could not be found out; empty when it is merged."""
     try:
-        return "is not merged" if unmerged(one) else ""
+        return "is not merged" if is_unmerged(candidate) else ""
     except PerdureError as error:
         return f"may not be merged: {error.what}"
 
 
-async def _ended(client: Client, one: KeptDelivery) -> datetime | None:
-    """The time it ended: the newest of what its record and the server say; None while either says that it goes on."""
-    seen = await look_up(client, one.delivery)
-    return seen.close_time if seen is not None else one.record.ended_at  # the server keeps those that ended for 90 days
+async def _find_end_time(client: Client, candidate: KeptDelivery) -> datetime | None:
+    """Return when a delivery ended by the server's account, else by its own record; None while it has not ended.
+
+    The server keeps deliveries that ended for 90 days.
+    """
+    execution = await find_workflow(client, candidate.delivery)
+    return execution.close_time if execution is not None else candidate.record.ended_at  # gone after 90 days
 
 
-async def collect(
+async def collect_garbage(
     client: Client, home: Home, older_than: timedelta, *, also_unmerged: bool = False, dry: bool = False
 ) -> tuple[list[RetentionVerdict], list[str], int]:
-    """(each delivery of this host, what could not be removed, bytes freed). `dry`: nothing is removed."""
+    """Remove ended deliveries, unused caches, checkouts and seeds of this host, and prune its vaults.
+
+    Returns (a verdict on each delivery, problems, bytes freed). Problems are lines about what could not be removed.
+    With `dry` nothing is removed. Raises RPCError when the server does not say whether a delivery runs.
+    """
     before = 0 if dry else size_on_disk(home.root)
-    all_of_them = list(kept(home))
-    verdicts = [await judge(client, one, older_than, also_unmerged=also_unmerged) for one in all_of_them]
+    candidates = list(kept_deliveries(home))
+    verdicts = [
+        await judge_delivery(client, candidate, older_than, also_unmerged=also_unmerged) for candidate in candidates
+    ]
     if dry:
         return verdicts, [], 0
-    problems = sweep(home)
-    for one, verdict in zip(all_of_them, verdicts, strict=True):
-        if not verdict.why and (problem := await forget_ended(client, home, one, verdict.ended)):
+    problems = remove_old_worktrees(home)
+    for candidate, verdict in zip(candidates, verdicts, strict=True):
+        if not verdict.why and (problem := await forget_ended_delivery(client, home, candidate, verdict.ended)):
             problems.append(problem)
-    left = list(kept(home))
-    problems += forget_caches(home, left, older_than)
-    sweep_checkouts(home, min(older_than, WORKSPACE_KEPT).total_seconds())
+    remaining = list(kept_deliveries(home))
+    problems += remove_unused_caches(home, remaining, older_than)
+    sweep_checkouts(home, min(older_than, WORKSPACE_RETENTION).total_seconds())
     sweep_seeds(home.seeds, min(older_than, SEED_KEPT).total_seconds())
-    vaults = {one.vault.path: one.vault for one in all_of_them}
-    problems += filter(None, (prune(vault, left) for vault in vaults.values()))
+    vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
+    problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))
     return verdicts, problems, max(before - size_on_disk(home.root), 0)
 
 
-async def forget_ended(client: Client, home: Home, one: KeptDelivery, ended: datetime | None) -> str:
-    """Remove one that ended then, unless somebody has begun it again since. Returns what went wrong, if so."""
-    if await _ended(client, one) != ended:
-        return f"{one.delivery} stays: it goes on again"
+async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDelivery, ended: datetime | None) -> str:
+    """Remove a delivery that ended at `ended`, unless somebody has begun it again since.
+
+    Returns an empty string, or one line that says why it was not removed.
+    """
+    if await _find_end_time(client, candidate) != ended:
+        return f"{candidate.delivery} stays: it goes on again"
     try:
-        forget(home, one)
+        remove_delivery(home, candidate)
     except (PerdureError, OSError) as error:
-        return f"{one.delivery}: {error}"
+        return f"{candidate.delivery}: {error}"
     return ""
 
 
-def forget_caches(home: Home, remaining: Iterable[KeptDelivery], older_than: timedelta) -> list[str]:
-    """Remove packages that no setup has used for so long, unless a worktree that is there may need them offline.
+def remove_unused_caches(home: Home, remaining: Iterable[KeptDelivery], older_than: timedelta) -> list[str]:
+    """Remove package caches that no setup has used for `older_than`, unless a remaining worktree may need them offline.
 
-    Returns what could not be removed.
+    Returns a line for each that could not be removed.
     """
     needed, problems = set(), []
-    for one in remaining:
-        if Path(one.record.path).exists():
-            with contextlib.suppress(OSError, ValueError):  # setup did not come to its end: nothing needs them yet
-                needed.add(read_binds(home.workspace(one.delivery)).cache)
+    for candidate in remaining:
+        if Path(candidate.record.path).exists():
+            with contextlib.suppress(OSError, ValueError):  # unfinished setup: nothing to keep
+                needed.add(read_binds(home.workspace(candidate.delivery)).cache)
     for path in home.caches.glob("*"):
         try:
             if path.name not in needed and time.time() - path.stat().st_mtime >= older_than.total_seconds():
-                remove(path)
+                remove_path(path)
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
     return problems

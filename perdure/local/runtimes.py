@@ -6,16 +6,19 @@ from functools import cache
 
 from temporalio.runtime import Runtime, TelemetryConfig
 
-from perdure.models.limits import WORKER_SAYS
+from perdure.models.limits import WORKER_REPORT_INTERVAL
 
 
 @cache
-def working() -> Runtime:
-    """For workers: as the SDK has it, with shorter pauses between their reports."""
-    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_SAYS)
+def worker_runtime() -> Runtime:
+    """Return the runtime of workers: the SDK's own, with shorter pauses between their reports (WORKER_SAYS)."""
+    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_REPORT_INTERVAL)
 
 
 @cache
-def quiet() -> Runtime:
-    """For everything else. The SDK's log would be on a person's screen: what fails for good is raised, and told."""
+def quiet_runtime() -> Runtime:
+    """Return the runtime of everything but workers, without the SDK's log, which would be on a person's screen.
+
+    What fails for good is raised as an error anyway.
+    """
     return Runtime(telemetry=TelemetryConfig(logging=None))

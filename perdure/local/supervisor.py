@@ -15,51 +15,58 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from perdure import secrets
-from perdure.adapters.system.files import held, try_lock, write_whole
+from perdure.adapters.system.files import is_locked, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local import Say, forkserver
-from perdure.local.access import fingerprint, forge_names, notify_names
-from perdure.local.forkserver import Forked, ForkServer, Gone
-from perdure.local.page import keep_page
-from perdure.local.pauses import Pauses, running_deliveries
-from perdure.local.places import Places, SupervisorRecord, last_supervisor, worker_command, worker_environment
-from perdure.local.processes import dying_with_us, released, signal_holder
+from perdure.local.access import fingerprint, forge_variables, notify_variables
+from perdure.local.forkserver import ForkedWorker, ForkServer, ForkServerEnded
+from perdure.local.page import keep_page_running
+from perdure.local.places import Places, SupervisorRecord, read_last_supervisor, worker_command, worker_environment
+from perdure.local.processes import command_tied_to_us, signal_lock_holder, wait_until_released
+from perdure.local.restart_pauses import RestartPauses, has_running_deliveries
 from perdure.models import limits
 from perdure.models.errors import BadInput, PerdureError
 
 
 class Supervisor:
-    """One worker, started again whenever it dies, until `stop`. To be run on the main thread's event loop.
+    """Keeps one worker running: starts it again whenever it dies, until `stop`. Runs on the main thread's event loop.
 
-    `command` is the worker's; without one this installation's worker.py, forked where that is possible.
+    `command` is the worker's; without one it is this installation's worker.py, forked where that is possible.
     """
 
     def __init__(
         self, home: Home, command: Sequence[str] | None, *, idle_exit: float | None, say: Say, lock: int | None = None
     ) -> None:
-        """`lock`: the descriptor of the home's supervisor lock, where who starts this has it already."""
+        """Make a supervisor of `home` that ends after `idle_exit` seconds without a running delivery, None: never.
+
+        `lock` is the descriptor of the home's supervisor lock, where the starter has it already.
+        """
         self._home, self._places = home, Places(home)
         self._command = list(command or worker_command())
-        self._forks = forkserver.POSSIBLE and not command
-        self._page = not command  # another command is no worker of ours, and has no page
-        self._server: ForkServer | None = None
+        self._can_fork = forkserver.FORKING_POSSIBLE and not command
+        self._has_page = not command  # another command is no worker of ours, and has no page
+        self._fork_server: ForkServer | None = None
         self._lock = lock
         self._idle_exit, self._say = idle_exit, say
-        self._stopping, self._hurry, self._stays = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._stopping, self._hurry, self._stay_requested = asyncio.Event(), asyncio.Event(), asyncio.Event()
         if idle_exit is None:
-            self._stays.set()
+            self._stay_requested.set()
         self._started_at = datetime.now(UTC)
         self._restarts = 0
         self._worker_pid: int | None = None
 
-    async def run(self) -> None:
-        """Until a signal, `stop`, or the end of idleness. Raises BadInput when this home has a supervisor already."""
+    async def supervise(self) -> None:
+        """Keep worker, server and page running until a signal, `stop`, or too long without work; then end the worker.
+
+        Waits first for a worker that a killed supervisor left. SIGTERM, SIGINT and SIGHUP stop it (SIGHUP not under
+        nohup), SIGUSR1 makes it stay. Raises BadInput when this home has a supervisor already.
+        """
         lock = self._lock if self._lock is not None else try_lock(self._places.supervisor_lock)
         if lock is None:
             raise BadInput(
                 "this home's worker is supervised already", where=str(self._home.root), fix="perdure down ends it"
             )
-        previous = last_supervisor(self._places)
+        previous = read_last_supervisor(self._places)
         self._places.supervisor_record.unlink(missing_ok=True)
         handlers = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGUSR1: self.stay}
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: a closed terminal does not end it
@@ -67,68 +74,79 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
-        looks = [
-            asyncio.create_task(look)
-            for look in (self._look_after_server(), self._look_after_page(), self._end_when_idle())
+        watchers = [
+            asyncio.create_task(watcher)
+            for watcher in (self._keep_server_running(), self._keep_page_running(), self._stop_when_idle())
         ]
         try:
-            worker_lock = await self._previous_worker_gone(previous.worker_pid if previous else None)
+            worker_lock = await self._wait_for_previous_worker(previous.worker_pid if previous else None)
             if worker_lock is not None:
-                await self._keep_alive(worker_lock)
+                await self._keep_worker_running(worker_lock)
                 os.close(worker_lock)
         finally:
-            for task in looks:
+            for task in watchers:
                 task.cancel()
-            await asyncio.gather(*looks, return_exceptions=True)
+            await asyncio.gather(*watchers, return_exceptions=True)
             for number in handlers:
                 loop.remove_signal_handler(number)
             self._places.supervisor_record.unlink(missing_ok=True)
             os.close(lock)
 
     def stop(self) -> None:
-        """Let the worker finish its turns and end; asked again, end it at once."""
+        """Let the worker finish its turns and end; called again, kill it at once."""
         (self._hurry if self._stopping.is_set() else self._stopping).set()
-        self._record()
+        self._write_record()
 
     def stay(self) -> None:
-        """No longer end when idle: somebody asked for a worker that stays."""
+        """Cancel the end when idle, and keep a page running: somebody asked for a worker that stays."""
         self._idle_exit = None
-        self._stays.set()
-        self._record()
+        self._stay_requested.set()
+        self._write_record()
 
-    async def _keep_alive(self, worker_lock: int) -> None:
-        pauses = Pauses()
+    async def _keep_worker_running(self, worker_lock: int) -> None:
+        """Start the worker, and start it again after the due pause whenever it dies, until asked to stop; then end it.
+
+        Records and says each start and death. Kills the fork server at the end.
+        """
+        pauses = RestartPauses()
         while not self._stopping.is_set():
-            worker = await self._next_worker(worker_lock)
+            worker = await self._start_worker(worker_lock)
             if worker is None:
                 break
-            self._worker_pid, born = worker.pid, time.monotonic()
-            self._record()
+            self._worker_pid, started = worker.pid, time.monotonic()
+            self._write_record()
             self._say(f"worker {worker.pid} runs")
             exited, stopping = asyncio.create_task(worker.wait()), asyncio.create_task(self._stopping.wait())
             await asyncio.wait({exited, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             if self._stopping.is_set():
-                await self._end(worker, exited)
+                await self._stop_worker(worker, exited)
                 break
             now = time.monotonic()
-            pause = pauses.after_death(now, now - born, killed=exited.result() == -signal.SIGKILL)
+            pause = pauses.after_death(now, now - started, killed=exited.result() == -signal.SIGKILL)
             self._restarts += 1
-            again = f"again in {pause:.0f} s" if pause else "again at once"
-            self._say(f"worker {worker.pid} died ({_how(exited.result())}): {again}")
+            restart_text = f"again in {pause:.0f} s" if pause else "again at once"
+            self._say(f"worker {worker.pid} died ({_exit_text(exited.result())}): {restart_text}")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
-        if self._server is not None:
-            await self._server.end()
+        if self._fork_server is not None:
+            await self._fork_server.kill_and_wait()
 
-    async def _next_worker(self, worker_lock: int) -> Process | Forked | None:
-        """None when asked to stop before it was there."""
-        if not self._forks:
-            return await self._start(worker_lock)
-        for _ in range(2):  # the server that is there may have ended
-            if self._server is None:
-                self._server = await self._start_fork_server(worker_lock)
-            forking, stopping = asyncio.create_task(self._server.fork()), asyncio.create_task(self._stopping.wait())
+    async def _start_worker(self, worker_lock: int) -> Process | ForkedWorker | None:
+        """Return a new worker, forked where possible; None when asked to stop before it was there.
+
+        A fork server that has ended is replaced once; if the next one ends too, the worker is started without forking
+        and reports itself what is wrong.
+        """
+        if not self._can_fork:
+            return await self._start_process(worker_lock)
+        for _ in range(2):  # The fork server may have ended since it was last used.
+            if self._fork_server is None:
+                self._fork_server = await self._start_fork_server(worker_lock)
+            forking, stopping = (
+                asyncio.create_task(self._fork_server.fork_worker()),
+                asyncio.create_task(self._stopping.wait()),
+            )
             await asyncio.wait({forking, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             if not forking.done():
@@ -136,33 +154,42 @@ class Supervisor:
                 return None
             try:
                 return forking.result()
-            except Gone:
-                await self._server.end()
-                self._server = None
-        return await self._start(worker_lock)  # it says itself what is wrong with it
+            except ForkServerEnded:
+                await self._fork_server.kill_and_wait()
+                self._fork_server = None
+        return await self._start_process(worker_lock)  # The worker reports itself what is wrong with it.
 
     async def _start_fork_server(self, worker_lock: int) -> ForkServer:
+        """Start the worker's program as a fork server, connected by a socket, and return our side of it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            process = await self._start(worker_lock, forks=theirs.fileno())
+            process = await self._start_process(worker_lock, forks=theirs.fileno())
         self._worker_pid = None  # until it has forked one
-        self._record()
+        self._write_record()
         return ForkServer(process, ours)
 
-    async def _start(self, worker_lock: int, *, forks: int | None = None) -> Process:
-        """In a session of its own: Ctrl-C at the terminal is for us, who pass it on. `forks`: where it reads requests
-        for workers."""
-        asked = {} if forks is None else {forkserver.DESCRIPTOR: str(forks)}
+    async def _start_process(self, worker_lock: int, *, forks: int | None = None) -> Process:
+        """Start the worker's program, holding the workers' lock, in a session of its own, and return its process.
+
+        Ctrl-C at the terminal reaches this process only, which passes it on. `forks` is the descriptor from which it
+        reads requests for workers; None: it is a worker itself.
+        """
+        extra = {} if forks is None else {forkserver.SOCKET_VARIABLE: str(forks)}
         with secrets.handed_over(secrets.environment()) as (env, pipe):
             return await asyncio.create_subprocess_exec(
-                *dying_with_us(self._command),
+                *command_tied_to_us(self._command),
                 stdin=asyncio.subprocess.DEVNULL,
-                env=worker_environment(self._home, env) | asked,
+                env=worker_environment(self._home, env) | extra,
                 pass_fds=[worker_lock, pipe, *([] if forks is None else [forks])],
                 start_new_session=True,
             )
 
-    async def _end(self, worker: Process | Forked, exited: asyncio.Task[int]) -> None:
+    async def _stop_worker(self, worker: Process | ForkedWorker, exited: asyncio.Task[int]) -> None:
+        """Send SIGTERM to the worker and wait until it has ended.
+
+        Kills it after WORKER_DRAIN_S seconds, or when asked to stop once more. `exited` is the task that waits for its
+        exit code.
+        """
         self._say(f"worker {worker.pid} finishes its turns")
         with contextlib.suppress(ProcessLookupError):
             worker.terminate()
@@ -172,67 +199,75 @@ class Supervisor:
         if not exited.done():
             with contextlib.suppress(ProcessLookupError):
                 worker.kill()
-        self._say(f"worker {worker.pid} ended ({_how(await exited)})")
+        self._say(f"worker {worker.pid} ended ({_exit_text(await exited)})")
 
-    async def _previous_worker_gone(self, pid: int | None) -> int | None:
-        """The workers' lock, once the worker of a killed supervisor has ended. None when asked to stop meanwhile.
+    async def _wait_for_previous_worker(self, pid: int | None) -> int | None:
+        """Wait until a killed supervisor's worker has ended; return the workers' lock, or None when asked to stop.
 
-        It was sent SIGTERM when its supervisor died (Linux), and is given the usual time for its turns.
+        That worker got SIGTERM when its supervisor died (Linux; elsewhere it is sent here), and is killed when it has
+        had the usual WORKER_DRAIN_S seconds for its turns. `pid` is None where it is unknown.
         """
-        said, deadline = False, time.monotonic() + limits.WORKER_DRAIN_S
+        announced, deadline = False, time.monotonic() + limits.WORKER_DRAIN_S
         while (lock := try_lock(self._places.worker_lock)) is None and not self._stopping.is_set():
-            if not said:
-                said = True
+            if not announced:
+                announced = True
                 self._worker_pid = pid
-                self._record()
+                self._write_record()
                 self._say("waiting for the previous worker to finish its turns")
                 if pid is not None and sys.platform != "linux":
-                    signal_holder(pid, self._places.worker_lock, signal.SIGTERM)
+                    signal_lock_holder(pid, self._places.worker_lock, signal.SIGTERM)
             if pid is not None and time.monotonic() > deadline:
-                signal_holder(pid, self._places.worker_lock, signal.SIGKILL)
-            await released(self._places.worker_lock, within=1)
+                signal_lock_holder(pid, self._places.worker_lock, signal.SIGKILL)
+            await wait_until_released(self._places.worker_lock, within=1)
         return lock
 
-    async def _look_after_server(self) -> None:
-        """Start the embedded server or its front again when it was killed. One that was stopped left no record; nor has
-        one that is killed as it begins: what was to be started is tried until it is there."""
-        gone = False
+    async def _keep_server_running(self) -> None:
+        """Start the embedded server and its proxy again whenever one of them was killed, for ever.
+
+        A server that was stopped left no record and is not started. Nor has one a record that is killed as it begins:
+        once a start is due it is tried until it succeeds.
+        """
+        must_start = False
         while True:
             await asyncio.sleep(limits.SERVER_LOOK_S)
-            server, front = self._places.server_lock, self._places.ui_lock  # the second only where one is needed
+            server, proxy = self._places.server_lock, self._places.ui_lock  # ui_lock only with a proxy
             recorded = self._places.server_record.exists()
-            gone = gone or (recorded and not all(held(one) for one in (server, front) if one.exists()))
-            if gone and not self._stopping.is_set():
+            must_start = must_start or (
+                recorded and not all(is_locked(lock) for lock in (server, proxy) if lock.exists())
+            )
+            if must_start and not self._stopping.is_set():
                 from perdure.local.server import ensure_server  # loads the Temporal SDK: 40 MB, seldom needed
 
                 try:
                     await ensure_server(self._home, say=self._say)
-                    gone = False
+                    must_start = False
                 except (PerdureError, OSError) as error:
                     self._say(str(error))
 
-    async def _look_after_page(self) -> None:
-        """Beside workers that stay; those that `deliver` started have none."""
-        await self._stays.wait()
-        if self._page:
-            await keep_page(self._home)
+    async def _keep_page_running(self) -> None:
+        """Keep the page running once the worker is to stay; workers that `deliver` started have none."""
+        await self._stay_requested.wait()
+        if self._has_page:
+            await keep_page_running(self._home)
 
-    async def _end_when_idle(self) -> None:
+    async def _stop_when_idle(self) -> None:
+        """Stop this supervisor once no delivery has run for `idle_exit` seconds; return at once when that is None."""
         if self._idle_exit is None:
             return
 
         idle_since = time.monotonic()
         while self._idle_exit is not None:
             await asyncio.sleep(min(limits.IDLE_LOOK_S, self._idle_exit / 4))
-            if await running_deliveries(self._home):
+            if await has_running_deliveries(self._home):
                 idle_since = time.monotonic()
             elif self._idle_exit is not None and time.monotonic() - idle_since >= self._idle_exit:
                 self._say(f"no delivery for {self._idle_exit:.0f} s")
                 self.stop()
                 return
 
-    def _record(self) -> None:
-        known = secrets.environment()
+    def _write_record(self) -> None:
+        """Write supervisor.json: pids, restarts, whether it is ending, fingerprints of the worker's credentials."""
+        variables = secrets.environment()
         record = SupervisorRecord(
             pid=os.getpid(),
             worker_pid=self._worker_pid,
@@ -240,19 +275,20 @@ class Supervisor:
             started_at=self._started_at,
             idle_exit=self._idle_exit,
             ending=self._stopping.is_set(),
-            access=fingerprint(known, self._started_at.isoformat()),
-            forge_access=fingerprint(known, self._started_at.isoformat(), forge_names()),
-            notify_access=fingerprint(known, self._started_at.isoformat(), notify_names()),
+            access=fingerprint(variables, self._started_at.isoformat()),
+            forge_access=fingerprint(variables, self._started_at.isoformat(), forge_variables()),
+            notify_access=fingerprint(variables, self._started_at.isoformat(), notify_variables()),
         )
         write_whole(self._places.supervisor_record, record.model_dump_json().encode(), sync=False)
 
 
-def _how(code: int) -> str:
+def _exit_text(code: int) -> str:
+    """Return an exit code, or the signal of a negative one, as text."""
     return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Supervise in the foreground, one dated line an event. Exit codes as everywhere: 0, or those of PerdureError."""
+    """Run a supervisor in the foreground, with one dated line an event; return 0, or a PerdureError's exit code."""
     secrets.take()
     parser = argparse.ArgumentParser(prog="python -m perdure.local.supervisor", description=__doc__)
     parser.add_argument("--idle-exit", type=float, metavar="S", help="end after S seconds without a running delivery")
@@ -265,7 +301,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         supervisor = Supervisor(Home.find(), chosen.command, idle_exit=chosen.idle_exit, say=say, lock=chosen.lock)
-        asyncio.run(supervisor.run())
+        asyncio.run(supervisor.supervise())
     except PerdureError as error:
         say(str(error))
         return error.exit_code

@@ -9,15 +9,18 @@ from pydantic import AfterValidator
 
 DURATION_CHARS = 32
 DURATION_MOST_S = 10 * 366 * 24 * 3600.0
-"""Of a duration as it is written, and how long one may be: ten years, which the server's timers can still hold."""
+"""Bounds of a duration: characters as written, and seconds: ten years, which the server's timers can still hold."""
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-def seconds(text: str) -> float:
-    """`"90s"`, `"10m"`, `"1h30m"` → seconds. ValueError says what was expected."""
-    if len(text) > DURATION_CHARS:  # before the expression, which looks again from every digit
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as `"90s"`, `"10m"` or `"1h30m"`.
+
+    Raises ValueError, which says what was expected, for anything else, for zero and for more than ten years.
+    """
+    if len(text) > DURATION_CHARS:  # Checked first: the expression starts again at every digit.
         raise ValueError("this is no duration: write for example 90s, 10m or 1h30m")
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
@@ -30,25 +33,30 @@ def seconds(text: str) -> float:
     return total
 
 
-def _duration(text: str) -> str:
-    seconds(text)
+def _check_duration(text: str) -> str:
+    """Return the text itself. Raises ValueError where it is no duration."""
+    parse_duration(text)
     return text
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+Duration = Annotated[str, AfterValidator(_check_duration)]
 
 
-def size(text: str) -> int:
-    """`"500m"`, `"4g"` → bytes. ValueError says what was expected."""
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([mg])b?", text.lower()) if len(text) < 16 else None
-    if found is None or not float(found[1]):
+def parse_size(text: str) -> int:
+    """Return the bytes of a size such as `"500m"` or `"4g"`: mebibytes or gibibytes, with or without a `b` at the end.
+
+    Raises ValueError, which says what was expected, for anything else and for zero.
+    """
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([mg])b?", text.lower()) if len(text) < 16 else None
+    if match is None or not float(match[1]):
         raise ValueError("this is no size: write for example 500m or 4g")
-    return int(float(found[1]) * 1024 ** (2 if found[2] == "m" else 3))
+    return int(float(match[1]) * 1024 ** (2 if match[2] == "m" else 3))
 
 
-def _size(text: str) -> str:
-    size(text)
+def _check_size(text: str) -> str:
+    """Return the text itself. Raises ValueError where it is no size."""
+    parse_size(text)
     return text
 
 
-Size = Annotated[str, AfterValidator(_size)]
+Size = Annotated[str, AfterValidator(_check_size)]

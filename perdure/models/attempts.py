@@ -1,41 +1,52 @@
-"""Attempts: one plan built several times, each judged by itself. Chosen among in perdure.models.rules.attempts."""
+"""Attempts: one plan built several times, each judged by itself. The choice among them:
+perdure.models.rules.attempts."""
 
 from __future__ import annotations
 
-from perdure.models.base import ContractHash, Recorded
+from perdure.models.base import ContractHash, HistoryModel
 from perdure.models.ledger import Spend, Usage
-from perdure.models.result import Attempted
+from perdure.models.result import AttemptResult
 
 
-class TakeAttemptInput(Recorded):
-    """Measure the attempts, choose among them, and go on from what the chosen one made.
+class TakeAttemptInput(HistoryModel):
+    """Measure the attempts, choose the best one, and let the delivery go on from its files.
 
-    base  the commit that all of them built on; own: the number of the delivery's own, 0 where it has made none
+    base        the commit that all of them built on
+    own_number  the number of the delivery's own attempt; 0: it made none
     """
 
     delivery: str
     contract: ContractHash
     checkpoint: str
     base: str
-    attempts: tuple[Attempted, ...]
-    own: int = 0
+    attempts: tuple[AttemptResult, ...]
+    own_number: int = 0
     attempt: int = 1
 
 
-class AttemptWaits(Recorded):
-    """Signal `attempt_waits`, attempt to delivery: it waits for a person, with these words; empty: it goes on."""
+class AttemptWaits(HistoryModel):
+    """Signal `attempt_waits`, attempt to delivery: it waits for a person, or no longer does.
+
+    number       of the attempt
+    waiting_for  what it waits for, in one line; empty: it waits no longer
+    """
 
     number: int
-    words: str = ""
+    waiting_for: str = ""
 
 
-class AttemptTaken(Recorded):
-    """`checkpoint`: where the delivery goes on, with the chosen one's files; its own where that is the best, or nobody
-    has made anything. attempts: measured, the chosen one marked; spend: of the delivery, theirs in it; usage: of the
-    others alone."""
+class TakeAttemptResult(HistoryModel):
+    """The attempts after they were measured, and where the delivery goes on.
+
+    checkpoint  with the files of the chosen attempt; the delivery's own where that is the best, or none has made
+    anything
+    attempts    measured, the chosen one marked
+    spend       of the delivery, with that of the attempts
+    usage       of the other attempts alone
+    """
 
     checkpoint: str
-    attempts: tuple[Attempted, ...]
+    attempts: tuple[AttemptResult, ...]
     spend: Spend = Spend()
     usage: Usage = Usage()
     summary: str = ""

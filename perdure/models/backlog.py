@@ -1,4 +1,5 @@
-"""A backlog as it is sent: the one argument of workflow type `Backlog`. What it knows: backlog_state.py."""
+"""A backlog as people send it: the one argument of workflow type `Backlog`. What a running one knows:
+backlog_state.py."""
 
 from __future__ import annotations
 
@@ -7,43 +8,43 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from perdure.models.base import SOMETHING, Written, a_number, not_blank
+from perdure.models.base import NON_BLANK, UserInputModel, require_not_blank, require_number
+from perdure.models.field_checks import check_issue, check_text_size, drop_nulls, require_bool
 from perdure.models.issue import IssueName, IssueQuery
 from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
-from perdure.models.sent import a_switch, an_issue, bounded, left_out
-from perdure.models.specialists import Within
-from perdure.models.touches import TOUCHES_MOST, leaves
+from perdure.models.specialists import ParentDelivery
+from perdure.models.touches import TOUCHES_MOST, invalid_pattern_reason
 from perdure.models.window import Window
 from perdure.text import one_line
 
 ITEMS_MOST = 1000
-"""Of one backlog: a night's work of the largest team is a tenth, and its table is read by a person."""
+"""Of one backlog: the largest team's work of a night is a tenth of it, and a person reads its table."""
 
 PARALLEL_MOST = 100
-"""Deliveries of one backlog at once: more than any one forge or model account was seen to let through."""
+"""Deliveries of one backlog at once: no forge or model account was seen to let more through."""
 
 CHECKS_S = 600.0
-"""For the `check` commands of landed items in one landing: meanwhile nobody else lands. One test command may take as
-long by default."""
+"""Time for the `check` commands of landed items in one landing: no other item lands meanwhile. One test command
+may take as long by default."""
 
 CHECKS_MOST = 20
-"""Commands of landed items in one landing, and so of one item: at some seconds each they take less than the tests of an
-ordinary repository. The others' turn comes with the next landings."""
+"""Commands of landed items that run in one landing, and so the most of one item: at some seconds each they take
+less than the tests of an ordinary repository. The remaining commands run in the next landings."""
 
 ITEMS_BYTES = 1_000_000
-"""Of all items of one backlog, as JSON: they go along into each of its runs in one value, with as much again that it
-knows of them, and a server takes 2 MB for one."""
+"""Of all items of one backlog, as JSON: they go into each of its runs in one value, together with as much state
+about them, and a server accepts 2 MB for one value."""
 
 ITEM_ID = r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
-"""Part of a workflow's id and of a branch, typed by people: short, and without case."""
+"""Pattern of an item's id: part of a workflow id and of a branch, and typed by people, so short and in lower case."""
 
 ItemId = Annotated[str, Field(pattern=f"^{ITEM_ID}$", max_length=40)]
-Text = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
+LabelText = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
 Glob = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
-Command = Annotated[str, Field(pattern=SOMETHING, max_length=PLACE_CHARS), BeforeValidator(not_blank)]
+Command = Annotated[str, Field(pattern=NON_BLANK, max_length=PLACE_CHARS), BeforeValidator(require_not_blank)]
 
 
-class BacklogItem(Written):
+class BacklogItem(UserInputModel):
     """One item: it becomes one delivery, and one commit of the integration branch.
 
     id          names it: lower case letters, digits and dashes; left out with an issue: `issue-14`
@@ -67,7 +68,7 @@ class BacklogItem(Written):
     request: str = ""
     issue: int | str | None = None
     priority: int = Field(default=0, ge=-100, le=100)
-    labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
+    labels: tuple[LabelText, ...] = Field(default=(), max_length=LABELS_MOST)
     role: str = Field(default="", pattern=f"^({ITEM_ID})?$")
     depends_on: tuple[ItemId, ...] = ()
     touches: tuple[Glob, ...] = Field(default=(), max_length=TOUCHES_MOST)
@@ -77,32 +78,36 @@ class BacklogItem(Written):
     after_red: bool | None = None
     decompose: Literal["ask", "go"] | None = None
 
-    _numbers = field_validator("priority", "budget_usd", "attempts", mode="before")(a_number)
-    _switch = field_validator("after_red", mode="before")(a_switch)
-    _bounded = field_validator("request")(bounded)
-    _issue_named = field_validator("issue", mode="before")(an_issue)
+    _require_numbers = field_validator("priority", "budget_usd", "attempts", mode="before")(require_number)
+    _require_bool = field_validator("after_red", mode="before")(require_bool)
+    _check_request_size = field_validator("request")(check_text_size)
+    _check_issue = field_validator("issue", mode="before")(check_issue)
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, raw: Any) -> Any:
-        """With an id: an issue's number is one, where the issue is known by it."""
-        kept = left_out(raw)
-        if isinstance(kept, dict) and "id" not in kept and "issue" in kept:
-            number = 0  # of one that names no issue: that is what is told
+    def _fill_id(cls, raw: Any) -> Any:
+        """Return the raw fields without nulls, and with the id `issue-14` where only an issue names the item."""
+        fields = drop_nulls(raw)
+        if isinstance(fields, dict) and "id" not in fields and "issue" in fields:
+            number = 0  # Of an issue that cannot be parsed: the validator of `issue` reports it.
             with suppress(ValueError):
-                number = IssueName.parse(an_issue(kept["issue"])).number
-            return kept | {"id": f"issue-{number}"}
-        return kept
+                number = IssueName.parse(check_issue(fields["issue"])).number
+            return fields | {"id": f"issue-{number}"}
+        return fields
 
     @field_validator("touches")
     @classmethod
-    def _inside(cls, touches: tuple[str, ...]) -> tuple[str, ...]:
-        if words := next(filter(None, map(leaves, touches)), ""):
-            raise ValueError(words)
+    def _check_touches(cls, touches: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the patterns. Raises ValueError for the first one that is not inside the repository or not valid."""
+        if reason := next(filter(None, map(invalid_pattern_reason, touches)), ""):
+            raise ValueError(reason)
         return touches
 
     @model_validator(mode="after")
-    def _whole(self) -> BacklogItem:
+    def _check_combinations(self) -> BacklogItem:
+        """Return the item. Raises ValueError where it has neither a request nor an issue, or is to be decomposed and
+        yet
+        has a `check` or `touches` of its own."""
         if self.issue is None and not self.request.strip():
             missing = "request" not in self.model_fields_set
             raise ValueError(
@@ -114,16 +119,17 @@ class BacklogItem(Written):
 
     @property
     def issue_number(self) -> int | None:
+        """Return the number of the item's issue; None: it has none."""
         return IssueName.parse(self.issue).number if self.issue is not None else None
 
     @property
     def caption(self) -> str:
-        """The request in one short line, the issue's number before it."""
+        """Return the request in one line of at most 80 characters, with the issue's number before it."""
         number = f"#{self.issue_number} " if self.issue_number else ""
         return one_line(number + self.request, 80)
 
 
-class BacklogRequest(Written):
+class BacklogRequest(UserInputModel):
     """Many requests that shall land on one integration branch.
 
     repository  as for a delivery
@@ -155,7 +161,7 @@ class BacklogRequest(Written):
     after_red: bool | None = None
     gates: tuple[Literal["plan", "pull_request"], ...] = ()
     questions: bool | None = None
-    labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
+    labels: tuple[LabelText, ...] = Field(default=(), max_length=LABELS_MOST)
     model: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
     agent: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
     config: str | None = None
@@ -163,33 +169,36 @@ class BacklogRequest(Written):
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
     version: int = Field(default=1, ge=1, le=1)
 
-    _left_out = model_validator(mode="before")(left_out)
-    _numbers = field_validator("parallel", "budget_usd", "attempts", "version", mode="before")(a_number)
-    _switch = field_validator("questions", "after_red", mode="before")(a_switch)
-    _small = field_validator("config")(bounded)
+    _drop_nulls = model_validator(mode="before")(drop_nulls)
+    _require_numbers = field_validator("parallel", "budget_usd", "attempts", "version", mode="before")(require_number)
+    _require_bools = field_validator("questions", "after_red", mode="before")(require_bool)
+    _check_config_size = field_validator("config")(check_text_size)
 
     @model_validator(mode="after")
-    def _one_or_many(self) -> BacklogRequest:
+    def _check_branch(self) -> BacklogRequest:
+        """Return the request. Raises ValueError for a stack that names an integration branch: it has none."""
         if self.land == "stack" and self.branch is not None:
             raise ValueError("branch: a stack has none of its own: leave it out, or land: branch")
         return self
 
     @field_validator("issues")
     @classmethod
-    def _query(cls, issues: str | None) -> str | None:
+    def _check_issues(cls, issues: str | None) -> str | None:
+        """Return the selector of issues. Raises ValueError where it is not valid."""
         if issues is not None:
             IssueQuery.parse(issues)
         return issues
 
     @field_validator("window")
     @classmethod
-    def _hours(cls, window: str | None) -> str | None:
+    def _check_window(cls, window: str | None) -> str | None:
+        """Return the window. Raises ValueError where it is not valid."""
         if window is not None:
             Window.parse(window)
         return window
 
 
-class LandingPlace(Written):
+class LandingPlace(UserInputModel):
     """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
     branch; `role`: the item's, its agents are told; `decompose`: it lands nothing, but says which items it consists of
     (BacklogItem); `within`: it is a task of that delivery, and lands in its vault; `ships`: it is one of a stack, and
@@ -200,5 +209,5 @@ class LandingPlace(Written):
     branch: str = Field(min_length=1, max_length=NAME_CHARS)
     role: str = Field(default="", pattern=f"^({ITEM_ID})?$")
     decompose: Literal["ask", "go"] | None = None
-    within: Within | None = None
+    within: ParentDelivery | None = None
     ships: bool = False

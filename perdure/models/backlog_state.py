@@ -9,15 +9,17 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from perdure.models.backlog import BacklogItem
-from perdure.models.base import Recorded
-from perdure.models.decisions import Said
-from perdure.models.specialists import Within
+from perdure.models.base import HistoryModel
+from perdure.models.decisions import UserMessage
+from perdure.models.specialists import ParentDelivery
 from perdure.models.window import Offset
 
 
 class ItemPhase(StrEnum):
-    """The stand of one item, as far as it is stored; ready, after others and blocked follow from the others' states.
-    `decomposed`: others have taken its place."""
+    """The stored phase of one item; ready, after (others) and blocked are derived from the phases of other items.
+
+    `decomposed`: its parts have taken its place.
+    """
 
     WAITING = "waiting"
     BUILDING = "building"
@@ -29,29 +31,33 @@ class ItemPhase(StrEnum):
 
 
 SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.DECOMPOSED)
-"""Items that depend on one in any of these may begin."""
+"""Items that depend on an item in one of these phases may begin."""
 
 
 class ItemState(BaseModel):
-    """All a backlog knows of one item beside what it was given.
+    """All a backlog knows of one item beside the item as it was sent.
 
     delivery  the workflow id of its delivery; empty: none was ever started
-    run_id    of its newest chain of runs, the first of them
+    run_id    the first run of the delivery's newest chain of runs
     runs      how many times a delivery was started for it
     commit    the commit of the integration branch that is this item
-    branch, into, pull_request   in a stack: its own branch, the one its pull request is into, and its address;
-              merged: it is there; orphaned: it was closed with the branch it is into; closed: by somebody
-    asked     number of its newest question for the turn to land; told: of what it waits for
-    waits     what its delivery waits for a person to decide, in one line; gate: what kind; since: when it began;
-              about: what is to be decided, where it is short; asks: all of it (perdure.models.decisions.Asked)
-    words     why it ended as it did, in one line
-    usd       what its delivery has paid as far as known; granted: the most it may pay; None: its own budget
-    order     when it was added, counted: of two equal items the older goes first
-    added     when that was, where it was not there from the beginning
-    began, ended   of its newest delivery; ended: when it was skipped or cancelled, too
-    checked   when its `check` last held on what landed
-    learnt    files that its plan names, as patterns: they count beside those it was given
-    meets     other items it would conflict with if both landed, each with the first path
+    branch, into, pull_request   in a stack: its own branch, the branch that its pull request is into, and its address
+    merged    the pull request is merged; orphaned: it was closed with the branch it is into; closed: somebody closed it
+    landing_seq      number of its newest request for the turn to land
+    waiting_number   number of the newest message about what it waits for
+    waiting_for      what its delivery waits for a person to decide, in one line; empty: nothing
+    gate, target     the kind of that decision, and what names it; waiting_since: when it began to wait
+    about            what is to be decided, where it is short
+    pending_decision   all of the decision, as JSON (perdure.models.decisions.PendingDecision)
+    status, reason   of its delivery's result; message: why the item ended as it did, in one line
+    usd              what its delivery has paid as far as known
+    granted_usd      the most its delivery may pay; None: its own budget
+    order      counted when it was added: of two equal items the older goes first
+    added_at   when it was added; None: it was there from the beginning
+    began_at, ended_at   of its newest delivery; ended_at also: when it was skipped or cancelled
+    checked_at           when its `check` commands last passed on what landed
+    planned_touches      patterns of the files that its plan names: they count beside those of the item
+    foreseen_conflicts   other items it would conflict with if both landed, each with the first path in conflict
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -69,115 +75,130 @@ class ItemState(BaseModel):
     merged: bool = False
     orphaned: bool = False
     closed: bool = False
-    asked: int = 0
-    told: int = 0
-    waits: str = ""
+    landing_seq: int = 0
+    waiting_number: int = 0
+    waiting_for: str = ""
     gate: str = ""
-    of: str = ""
-    since: datetime | None = None
+    target: str = ""
+    waiting_since: datetime | None = None
     about: str = ""
-    asks: dict[str, Any] | None = None
+    pending_decision: dict[str, Any] | None = None
     status: str = ""
     reason: str = ""
-    words: str = ""
+    message: str = ""
     usd: float = 0.0
-    granted: float | None = None
-    added: datetime | None = None
-    began: datetime | None = None
-    ended: datetime | None = None
-    checked: datetime | None = None
-    learnt: tuple[str, ...] = ()
-    meets: dict[str, str] = {}
+    granted_usd: float | None = None
+    added_at: datetime | None = None
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    checked_at: datetime | None = None
+    planned_touches: tuple[str, ...] = ()
+    foreseen_conflicts: dict[str, str] = {}
 
     @property
     def touches(self) -> tuple[str, ...]:
-        """All that is known of the files it changes: given, or learnt from its plan."""
-        return (*self.item.touches, *self.learnt)
+        """Return all patterns of files that it is known to change: as sent, and learnt from its plan."""
+        return (*self.item.touches, *self.planned_touches)
 
 
-class Opened(Recorded):
-    """The base was found. `queue`: where the integration branch is pushed; `follows`: the branch is its own, and goes
-    with its base; `offsets`: of the zone that the window names, from now on; `frees`: who waits for a person for long
-    leaves its slot to others; `lists`: its search attributes are set; `notifies`: its end is told; `limited`: the
-    repository's open pull requests have a limit. Switches are false where that is not so, or in histories of releases
-    that did not. `within`: its items are that delivery's tasks, `branch` in its vault alone. `issues`: that are items,
-    too; `proposed`: that are none, because a pull request of ours waits to be merged for them, its number by theirs.
-    `page`: as in Prepared."""
+class OpenBacklogResult(HistoryModel):
+    """The base that was found for a backlog, and how the backlog works.
+
+    Switches are false where the thing is not so, or in histories of releases that did not have it.
+
+    queue         the task queue from which the integration branch is pushed
+    sets_search_attributes   its search attributes are set
+    follows_base  the branch is the backlog's own, and follows its base
+    offsets       UTC offsets of the zone that the window names, from now on
+    frees_waiting_slots   an item that waits long for a person leaves its slot to others
+    within        the backlog's items are tasks of that delivery, and `branch` is in its vault alone
+    notifies      people are notified of its end
+    limits_pull_requests  the repository has a limit of open pull requests
+    issues        numbers of the issues that are items too
+    issue_pull_requests   by number of an issue that is no item, the pull request of ours that waits to be merged for it
+    page          as in Prepared
+    """
 
     base: str
     base_sha: str
     branch: str
     queue: str
-    lists: bool = False
-    follows: bool = False
+    sets_search_attributes: bool = False
+    follows_base: bool = False
     offsets: tuple[Offset, ...] = ()
-    frees: bool = False
-    within: Within | None = None
+    frees_waiting_slots: bool = False
+    within: ParentDelivery | None = None
     notifies: bool = False
-    limited: bool = False
+    limits_pull_requests: bool = False
     issues: tuple[int, ...] = ()
-    proposed: dict[int, int] = {}
+    issue_pull_requests: dict[int, int] = {}
     page: str = ""
 
 
-class GoOn(Recorded):
-    """In a state that was made of an ended run's, by `retry` or `skip`: that run, and the change, so that the worker
-    can make it again and compare. item, note, at: as perdure.models.rules.changes.reopened takes them."""
+class ReopenedFrom(HistoryModel):
+    """The ended run from whose state this one was made by `retry` or `skip`, and that change.
+
+    With these the worker can make the state again and compare it. item, note, changed_at: arguments of
+    perdure.models.rules.changes.reopened.
+    """
 
     run_id: str
     change: Literal["retry", "skip"]
     item: str = ""
     note: str = ""
-    at: datetime | None = None
+    changed_at: datetime | None = None
 
 
 class BacklogState(BaseModel):
     """All of a backlog, and all that goes with it into a new run.
 
-    items    by id, in the order in which they were added
-    opened   None: its branch is not there yet
-    turn     the item that may land now, since `granted`; empty: nobody; checking: items whose checks it was given
-    queue    items that asked for the turn, in the order in which they did
-    head     the integration branch's newest commit that is known; moved: when it was last moved there
-    held     why no further item begins, in one line; empty: one may
-    looked   when the base was last looked at; asks: why the branch does not follow it, or what does not hold on it,
-             for a person to decide; left: one has said that it stays where it is; failing: the landed items whose
-             checks they are asked about
-    pull_request   address of the one at the end
-    message  in one line, how it ended
-    sent     digest of the items as they were sent, by which the same backlog is known again
-    said     words of a delivery to each of its tasks; extra_usd: dollars added to its budget, `added` times
-    again    the ended run that it is of, as long as nobody has looked whether that is so
+    items_digest    of the items as they were sent, by which the same backlog is recognised
+    items           by id, in the order in which they were added
+    opened          its base and branch, once they are there; None before
+    landing_item    the item that may land now; empty: none; turn_granted_at: since when
+    landing_checks  items whose checks run with that landing
+    landing_queue   items that asked for the turn to land, in that order
+    head            the newest commit of the integration branch that is known; head_moved_at: when it last moved there
+    hold_reason     why no further item begins, in one line; empty: one may
+    base_checked_at   when the base was last looked at
+    base_question     why the branch cannot follow its base, or which checks fail on it, for a person to decide
+    stays_on_base     a person has decided that the branch stays on the base it has
+    failing_items     the landed items whose checks `base_question` is about
+    pull_request    address of the one at the end
+    message         how the backlog ended, in one line
+    task_messages   messages of a delivery to each of its tasks
+    extra_usd       dollars added to the budget; budget_raises: how often
+    reopened_from   the ended run whose state this is, until that has been verified
     """
 
     model_config = ConfigDict(extra="ignore")
 
     version: int = 1
-    sent: str = ""
+    items_digest: str = ""
     items: dict[str, ItemState] = {}
-    opened: Opened | None = None
-    turn: str = ""
-    granted: datetime | None = None
-    checking: tuple[str, ...] = ()
-    queue: tuple[str, ...] = ()
+    opened: OpenBacklogResult | None = None
+    landing_item: str = ""
+    turn_granted_at: datetime | None = None
+    landing_checks: tuple[str, ...] = ()
+    landing_queue: tuple[str, ...] = ()
     head: str = ""
-    moved: datetime | None = None
-    held: str = ""
-    looked: datetime | None = None
-    asks: str = ""
-    left: bool = False
-    failing: tuple[str, ...] = ()
+    head_moved_at: datetime | None = None
+    hold_reason: str = ""
+    base_checked_at: datetime | None = None
+    base_question: str = ""
+    stays_on_base: bool = False
+    failing_items: tuple[str, ...] = ()
     waiting: str = ""
     status: str = "running"
     message: str = ""
     pull_request: str = ""
-    began: datetime | None = None
+    began_at: datetime | None = None
     notes: tuple[str, ...] = ()
-    said: tuple[Said, ...] = ()
+    task_messages: tuple[UserMessage, ...] = ()
     extra_usd: float = 0.0
-    added: int = 0
-    again: GoOn | None = None
+    budget_raises: int = 0
+    reopened_from: ReopenedFrom | None = None
 
-    def carried(self) -> dict[str, Any]:
-        """As it goes along into another run: of a thousand items, half the bytes."""
+    def dump_for_next_run(self) -> dict[str, Any]:
+        """Return the state as JSON values without defaults, for another run: of a thousand items, half the bytes."""
         return self.model_dump(mode="json", exclude_defaults=True)

@@ -1,4 +1,4 @@
-"""Kinds of model: what lives in Temporal history, what people write, what others read, what nobody can read."""
+"""Base classes of models: kept in Temporal history, written by people, read by others; and checks of raw values."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 
-class Recorded(BaseModel):
+class HistoryModel(BaseModel):
     """A model that is kept in Temporal history.
 
-    Rules for changing one: optional additions only, no renames, no new required fields: a delivery that has
-    waited for weeks is replayed by newer code. Unknown fields are ignored for the same reason. Fields at their
-    default are left out of the JSON, which keeps a turn near 1.1 KB of history.
+    Rules for changing one: optional additions only, no renames, no new required fields: a delivery that has waited for
+    weeks
+    is replayed by newer code. Unknown fields are ignored for the same reason. Fields at their default are left out of
+    the
+    JSON, which keeps a turn near 1.1 KB of history.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
     @model_serializer(mode="wrap")
-    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the serialized fields without those at their default; required fields always stay."""
         data: dict[str, Any] = handler(self)
         return {
             key: data[key]
@@ -34,26 +37,26 @@ ContractHash = Annotated[str, Field(alias="policy")]
 workers of different releases understand each other."""
 
 
-class Published(BaseModel):
+class PublishedModel(BaseModel):
     """A model that other programs read: every field is always present, in the documented order."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Written(BaseModel):
-    """A model that people write: an unknown field is a mistake to be named, never ignored."""
+class UserInputModel(BaseModel):
+    """A model that people or agents write: an unknown field is an error that names the field, never ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """`why`: one line, such as "no valid JSON" or an encoding that this engine does not know."""
+class UnreadableValue:
+    """A payload that could not be decoded. `reason`: one line, such as "no valid JSON" or an unknown encoding."""
 
-    why: str
+    reason: str
 
 
-_WORDS: dict[type, str] = {
+_JSON_TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
     str: "a string",
     int: "a number",
@@ -65,26 +68,28 @@ _WORDS: dict[type, str] = {
 }
 
 
-def kind_of(value: object) -> str:
-    """Name the sort of thing sent, as people who write JSON call it; why, where it cannot be read at all."""
-    if isinstance(value, Unreadable):
-        return f"what cannot be read: {value.why}"
-    return _WORDS.get(type(value), type(value).__name__)
+def json_type_name(value: object) -> str:
+    """Return the type of a value as people who write JSON call it ("a list"); for an UnreadableValue, why it is
+    unreadable."""
+    if isinstance(value, UnreadableValue):
+        return f"what cannot be read: {value.reason}"
+    return _JSON_TYPE_NAMES.get(type(value), type(value).__name__)
 
 
-def a_number(value: Any) -> Any:
-    """Itself, before pydantic would take a string or a switch for a number. ValueError for these."""
+def require_number(value: Any) -> Any:
+    """Return the value itself. Raises ValueError for a string or a bool, which pydantic would accept as a number."""
     if isinstance(value, bool | str):
-        raise ValueError(f"is {kind_of(value)}: write a number")
+        raise ValueError(f"is {json_type_name(value)}: write a number")
     return value
 
 
-SOMETHING = r"[^ \t\r\n]"
-"""A character that each command has: a shell runs nothing of blanks, and that passes."""
+NON_BLANK = r"[^ \t\r\n]"
+"""Pattern of a character that each command must contain: a shell that is given only blanks runs nothing and
+succeeds."""
 
 
-def not_blank(value: Any) -> Any:
-    """Itself, before pydantic would tell of the pattern. ValueError for blanks."""
+def require_not_blank(value: Any) -> Any:
+    """Return the value itself. Raises ValueError for a blank string, clearer than pydantic's error about NON_BLANK."""
     if isinstance(value, str) and not value.strip(" \t\r\n"):
         raise ValueError("is blank: write a command, or leave it out")
     return value

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from perdure.models.amounts import Duration
-from perdure.models.base import SOMETHING, Written, not_blank
+from perdure.models.base import NON_BLANK, UserInputModel, require_not_blank
 from perdure.models.limits import (
     ATTEMPTS_MOST,
     DEFAULTS,
@@ -20,8 +20,8 @@ from perdure.models.limits import (
 from perdure.models.phases import ALL_PHASES, Phase
 
 
-class Settings(Written):
-    """Of a settings file: no text in it is longer than SETTING_CHARS."""
+class Settings(UserInputModel):
+    """Base of the tables in a settings file: no text in them is longer than SETTING_CHARS."""
 
     model_config = ConfigDict(str_max_length=SETTING_CHARS)
 
@@ -35,10 +35,14 @@ class SandboxGrade(StrEnum):
 
 
 class DeliverySettings(Settings):
-    """`fallback`: the second model of steps that name none. `questions`: people are asked, by agents and about tests
-    that nothing else can tell apart; without, agents decide and write down what they assumed, and such tests make a
-    draft. `specialists`: docs/specialists.md. `attempts` at one plan, `after_red`: the others only when the first is
-    no good: docs/attempts.md."""
+    """Settings of the delivery as a whole.
+
+    fallback     the second model of steps that name none
+    questions    people are asked, by agents and about failing tests where nothing else can tell whether they are new;
+                 without, agents decide and write down what they assumed, and such tests make the pull request a draft
+    specialists  see docs/specialists.md
+    attempts     at one plan; after_red: the others begin only when the first one is no good: docs/attempts.md
+    """
 
     phases: tuple[Phase, ...] = ALL_PHASES
     document: bool = False
@@ -61,39 +65,47 @@ class SetupSettings(Settings):
 
 
 class TestCommand(Settings):
-    """`directory`: relative to the repository's top, where the command runs; empty: there. `name` is made of both
-    unless one is given. `writes`: paths of the test side, relative to the top, that it may write to."""
+    """A command that runs tests.
+
+    name       made of the directory and the command, where it is not given
+    directory  where the command runs, relative to the repository's top; empty: at the top
+    writes     paths of the test side, relative to the top, that it may write to
+    """
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
     name: str = Field(default="", min_length=1)
-    command: str = Field(pattern=SOMETHING)
+    command: str = Field(pattern=NON_BLANK)
     directory: str = ""
     report: Literal["junit", "exit"] | None = None
     timeout: Duration = "10m"
     required: bool = True
     writes: tuple[str, ...] = ()
 
-    _said = field_validator("command", mode="before")(not_blank)
+    _require_command = field_validator("command", mode="before")(require_not_blank)
 
     @field_validator("directory")
     @classmethod
-    def _below(cls, given: str) -> str:
-        parts = [part for part in given.split("/") if part not in ("", ".")]
-        if given.startswith("/") or ".." in parts or not given.isprintable():
+    def _check_directory(cls, directory: str) -> str:
+        """Return the directory without empty and `.` parts. Raises ValueError where it is absolute or leaves the
+        repository."""
+        parts = [part for part in directory.split("/") if part not in ("", ".")]
+        if directory.startswith("/") or ".." in parts or not directory.isprintable():
             raise ValueError("write a directory of the repository, relative to its top")
         return "/".join(parts)
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: object) -> object:
-        if not isinstance(given, dict) or "name" in given or not isinstance(given.get("command"), str):
-            return given
-        if not given["command"].strip():  # which is told of the command, not of its name
-            return given
-        where = str(given.get("directory") or "")
-        words = " ".join(f"{where}: {given['command']}".removeprefix(": ").split())
-        return {**given, "name": words if len(words) <= TEST_NAME_CHARS else f"{words[: TEST_NAME_CHARS - 1]}…"}
+    def _fill_name(cls, fields: object) -> object:
+        """Return the raw fields with a name made of directory and command, cut to TEST_NAME_CHARS, unless they have
+        one."""
+        if not isinstance(fields, dict) or "name" in fields or not isinstance(fields.get("command"), str):
+            return fields
+        if not fields["command"].strip():  # Of a blank command: the validator of `command` reports it.
+            return fields
+        directory = str(fields.get("directory") or "")
+        name = " ".join(f"{directory}: {fields['command']}".removeprefix(": ").split())
+        return {**fields, "name": name if len(name) <= TEST_NAME_CHARS else f"{name[: TEST_NAME_CHARS - 1]}…"}
 
 
 class TestsSettings(Settings):
@@ -110,18 +122,22 @@ class TestsSettings(Settings):
 
     @field_validator("side")
     @classmethod
-    def _patterns(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in given:
+    def _check_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the patterns. Raises ValueError for one that names no path of the repository or is too long."""
+        for pattern in patterns:
             body = pattern.removeprefix("!")
             if not body.strip("/ ") or body.startswith("#") or ".." in body.split("/") or not pattern.isprintable():
                 raise ValueError(f'"{pattern[:80]}" names no path of the repository: write a pattern as in .gitignore')
             if len(pattern) > SIDE_PATTERN_CHARS:
                 raise ValueError(f'"{pattern[:80]}…" has more than {SIDE_PATTERN_CHARS} characters')
-        return given
+        return patterns
 
 
 class Limits(Settings):
-    """`tokens`: read and written, cached ones too; `deliveries`, `open_pull_requests`: of all. None: no limit."""
+    """Limits of a delivery; `deliveries` and `open_pull_requests`: of all in the repository. None: no limit.
+
+    tokens  sent and received, cached ones too
+    """
 
     test_fixes: int = Field(default=DEFAULTS.test_fixes, ge=0, le=10)
     review_fixes: int = Field(default=DEFAULTS.review_fixes, ge=0, le=10)
@@ -134,14 +150,16 @@ class Limits(Settings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_switch(cls, given: object) -> object:
-        if isinstance(given, bool):  # else it would be 1
+    def _require_numbers(cls, value: object) -> object:
+        """Return the value itself. Raises ValueError for a bool, which pydantic would accept as a number."""
+        if isinstance(value, bool):  # else it would be 1
             raise ValueError("write a number, not true or false")
-        return given
+        return value
 
 
 class Gates(Settings):
-    """`expire`: how long a gate waits before the delivery ends undelivered; None: for ever."""
+    """Where the delivery waits for a person. `expire`: how long a gate waits before the delivery ends undelivered;
+    None: for ever."""
 
     before: tuple[Literal["plan", "pull_request"], ...] = ()
     expire: Duration | None = None
@@ -150,7 +168,7 @@ class Gates(Settings):
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 BUILT_IN = "built-in"
-"""The agent that every host has; every other name is a preset's (perdure.models.preset)."""
+"""The agent that every host has; every other agent's name is that of a preset (perdure.models.preset)."""
 
 
 class StepSettings(Settings):
@@ -168,7 +186,7 @@ class StepSettings(Settings):
 
 
 class StepsSettings(Settings):
-    """classify is a small question; plan, decompose and review repay the best model; the rest is workaday."""
+    """Agent and model by step. classify is a small question; plan, decompose and review repay the best model."""
 
     classify: StepSettings = StepSettings(model="claude-haiku-5-5", max_tokens=2048)
     plan: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CrashPoint(StrEnum):
-    """Set `PERDURE_CRASH_AT=<point>` and the worker sends itself SIGKILL there, once per PERDURE_HOME."""
+    """Points at which a worker with `PERDURE_CRASH_AT=<point>` sends itself SIGKILL, once per PERDURE_HOME."""
 
     HANDED_OUT = "handed-out"
     DURING_PREPARE = "during-prepare"

@@ -1,24 +1,24 @@
-"""Decisions a delivery waits for, the verdicts of people, and their words to it."""
+"""Decisions that a delivery waits for, the decisions of people, and their messages to it."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
 from perdure.models.amounts import Duration
 from perdure.models.backlog import BacklogItem
-from perdure.models.base import Recorded, Written, a_number, kind_of
+from perdure.models.base import HistoryModel, UserInputModel, json_type_name, require_number
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import NAME_CHARS, SAID_BYTES, TOKENS_MOST, USD_MOST
-from perdure.models.request import explain
+from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, TOKENS_MOST, USD_MOST
+from perdure.models.request import describe_invalid_field
 from perdure.text import one_line
 
-_NAME_SHOWN = 60
-"""Characters of a person's name in one line."""
+_PERSON_NAME_CHARS = 60
+"""Characters of a person's name that are shown in one line."""
 
 
 class Gate(StrEnum):
@@ -36,7 +36,9 @@ class Gate(StrEnum):
     LANDING = "landing"
 
 
-class Verdict(StrEnum):
+class GateVerdict(StrEnum):
+    """How a gate was decided; `expired`: nobody decided in time."""
+
     APPROVED = "approved"
     REJECTED = "rejected"
     EDITED = "edited"
@@ -50,7 +52,7 @@ class QuestionKind(StrEnum):
     YES_NO = "yes_no"
 
 
-class Question(Recorded):
+class Question(HistoryModel):
     """An agent's question. `why`: what depends on the answer."""
 
     text: str
@@ -59,11 +61,11 @@ class Question(Recorded):
     why: str = ""
 
 
-_MORE: dict[str, dict[str, Any]] = {"tokens": {"tokens": 500_000}, "time": {"time": "1h"}}
-"""Dollars do not help where tokens or time have run out."""
+_BUDGET_EXAMPLES: dict[str, dict[str, Any]] = {"tokens": {"tokens": 500_000}, "time": {"time": "1h"}}
+"""Examples of what to add, by the limit that was reached: dollars do not help where tokens or time have run out."""
 
 
-class Asked(Recorded):
+class PendingDecision(HistoryModel):
     """The one thing a delivery waits for.
 
     of      names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so
@@ -75,8 +77,8 @@ class Asked(Recorded):
     """
 
     gate: Gate
-    of: str
-    words: str
+    target: Annotated[str, Field(alias="of")]
+    summary: Annotated[str, Field(alias="words")]
     since: datetime
     expires: datetime | None = None
     question: Question | None = None
@@ -85,59 +87,72 @@ class Asked(Recorded):
 
     @property
     def key(self) -> str:
-        return f"{self.gate}:{self.of}"
+        """Return the key under which the decision is kept once it is made: gate and target, `plan:1a2b3c4d`."""
+        return f"{self.gate}:{self.target}"
 
-    def examples(self) -> list[tuple[str, str]]:
-        """Name and JSON of every update that decides this, as a person would send it."""
-        said: dict[str, dict[str, Any]] = {
+    def example_updates(self) -> list[tuple[str, str]]:
+        """Return name and JSON of every update that decides this, as a person would send it."""
+        payloads: dict[str, dict[str, Any]] = {
             "approve": {},
             "reject": {"note": "why, and what instead"},
             "edit_plan": {"plan": "sha256 of the edited plan"},
-            "answer": {"answer": self._answer()},
-            "add_budget": _MORE.get(self.limit, {"usd": 5}),
+            "answer": {"answer": self._example_answer()},
+            "add_budget": _BUDGET_EXAMPLES.get(self.limit, {"usd": 5}),
         }
-        return [(name, json.dumps({"of": self.of, **said[name]})) for name in self.options]
+        return [(name, json.dumps({"of": self.target, **payloads[name]})) for name in self.options]
 
-    def _answer(self) -> str:
+    def _example_answer(self) -> str:
+        """Return an answer that fits the question: "your answer", the first of its choices, or "yes"."""
         question = self.question
         if question is None or question.kind is QuestionKind.TEXT:
             return "your answer"
         return question.choices[0] if question.kind is QuestionKind.CHOICE and question.choices else "yes"
 
 
-class Decided(Recorded):
-    """A decision as it was counted. `artifact`: an edited plan, `note` then its title. `at`: when it was counted."""
+class DecisionRecord(HistoryModel):
+    """A decision as it was counted.
 
-    verdict: Verdict
+    artifact    an edited plan; then `note` is its title
+    decided_at  when it was counted
+    """
+
+    verdict: GateVerdict
     note: str = ""
     by: str = ""
     artifact: str = ""
-    at: datetime | None = None
+    decided_at: datetime | None = None
 
     @property
-    def described(self) -> str:
-        """`approved by Ada, 2026-11-23 14:05:12 UTC`, for who decides after them."""
-        by = f" by {one_line(self.by, _NAME_SHOWN)}" if self.by else ""
-        return f"{self.verdict}{by}" + (f", {self.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if self.at else "")
+    def description(self) -> str:
+        """Return `approved by Ada, 2026-11-23 14:05:12 UTC`, for people whose decision comes after this one."""
+        by = f" by {one_line(self.by, _PERSON_NAME_CHARS)}" if self.by else ""
+        return f"{self.verdict}{by}" + (
+            f", {self.decided_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if self.decided_at else ""
+        )
 
 
-class Said(Recorded):
-    """Words for the next turn. `id` makes them arrive once; `about`: the question they answer, if any."""
+class UserMessage(HistoryModel):
+    """A person's message for the next turn.
+
+    id        a second message of the same id does not count
+    question  text of the agent's question that it answers; empty: it answers none
+    """
 
     id: str
     text: str
-    about: str = ""
+    question: str = ""
 
 
-def _bounded(text: str) -> str:
-    if len(text.encode()) > SAID_BYTES:
+def _check_message_size(text: str) -> str:
+    """Return the text itself. Raises ValueError where it is larger than MESSAGE_BYTES."""
+    if len(text.encode()) > MESSAGE_BYTES:
         raise ValueError(
-            f"is {len(text.encode())} bytes, at most {SAID_BYTES} fit: put long material into the repository"
+            f"is {len(text.encode())} bytes, at most {MESSAGE_BYTES} fit: put long material into the repository"
         )
     return text
 
 
-class Deciding(Written):
+class DecisionUpdate(UserInputModel):
     """Fields that every decision may carry.
 
     of    what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives
@@ -145,43 +160,43 @@ class Deciding(Written):
     by    who decides, for the record
     """
 
-    of: str = Field(default="", max_length=64)
+    target: str = Field(alias="of", default="", max_length=64)
     gate: Gate | None = None
     by: str = Field(default="", max_length=200)
 
 
-class Approve(Deciding):
+class Approve(DecisionUpdate):
     """Let it go on as it is. `note` is kept with the decision."""
 
     note: str = ""
 
-    _small = field_validator("note")(_bounded)
+    _check_size = field_validator("note")(_check_message_size)
 
 
-class Reject(Deciding):
+class Reject(DecisionUpdate):
     """`note` says why: it is what planning or fixing goes back with."""
 
     note: str = Field(min_length=1)
 
-    _small = field_validator("note")(_bounded)
+    _check_size = field_validator("note")(_check_message_size)
 
 
-class EditPlan(Deciding):
+class EditPlan(DecisionUpdate):
     """`plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure approve --edit` has stored."""
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
     title: str = Field(default="", max_length=200)
 
 
-class Answer(Deciding):
+class Answer(DecisionUpdate):
     """The answer to an agent's question: its next turn reads it. One of the choices where there are some, yes or no."""
 
     answer: str = Field(min_length=1)
 
-    _small = field_validator("answer")(_bounded)
+    _check_size = field_validator("answer")(_check_message_size)
 
 
-class AddBudget(Deciding):
+class AddBudget(DecisionUpdate):
     """More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once."""
 
     id: str = Field(default="", max_length=100)
@@ -189,19 +204,19 @@ class AddBudget(Deciding):
     tokens: int = Field(default=0, ge=0, le=TOKENS_MOST)
     time: Duration | None = None
 
-    _numbers = field_validator("usd", "tokens", mode="before")(a_number)
+    _require_numbers = field_validator("usd", "tokens", mode="before")(require_number)
 
 
-class Say(Written):
+class Say(UserInputModel):
     """Words for the next turn. The same `id` twice is heard once; without one every signal counts."""
 
     text: str = Field(min_length=1)
     id: str = Field(default="", max_length=100)
 
-    _small = field_validator("text")(_bounded)
+    _check_size = field_validator("text")(_check_message_size)
 
 
-class Rewind(Written):
+class Rewind(UserInputModel):
     """A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset
     makes forgets what was said and held before, and hears `text`.
 
@@ -220,75 +235,89 @@ class Rewind(Written):
     model: str = Field(default="", max_length=NAME_CHARS)
     agent: str = Field(default="", max_length=NAME_CHARS)
 
-    _small = field_validator("text")(_bounded)
+    _check_size = field_validator("text")(_check_message_size)
 
 
-class Hold(Written):
+class Hold(UserInputModel):
     """Begin no further turn. `note`: why, for those who wonder; `by`: who says so."""
 
     note: str = Field(default="", max_length=500)
     by: str = Field(default="", max_length=200)
 
 
-def holding(note: str, by: str = "") -> str:
-    """Say that somebody holds it, and why."""
+def describe_hold(note: str, by: str = "") -> str:
+    """Return the line that says that a person holds the delivery, who, and why: `held by Ada: lunch`."""
     if by:
-        return f"held by {one_line(by, _NAME_SHOWN)}: {note or 'resume lets it go on'}"
+        return f"held by {one_line(by, _PERSON_NAME_CHARS)}: {note or 'resume lets it go on'}"
     return f"held: {note}" if note else "held by a person: resume lets it go on"
 
 
-class Resume(Written):
+class Resume(UserInputModel):
     """Go on after a hold."""
 
 
-class Decide(Written):
+class Decide(UserInputModel):
     """A decision sent as a signal because no worker took the update: `update` names it; `of`, or for `add_budget` an
     `id`, must be in `said`, so that it counts once however often and by whatever way it comes."""
 
     update: str
-    said: dict[str, Any]
+    payload: Annotated[dict[str, Any], Field(alias="said")]
 
 
-class CheckPlanInput(Recorded):
-    """An edited plan as somebody named it: `plan`, SHA-256 of an artifact of the delivery; `items`: it has to be a list
-    of items."""
+class CheckPlanInput(HistoryModel):
+    """An edited plan that a person named, to be checked.
+
+    plan   SHA-256 of an artifact of the delivery
+    items  it has to be a list of items
+    """
 
     delivery: str
     plan: str
     items: bool = False
 
 
-class CheckedPlan(Recorded):
-    """`problem`: why it cannot be worked by, empty when it can. `title`: its own; `words`: the beginning of it;
-    `touches`: the files it names, as patterns; `items`: all of it, where items were asked for."""
+class CheckPlanResult(HistoryModel):
+    """The result of checking an edited plan.
+
+    title      its own
+    plan_text  the beginning of its text
+    problem    why it cannot be worked by; empty: it can
+    touches    the files it names, as patterns
+    items      all of its items, where it has to be a list of items
+    """
 
     title: str = ""
-    words: str = ""
+    plan_text: str = ""
     problem: str = ""
     touches: tuple[str, ...] = ()
     items: tuple[BacklogItem, ...] = ()
 
 
-class KeepInput(Recorded):
-    """Text that a person hands in for a delivery, at most KEPT_BYTES."""
+class StoreTextInput(HistoryModel):
+    """Text that a person hands in for a delivery, at most HANDED_IN_BYTES."""
 
     delivery: str
     text: str
 
 
-class Kept(Recorded):
+class StoredText(HistoryModel):
+    """The text that was handed in, as an artifact of the delivery."""
+
     sha256: str
 
 
-T = TypeVar("T", bound=Written)
+T = TypeVar("T", bound=UserInputModel)
 
 
-def understood(shape: type[T], raw: Any) -> T:
-    """Return what somebody sent, or InvalidRequest with one line that names the field."""
-    given = {} if raw is None else raw
-    if not isinstance(given, dict):
-        raise InvalidRequest(f"expected one JSON object, got {kind_of(given)}")
+def parse_input(model: type[T], raw: Any) -> T:
+    """Return what a person or program sent as this model; None counts as an empty object.
+
+    Raises InvalidRequest, with one line that names the field, where it is no JSON object or not valid.
+    """
+    fields = {} if raw is None else raw
+    if not isinstance(fields, dict):
+        raise InvalidRequest(f"expected one JSON object, got {json_type_name(fields)}")
     try:
-        return shape.model_validate(given)
+        return model.model_validate(fields)
     except ValidationError as error:
-        raise InvalidRequest(explain(error, tuple(shape.model_fields))) from None
+        raise InvalidRequest(describe_invalid_field(error, tuple(model.model_fields))) from None

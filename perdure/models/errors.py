@@ -33,13 +33,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from perdure.models.ledger import Reached
+    from perdure.models.ledger import LimitReached
 
 
 class PerdureError(Exception):
     """An error for a person, in three short lines.
 
-    `what` says what is wrong, `where` names the file, flag or command, `fix` says what to do. Both may be empty.
+    `what` says what is wrong, `where` names the file, flag or command, `fix` says what to do. `where` and `fix` may be
+    empty.
     """
 
     exit_code: ClassVar[int] = 1
@@ -64,12 +65,12 @@ class TemporalUnreachable(PerdureError):
 
 
 class NoWorker(PerdureError):
-    """`then`: what follows, in words, once a worker runs."""
+    """Temporal is there, but no worker answers. `consequence`: what follows, in words, once a worker runs."""
 
-    def __init__(self, what: str, *, where: str = "", then: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", consequence: str = "") -> None:
         fix = "perdure up --detach starts one"
-        super().__init__(what, where=where, fix=f"{fix}; {then}" if then else fix)
-        self.then = then
+        super().__init__(what, where=where, fix=f"{fix}; {consequence}" if consequence else fix)
+        self.consequence = consequence
 
 
 class StepError(PerdureError):
@@ -77,7 +78,7 @@ class StepError(PerdureError):
 
 
 class InvalidRequest(StepError):
-    """Exit 2 at the command line, workflow Failed for every other client."""
+    """The submission itself is wrong: exit 2 at the command line, workflow Failed for every other client."""
 
     exit_code = 2
 
@@ -97,22 +98,25 @@ class SandboxUnavailable(StepError): ...
 
 
 class WorkCutOff(StepError):
-    """A death like a worker's: rolled back, done again, and bounded by the same count."""
+    """A death like a worker's: the work is rolled back and done again, and the same count bounds how often."""
 
     retryable = True
 
 
 class ModelUnavailable(StepError):
-    """`retry_after` is in seconds; None leaves the pause to the retry policy. `limited`: it wants fewer requests from
-    everybody with this key, and for this reason."""
+    """The model's API cannot be reached or refuses for a while.
+
+    retry_after    in seconds; None leaves the pause to the retry policy
+    limit_reason   why it wants fewer requests from everybody with this key; empty: it does not
+    """
 
     retryable = True
 
     def __init__(
-        self, what: str, *, retry_after: float | None = None, limited: str = "", where: str = "", fix: str = ""
+        self, what: str, *, retry_after: float | None = None, limit_reason: str = "", where: str = "", fix: str = ""
     ) -> None:
         super().__init__(what, where=where, fix=fix)
-        self.retry_after, self.limited = retry_after, limited
+        self.retry_after, self.limit_reason = retry_after, limit_reason
 
 
 class RepliesCut(StepError): ...
@@ -122,8 +126,8 @@ class AgentFailed(StepError): ...
 
 
 class BudgetReached(StepError):
-    def __init__(self, reached: Reached) -> None:
-        super().__init__(reached.words)
+    def __init__(self, reached: LimitReached) -> None:
+        super().__init__(reached.reason)
         self.reached = reached
 
 
@@ -134,7 +138,11 @@ class ForgeRefused(StepError): ...
 
 
 class ForgeUnavailable(StepError):
-    """`retry_after` is in seconds; None leaves the pause to who tries again. `unknown_host`: no such name is known."""
+    """The forge or the remote could not be reached.
+
+    retry_after   in seconds; None leaves the pause to whoever tries again
+    unknown_host  the name of its host cannot be resolved
+    """
 
     retryable = True
 
@@ -152,7 +160,7 @@ class ForgeUnavailable(StepError):
 
 
 class NoRoom(StepError):
-    """For one more delivery, as long as others run or wait to be merged."""
+    """No room for one more delivery in the repository, as long as others run or wait to be merged."""
 
     retryable = True
 
@@ -161,7 +169,10 @@ class NoticeRefused(StepError): ...
 
 
 class NoticeUnheard(StepError):
-    """`retry_after` is in seconds; None leaves the pause to the retry policy. Names hosts, never addresses."""
+    """Whoever should be told of a delivery does not answer. Names hosts, never addresses.
+
+    retry_after  in seconds; None leaves the pause to the retry policy
+    """
 
     retryable = True
 
@@ -171,7 +182,12 @@ class NoticeUnheard(StepError):
 
 
 class Superseded(StepError):
-    """Of an attempt that Temporal has given up, nobody hears it; one it still waits for was overtaken by a late one."""
+    """A newer attempt owns the worktree, and this one wrote nothing.
+
+    Raised in an attempt that Temporal has given up, nobody receives it; in one that Temporal still waits for, a late
+    older
+    attempt has overtaken it.
+    """
 
     retryable = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from perdure.models.base import Published
+from perdure.models.base import PublishedModel
 
 
 class EventType(StrEnum):
@@ -57,7 +57,7 @@ class EventType(StrEnum):
     ENDED = "ended"
 
 
-class Event(Published):
+class Event(PublishedModel):
     """One thing that happened.
 
     offset    place in the stream of this delivery or backlog, from 0; the same whenever the stream is read

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from perdure.models.base import Published
+from perdure.models.base import PublishedModel
 
 
-class Caught(StrEnum):
+class CanaryOutcome(StrEnum):
     """Of canaries, tests that always fail: each was reported red; one was not; nobody could be asked."""
 
     CAUGHT = "caught"
@@ -16,7 +16,7 @@ class Caught(StrEnum):
     NOT_ASKED = "not_asked"
 
 
-class Promise(Published):
+class Promise(PublishedModel):
     """A test of the base that fails on the change, where a test of its name passes with the change's own tests.
 
     before, after  the test on the base and on the change, cut; equal ones: only what it uses has changed
@@ -29,7 +29,7 @@ class Promise(Published):
     after: str = ""
 
 
-class Tried(Published):
+class CommandExperiment(PublishedModel):
     """One test command in all experiments.
 
     base_tests, base_passed  tests that were green on the base, and of these green on the change (PASS_TO_PASS); None:
@@ -54,7 +54,7 @@ class Tried(Published):
     taken: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
-    canaries: Caught = Caught.NOT_ASKED
+    canaries: CanaryOutcome = CanaryOutcome.NOT_ASKED
     missed: tuple[str, ...] = ()
     proving: tuple[str, ...] | None = None
     written: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Tried(Published):
     unasked: tuple[str, ...] = ()
 
 
-class Experiment(Published):
+class Experiment(PublishedModel):
     """The findings of running the change from `base` to `change`, beside its own green tests.
 
     branch   the name of the base, for people
@@ -80,53 +80,79 @@ class Experiment(Published):
     allowed: bool = False
     removes: bool = False
     skipped: str = ""
-    commands: tuple[Tried, ...] = ()
+    commands: tuple[CommandExperiment, ...] = ()
 
     @property
-    def tampered(self) -> bool:
-        """True where the tests pass without the product being right in the way the base's tests demand."""
-        bent = any(one.missed or one.written or one.contradicted for one in self.commands)
-        return bent or bool(self.taken)
+    def is_tampered(self) -> bool:
+        """Return whether the tests pass without the product doing what the base's tests demand: a canary was missed,
+        tests
+        wrote to the test side, tests fail once it is read-only, or failing tests were removed without being asked for.
+        """
+        has_faults = any(command.missed or command.written or command.contradicted for command in self.commands)
+        return has_faults or bool(self.removed_tests)
 
     @property
-    def taken(self) -> tuple[str, ...]:
-        """Tests of the base that were taken away for failing, where nobody had asked for that."""
-        return () if self.allowed or self.removes else tuple(name for one in self.commands for name in one.taken)
+    def removed_tests(self) -> tuple[str, ...]:
+        """Return tests of the base that fail on the change and were removed or skipped in it, for all commands.
+
+        Empty where the request is about tests or asks for something to be removed.
+        """
+        return (
+            () if self.allowed or self.removes else tuple(name for command in self.commands for name in command.taken)
+        )
 
     @property
-    def promises(self) -> tuple[Promise, ...]:
-        """All changed promises, those that went with a thing the request wanted removed among them."""
-        kept = [promise for one in self.commands for promise in one.promises]
+    def changed_promises(self) -> tuple[Promise, ...]:
+        """Return all changed promises: base tests that fail on the change while its own version of them passes.
+
+        Where the request asks for something to be removed, the tests that went with it are among them.
+        """
+        promises = [promise for command in self.commands for promise in command.promises]
         if self.removes and not self.allowed:
-            kept += [Promise(name=name) for one in self.commands for name in one.taken]
-        return tuple(kept)
+            promises += [Promise(name=name) for command in self.commands for name in command.taken]
+        return tuple(promises)
 
     @property
-    def line(self) -> str:
-        """`455/455 of main's own tests pass on the change · 3 new tests fail without it · canaries caught`."""
-        asked = [one for one in self.commands if one.base_tests is not None]
+    def summary_line(self) -> str:
+        """Return `455/455 of main's own tests pass on the change · 3 new tests fail without it · canaries caught`.
+
+        A part that no command has facts for is left out; empty: there is none.
+        """
+        with_base_tests = [command for command in self.commands if command.base_tests is not None]
         parts = []
-        if asked:
-            green, of = sum(one.base_passed or 0 for one in asked), sum(one.base_tests or 0 for one in asked)
-            parts.append(f"{green}/{of} of {self.branch or 'the base'}'s own tests pass on the change")
-        proving = [one.proving for one in self.commands if one.proving is not None]
+        if with_base_tests:
+            passed, total = (
+                sum(command.base_passed or 0 for command in with_base_tests),
+                sum(command.base_tests or 0 for command in with_base_tests),
+            )
+            parts.append(f"{passed}/{total} of {self.branch or 'the base'}'s own tests pass on the change")
+        proving = [command.proving for command in self.commands if command.proving is not None]
         if proving:
             number = sum(map(len, proving))
             parts.append(f"{number or 'no'} new test{'s fail' if number != 1 else ' fails'} without it")
-        if told := _canaries(one.canaries for one in self.commands):
-            parts.append(told)
+        if canaries_text := _canaries_text(command.canaries for command in self.commands):
+            parts.append(canaries_text)
         return " · ".join(parts)
 
     @property
-    def unasked(self) -> tuple[str, ...]:
-        """For people: what could not be asked, each reason once, with the command's name where there are several."""
-        one = len(self.commands) == 1
-        said = [words if one else f"{c.name}: {words}" for c in self.commands for words in c.unasked]
-        return (self.skipped, *said) if self.skipped else tuple(dict.fromkeys(said))
+    def unasked_reasons(self) -> tuple[str, ...]:
+        """Return for people what could not be tried and why, each reason once.
+
+        The command's name stands before a reason where there are several commands; the reason why all was skipped comes
+        first.
+        """
+        is_single = len(self.commands) == 1
+        reasons = [
+            reason if is_single else f"{command.name}: {reason}"
+            for command in self.commands
+            for reason in command.unasked
+        ]
+        return (self.skipped, *reasons) if self.skipped else tuple(dict.fromkeys(reasons))
 
 
-def _canaries(found: Iterable[Caught]) -> str:
-    found = set(found)
-    if Caught.MISSED in found:
+def _canaries_text(outcomes: Iterable[CanaryOutcome]) -> str:
+    """Return "canaries missed" where one was, "canaries caught" where some were tried, else an empty string."""
+    outcomes = set(outcomes)
+    if CanaryOutcome.MISSED in outcomes:
         return "canaries missed"
-    return "canaries caught" if Caught.CAUGHT in found else ""
+    return "canaries caught" if CanaryOutcome.CAUGHT in outcomes else ""

@@ -1,20 +1,25 @@
-"""Following: what a backlog and its activities say to each other when the base of its branch has moved, and when the
-checks that no landing had time for run at its end."""
+"""Following: how a backlog keeps its branch up with a base that has moved, and runs the checks that no landing had time
+for.
+
+These are the inputs and results of the activities that do it, and the update by which a person decides.
+"""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.models.base import Recorded, Written
+from perdure.models.base import HistoryModel, UserInputModel
 from perdure.models.limits import NAME_CHARS, PLACE_CHARS
 from perdure.models.request import DeliveryRequest
 
 
-class FollowInput(Recorded):
-    """Bring the commits of an integration branch onto its base as it is now, and test them there; or run the checks of
-    landed items on it as it stands (`check_landed`). Nothing is pushed.
+class FollowInput(HistoryModel):
+    """Bring the commits of an integration branch onto its base as it is now, and test them there.
 
-    delivery   key of the workspace it is tested in: no item's
+    Activity `check_landed` takes it too, and runs the checks of landed items on the branch as it stands. Nothing is
+    pushed.
+
+    delivery   key of the workspace in which it is tested, which is no item's
     request    the branch as a delivery that only tests it would name it, with this backlog's proof
     base_sha   the base's commit that the branch stands on, as far as the backlog knows
     landed     the newest commit that landed, as far as the backlog knows; empty: nothing did
@@ -29,14 +34,14 @@ class FollowInput(Recorded):
     check: dict[str, tuple[str, ...]] = {}
 
 
-class Followed(Recorded):
+class FollowResult(HistoryModel):
     """The branch as it would stand on its base.
 
     base_sha   the base's commit now
     onto       the branch's commit that was looked at; head: the one to move it to, the same where there is no need
     problem    why it cannot be moved there, in one line; then `head` is empty
-    queue      where it is pushed from; host: where the workspace is, empty where none was made
-    checked    items whose checks held there
+    queue      the task queue it is pushed from; host: where the workspace is; empty: none was made
+    checked_items   items whose checks passed there
     """
 
     base_sha: str = ""
@@ -46,12 +51,15 @@ class Followed(Recorded):
     queue: str = ""
     host: str = ""
     summary: str = ""
-    checked: tuple[str, ...] = ()
+    checked_items: tuple[str, ...] = ()
 
 
-class MoveInput(Recorded):
-    """Move the integration branch from `onto` to `head`, if it is there still. `said`: the backlog's request without
-    its items; base_sha: what all its landed items are after."""
+class MoveBranchInput(HistoryModel):
+    """Move the integration branch from `onto` to `head`, if it is still at `onto`.
+
+    base_sha          the base's commit that all landed items come after
+    backlog_request   the backlog's request without its items
+    """
 
     backlog: str
     repository: str
@@ -59,28 +67,33 @@ class MoveInput(Recorded):
     base_sha: str
     onto: str
     head: str
-    said: dict[str, object] = {}
+    backlog_request: dict[str, object] = {}
 
 
-class Moved(Recorded):
-    """`head`: where the branch is now; empty: somebody else moved it first. `commits`: by item, as they are there."""
+class MoveBranchResult(HistoryModel):
+    """`head`: where the branch is now; empty: somebody else moved it first. `commits`: by item, its commit on the
+    branch."""
 
     head: str = ""
     commits: dict[str, str] = {}
 
 
-class ChecksHeld(Recorded):
-    """`held`: items whose checks all hold on the branch at `head`; `failed`: those of whose not all do, and `problem`
-    says in one line what fails, and with whose landing it began. `host`: where the workspace is."""
+class LandedChecksResult(HistoryModel):
+    """The checks of landed items on the branch at `head`.
+
+    passed_items   items whose checks all passed; failed_items: those with a check that did not
+    problem        in one line what fails, and with whose landing it began; empty: nothing
+    host           where the workspace is
+    """
 
     head: str = ""
-    held: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
+    passed_items: tuple[str, ...] = ()
+    failed_items: tuple[str, ...] = ()
     problem: str = ""
     host: str = ""
 
 
-class Follow(Written):
+class Follow(UserInputModel):
     """Update `follow`: look at the base again, now; or `leave` the branch where it stands. `by`: who says so."""
 
     leave: bool = False

@@ -1,56 +1,59 @@
-"""The facts of each forge that others need: its variables, its servers, its words. Data; standard library only."""
+"""The facts of each forge that others need: its variables, servers, and what its messages mean. Data; standard library
+only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-Words = tuple[tuple[str, str], ...]
-"""A remote's words, as a pattern → what a person can do about them. The first that fits counts."""
+AdviceByPattern = tuple[tuple[str, str], ...]
+"""Pattern of a remote's message → what a person can do about it. The first that matches counts."""
 
 
 @dataclass(frozen=True)
 class ForgeFacts:
-    """One forge that Perdure speaks.
+    """One forge that Perdure speaks to.
 
-    home       its own server, which is meant where nobody says otherwise
-    ssh        names of hosts that are another's ssh
-    variables  what names servers and accounts; `server`: another server of it
-    secrets    variables that hold tokens and keys: nothing that is started may inherit them
-    tokens     those of them to name to whoever has none: for any server, and besides that for `home`
-    rights     what a token there has to be allowed to do, of a repository
-    refuses    words when the door stays closed to a token; declines: when it takes no commit for a branch
+    home_url          of its own server, which is meant where nobody says otherwise
+    ssh_hosts         host names under which another host is reached by ssh, each with that host
+    variables         what names servers and accounts; server_variable: names another server of this forge
+    secret_variables  variables that hold tokens and keys: no process that is started may inherit them
+    token_variables   those to name to a person who has no token: first the one for any server, then those for its own
+    required_rights   what a token must be allowed to do in a repository
+    access_advice     for messages of a remote that refuses access; push_advice: of one that declines a commit for a
+    branch
     """
 
     name: str
     guide: str
-    home: str
-    server: str
+    home_url: str
+    server_variable: str
     variables: tuple[str, ...]
-    secrets: tuple[str, ...]
-    tokens: tuple[str, ...]
-    rights: str
-    ssh: tuple[tuple[str, str], ...] = ()
-    refuses: Words = ()
-    declines: Words = ()
+    secret_variables: tuple[str, ...]
+    token_variables: tuple[str, ...]
+    required_rights: str
+    ssh_hosts: tuple[tuple[str, str], ...] = ()
+    access_advice: AdviceByPattern = ()
+    push_advice: AdviceByPattern = ()
 
-    def tokens_at(self, host: str) -> tuple[str, ...]:
-        return self.tokens if self.home.endswith(f"//{host}") else self.tokens[:1]
+    def token_variables_for(self, host: str) -> tuple[str, ...]:
+        """Return the variables that a token for this host can be in: all on the forge's own server, else the first."""
+        return self.token_variables if self.home_url.endswith(f"//{host}") else self.token_variables[:1]
 
 
 GITHUB = ForgeFacts(
     name="GitHub",
     guide="docs/github.md",
-    home="https://github.com",
-    server="PERDURE_GITHUB_URL",
+    home_url="https://github.com",
+    server_variable="PERDURE_GITHUB_URL",
     variables=("PERDURE_GITHUB_URL", "PERDURE_GITHUB_APP_ID"),
-    secrets=(
+    secret_variables=(
         *("PERDURE_GITHUB_TOKEN", "PERDURE_GITHUB_APP_KEY"),
         *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
     ),
-    tokens=("PERDURE_GITHUB_TOKEN", "GH_TOKEN"),
-    rights="scope repo, or Contents, Issues and Pull requests: Read and write",
-    ssh=(("ssh.github.com", "github.com"),),  # through a firewall's port 443, as GitHub documents it
-    refuses=(
+    token_variables=("PERDURE_GITHUB_TOKEN", "GH_TOKEN"),
+    required_rights="scope repo, or Contents, Issues and Pull requests: Read and write",
+    ssh_hosts=(("ssh.github.com", "github.com"),),  # through a firewall's port 443, as GitHub documents it
+    access_advice=(
         (
             r"enforced SAML SSO|SAML single sign-on",
             "authorize the token for the organization's single sign-on, where it was made",
@@ -76,7 +79,7 @@ GITHUB = ForgeFacts(
             "check the name; if it is right, the token may not see this repository: add it to the token's repositories",
         ),
     ),
-    declines=(
+    push_advice=(
         (r"push protection|GH009", "take the secret out of the change, or allow it where the message says, then retry"),
         (r"GH001|exceeds .*file size limit", "keep the large file out of the change, or use Git LFS"),
         (
@@ -94,15 +97,16 @@ GITHUB = ForgeFacts(
 )
 
 FORGES = (GITHUB,)
-"""The forges with accounts, the one meant by `owner/name` first. A new one: its facts here, its package, its line in
+"""The forges with accounts, the one meant by `owner/name` first. For a new one: its facts here, its package, its line
+in
 perdure/adapters/forges/select.py."""
 
 
-def forge_at(host: str) -> ForgeFacts:
-    """Return the forge whose own server that is, else the first one."""
-    return next((forge for forge in FORGES if forge.home.endswith(f"//{host}")), FORGES[0])
+def forge_of_host(host: str) -> ForgeFacts:
+    """Return the forge whose own server this host is, else the first forge."""
+    return next((forge for forge in FORGES if forge.home_url.endswith(f"//{host}")), FORGES[0])
 
 
-def readable_issues() -> str:
-    """Say where issues can be read, for errors."""
-    return " and ".join(f"{forge.name} (another server of it: {forge.server})" for forge in FORGES)
+def issue_sources() -> str:
+    """Return the part of an error's text that says from which forges issues can be read."""
+    return " and ".join(f"{forge.name} (another server of it: {forge.server_variable})" for forge in FORGES)

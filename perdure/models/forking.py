@@ -1,15 +1,15 @@
-"""A turn taken anew: by the delivery itself, or by a sibling that goes on from there, a fork."""
+"""A turn taken again: by the delivery itself after a rewind, or by a fork, a new delivery that goes on from there."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.models.base import ContractHash, Recorded
+from perdure.models.base import ContractHash, HistoryModel
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Step
 
 
-class ForkedFrom(Recorded):
+class ForkedFrom(HistoryModel):
     """The turn of another delivery before which a sibling begins, with that turn's files and conversation.
 
     delivery    the other one's workflow id; at: its turn, `implement:4`; checkpoint: what that turn began with
@@ -28,11 +28,11 @@ class ForkedFrom(Recorded):
     usd: float | None = None
 
 
-class AimInput(Recorded):
-    """A turn to be taken anew, asked about at the host that has it.
+class RewindTargetInput(HistoryModel):
+    """A turn to be taken again, by a rewind or a fork, for the host that has it.
 
     contract, checkpoint   of that turn; model, agent: for all steps from it on, empty: as they are
-    keep                   terms with that model and agent are stored for this delivery
+    keep                   a contract with that model and agent is stored for this delivery
     """
 
     delivery: str
@@ -45,8 +45,8 @@ class AimInput(Recorded):
     keep: bool = False
 
 
-class Aimed(Recorded):
-    """The terms from there on, and the model of each step under them."""
+class RewindTargetResult(HistoryModel):
+    """The contract from that turn on, and the model of each step under it."""
 
     contract: ContractHash
     models: dict[str, str] = {}

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from perdure.models.amounts import Duration, Size, seconds
+from perdure.models.amounts import Duration, Size, parse_duration
 from perdure.models.config import Limits, SandboxGrade, Settings, StepsSettings
 from perdure.models.limits import DEFAULTS, SANDBOX_DISK, SANDBOX_PROCESSES
 from perdure.models.treasury import Budgets
@@ -30,67 +30,75 @@ class CommandLimits(Settings):
     at_once: int | None = Field(default=None, ge=1, le=1000)
 
     def cpu_s(self) -> float | None:
-        return None if self.cpu is None else seconds(self.cpu)
+        """Return the processor time in seconds; None: what the command's time-out allows."""
+        return None if self.cpu is None else parse_duration(self.cpu)
 
 
 class PortRanges(Settings):
-    """Inclusive ranges a host leases pairs from."""
+    """Inclusive ranges of ports from which a host leases a pair, backend and frontend, to each delivery."""
 
     backend: tuple[int, int] = (9100, 9114)
     frontend: tuple[int, int] = (9200, 9214)
 
     @field_validator("backend", "frontend")
     @classmethod
-    def _a_range(cls, ends: tuple[int, int]) -> tuple[int, int]:
-        first, last = ends
+    def _check_range(cls, ports: tuple[int, int]) -> tuple[int, int]:
+        """Return the first and the last port. Raises ValueError where they are no range within 1024 to 65535."""
+        first, last = ports
         if not 1024 <= first <= last <= 65535:
             raise ValueError(
                 f"{first}-{last} is not a range of ports: write the first and the last, from 1024 to 65535"
             )
-        return ends
+        return ports
 
     @model_validator(mode="after")
-    def _apart(self) -> PortRanges:
+    def _check_overlap(self) -> PortRanges:
+        """Return the ranges. Raises ValueError where they overlap."""
         if self.backend[0] <= self.frontend[1] and self.frontend[0] <= self.backend[1]:
             raise ValueError("backend and frontend ranges overlap")
         return self
 
 
-Heard = Literal["waiting", "question", "budget", "reminder", "ended"]
-"""Events people can be told of: a gate, a question, a limit reached, any of these again later, the end."""
+NoticeEvent = Literal["waiting", "question", "budget", "reminder", "ended"]
+"""Events that people can be notified of: a gate, a question, a limit reached, any of these again later, the end."""
 
 
 class NotifySettings(Settings):
-    """`url`: who is told, one address or several; each may hold a secret and is shown by its host alone."""
+    """Who is notified of what. `url`: one address or several; each may hold a secret, and only its host is shown."""
 
     url: tuple[SecretStr, ...] = ()
-    events: tuple[Heard, ...] = ("waiting", "question", "budget", "reminder", "ended")
+    events: tuple[NoticeEvent, ...] = ("waiting", "question", "budget", "reminder", "ended")
 
     @field_validator("url", mode="before")
     @classmethod
-    def _addresses(cls, given: object) -> object:
-        urls = [given] if isinstance(given, str) else given
+    def _require_list(cls, value: object) -> object:
+        """Return the addresses as a tuple, one alone too. Raises ValueError for anything but texts."""
+        urls = [value] if isinstance(value, str) else value
         if not isinstance(urls, list | tuple) or not all(isinstance(url, str | SecretStr) for url in urls):
             raise ValueError("write one address in quotes, or several in brackets")
         return tuple(urls)
 
 
 class PageSettings(Settings):
-    """`address`: where people reach the page, such as a proxy's `https://perdure.example.org`; empty: where the page of
-    this host's home says it is."""
+    """`address`: where people reach the page, such as a proxy's `https://perdure.example.org`.
+
+    Empty: where the page of this host's home says it is.
+    """
 
     address: str = ""
 
     @field_validator("address")
     @classmethod
-    def _an_address(cls, given: str) -> str:
-        if given and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", given, re.ASCII):
-            raise ValueError(f'"{given[:80]}" is no address of a page: write https://HOST, and nothing behind it')
-        return given.rstrip("/")
+    def _check_address(cls, address: str) -> str:
+        """Return the address without a slash at its end. Raises ValueError where it is more than scheme, host and
+        port."""
+        if address and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", address, re.ASCII):
+            raise ValueError(f'"{address[:80]}" is no address of a page: write https://HOST, and nothing behind it')
+        return address.rstrip("/")
 
 
 class EnvironmentSettings(Settings):
-    """The most that is kept of what setup made, for later deliveries; 0: nothing is kept."""
+    """The most that is kept, on disk, of what setup made, for later deliveries; 0: nothing is kept."""
 
     gigabytes: float = Field(default=DEFAULTS.environment_gb, ge=0, le=100_000, allow_inf_nan=False)
 

@@ -11,100 +11,120 @@ DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
 """The shape of a delivery id that we choose: safe as a directory, a ref component and a URL segment."""
 
 
-SCHEDULED = re.compile(rf"({DELIVERY_ID.pattern})-(\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z")
-"""The workflow id that a Temporal schedule makes: its own, and the time in UTC. Ids that we choose have no capitals."""
+SCHEDULED_ID = re.compile(rf"({DELIVERY_ID.pattern})-(\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z")
+"""The workflow id that a Temporal schedule makes: its own id, and the time in UTC. Ids that we choose have no
+capitals."""
 
 
-def slug(text: str, words: int = 4, limit: int = 32) -> str:
-    """The first few words of a text in lower case, without accents, joined by dashes; `work` when no letter is left."""
+def slug(text: str, max_words: int = 4, max_chars: int = 32) -> str:
+    """Return the first words of a text in lower case, without accents, joined by dashes; `work` when no letter or digit
+    is left."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
-    found = re.findall(r"[a-z0-9]+", plain)
-    return "-".join(found[:words])[:limit].strip("-") or "work"
+    parts = re.findall(r"[a-z0-9]+", plain)
+    return "-".join(parts[:max_words])[:max_chars].strip("-") or "work"
 
 
 def repository_name(repository: str) -> str:
-    """The last path component of a URL or path, without `.git`: `https://github.com/me/durations.git` → `durations`."""
-    last = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1]
-    return slug(last.removesuffix(".git"), words=6, limit=40)
+    """Return the last path component of a URL or path as a slug, without `.git`: `https://github.com/me/durations.git`
+    →
+    `durations`."""
+    name = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1]
+    return slug(name.removesuffix(".git"), max_words=6, max_chars=40)
 
 
 def checkout_name(repository: str) -> str:
-    """The directory `git clone` would make of a URL or path, of letters, digits, dots, dashes and underscores alone."""
-    last = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1].removesuffix(".git")
-    return re.sub(r"[^A-Za-z0-9._-]", "-", last).strip(".-")[:80] or repository_name(repository)
+    """Return the directory `git clone` would make of a URL or path, of letters, digits, dots, dashes and underscores
+    alone."""
+    name = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1].removesuffix(".git")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).strip(".-")[:80] or repository_name(repository)
 
 
-def cache_name(checkout: str, *apart: str) -> str:
-    """`<checkout>-<12 hex>`: the directory of one repository's packages; `apart` is all that tells it from others."""
-    return f"{checkout}-{digest(*apart)[:12]}"
+def cache_name(checkout: str, *discriminators: str) -> str:
+    """Return `<checkout>-<12 hex>`, the directory for one repository's packages; `discriminators` tell it from others
+    of
+    that name."""
+    return f"{checkout}-{digest(*discriminators)[:12]}"
 
 
-def delivery_id(repository: str, request: str, *apart: str) -> str:
-    """`<repo>-<slug>-<4 hex>`; `apart` is what tells it from others whose names begin alike."""
-    return f"{repository_name(repository)}-{slug(request)}-{digest(*apart)[:4]}"
+def delivery_id(repository: str, request: str, *discriminators: str) -> str:
+    """Return `<repo>-<slug>-<4 hex>`; `discriminators` tell it from other deliveries whose names begin alike."""
+    return f"{repository_name(repository)}-{slug(request)}-{digest(*discriminators)[:4]}"
 
 
 def issue_delivery_id(repository: str, number: int) -> str:
-    """`<repo>-issue-<n>`: the same for every submission of one issue, so that the second one finds the first."""
+    """Return `<repo>-issue-<n>`: the same for every submission of one issue, so that the second one finds the first."""
     return f"{repository_name(repository)}-issue-{number}"
 
 
 def verification_id(delivery: str, entropy: str) -> str:
-    """`<delivery>-verify-<4 hex>`: a small delivery that runs the tests of another one again; `entropy` as above."""
+    """Return `<delivery>-verify-<4 hex>`, the id of a small delivery that runs the tests of another one again.
+
+    `entropy` tells it from other verifications of that delivery.
+    """
     return f"{delivery}-verify-{digest(delivery, entropy)[:4]}"
 
 
 def is_verification(delivery: str) -> bool:
+    """Return whether the delivery only runs the tests of another one again (see `verification_id`)."""
     return re.search(r"-verify-[0-9a-f]{4}$", delivery) is not None
 
 
 def delivery_key(workflow_id: str) -> str:
-    """The delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
+    """Return the delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
 
-    A delivery can be started with any workflow id (the Web UI's Start form), `../x` included. What a schedule has
-    started is read by its day and hour: `night-20261123t2300-api-3f9c0a1b`.
+    A delivery can be started with any workflow id (the Web UI's Start form), `../x` included. The key of what a
+    schedule has
+    started shows its day and hour: `night-20261123t2300-api-3f9c0a1b`.
     """
     if DELIVERY_ID.fullmatch(workflow_id):
         return workflow_id
-    read = SCHEDULED.sub(r"\1-\2\3\4t\5\6", workflow_id, count=1)
-    return f"{slug(read)}-{hashlib.sha256(workflow_id.encode()).hexdigest()[:8]}"
+    readable = SCHEDULED_ID.sub(r"\1-\2\3\4t\5\6", workflow_id, count=1)
+    return f"{slug(readable)}-{hashlib.sha256(workflow_id.encode()).hexdigest()[:8]}"
 
 
-def newest_run(name: str, ids: Iterable[str]) -> str:
-    """The first of what a schedule of this name has started: `night`, or of its items, `night/api`; empty without."""
+def find_scheduled_workflow(name: str, ids: Iterable[str]) -> str:
+    """Return the first of these workflow ids that a schedule of this name has started; empty: none of them.
+
+    name  of a schedule, `night`, or of an item of its backlogs, `night/api`
+    ids   the newest first
+    """
     schedule, slash, item = name.partition("/")
     for id in ids:
-        if (found := SCHEDULED.match(id)) and (found[1], id[found.end() :]) == (schedule, slash + item):
+        if (match := SCHEDULED_ID.match(id)) and (match[1], id[match.end() :]) == (schedule, slash + item):
             return id
     return ""
 
 
 def branch_name(delivery: str) -> str:
-    """The branch a delivery ships: `perdure/<delivery>`."""
+    """Return the branch a delivery ships: `perdure/<delivery>`."""
     return f"perdure/{delivery}"
 
 
-def following(backlog: str, run_id: str) -> str:
-    """The workflow that follows the stack which a run of a backlog has left."""
-    return f"{backlog}/stack:{short_run(run_id)}"
+def stack_workflow_id(backlog: str, run_id: str) -> str:
+    """Return the id of the workflow that follows the stack of pull requests which a run of a backlog has left."""
+    return f"{backlog}/stack:{short_run_id(run_id)}"
 
 
 def run_ref(delivery: str, run_id: str) -> str:
-    """The hidden ref that holds one run's checkpoints."""
+    """Return the hidden ref that holds one run's checkpoints."""
     return f"refs/perdure/{delivery}/{run_id}"
 
 
 def artifact_ref(delivery: str, sha256: str) -> str:
-    """The hidden ref that keeps one artifact (a blob) alive in the vault."""
+    """Return the hidden ref that keeps one artifact (a blob) alive in the vault."""
     return f"refs/artifacts/{delivery}/{sha256}"
 
 
 def digest(*parts: str) -> str:
-    """A key of parts that cannot run into each other."""
+    """Return the SHA-256 of the parts, in hexadecimal, with a separator so that they cannot run into each other."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def short_run(run_id: str) -> str:
-    """Enough of a run's id to tell it from the others of its delivery: each turn's input says it, and history is kept
-    small. Its end: the beginning of a version 7 UUID is the time, the same for all that begin in one minute."""
+def short_run_id(run_id: str) -> str:
+    """Return the end of a run's id, enough to tell it from the other runs of its delivery.
+
+    Each turn's input carries it, and history is kept small. The beginning of a version 7 UUID is the time, the same for
+    all
+    that begin in one minute.
+    """
     return run_id[-12:]

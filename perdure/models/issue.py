@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from perdure.models.base import Recorded
+from perdure.models.base import HistoryModel
 from perdure.models.forges import FORGES
 
 _URL = re.compile(
@@ -19,16 +19,16 @@ _ADDRESS = re.compile(
 _SHORT = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-class IssueComment(Recorded):
-    """A person's words below an issue. `author` is a login name, `written` RFC 3339 in UTC."""
+class IssueComment(HistoryModel):
+    """A person's comment below an issue. `author` is a login name, `written_at` RFC 3339 in UTC."""
 
     author: str
     text: str
-    written: str = ""
+    written_at: str = ""
 
 
-class Issue(Recorded):
-    """An open issue. `url` is its web page, `labels` are names, oldest comment first."""
+class ForgeIssue(HistoryModel):
+    """An open issue of a forge. `url` is its web page, `labels` are names, `comments` the oldest first."""
 
     number: int
     title: str
@@ -48,49 +48,59 @@ class IssueName:
 
     @classmethod
     def parse(cls, text: int | str) -> IssueName:
-        """ValueError, in words, when it is no issue's name."""
-        found = _NUMBER.fullmatch(str(text).strip()) or _URL.fullmatch(str(text).strip())
-        if found is None:
+        """Return the issue that a text names: `12`, `#12` or its page's address. Raises ValueError, in words, for any
+        other."""
+        match = _NUMBER.fullmatch(str(text).strip()) or _URL.fullmatch(str(text).strip())
+        if match is None:
             raise ValueError(f"{str(text)[:200]!r} names no issue: write 12, #12 or https://…/issues/12")
-        return cls(int(found["number"]), found.groupdict().get("repository"))
+        return cls(int(match["number"]), match.groupdict().get("repository"))
 
-    def belongs_to(self, repository: str) -> bool:
-        """True where this can be an issue of that repository: always for a number, and where only a path is known."""
-        mine, theirs = (address(name) if name else None for name in (self.repository, repository))
-        if mine is None or theirs is None:
+    def may_belong_to(self, repository: str) -> bool:
+        """Return whether this can be an issue of that repository: always for a bare number or where either is a local
+        path.
+
+        Where only `owner/name` is known of the repository, its server does not count.
+        """
+        own, other = (parse_repository_address(name) if name else None for name in (self.repository, repository))
+        if own is None or other is None:
             return True
-        return mine[1] == theirs[1] and (mine[0] == theirs[0] or not theirs[0])
+        return own[1] == other[1] and (own[0] == other[0] or not other[0])
 
 
 @dataclass(frozen=True)
 class IssueQuery:
-    """Open issues that somebody means: all with a `label`, of a `milestone`, or found by a `search` in the forge's own
-    words. `kind`: one of these three."""
+    """A selector of open issues: all with a `label`, of a `milestone`, or that a `search` in the forge's own syntax
+    finds.
+
+    kind   `label`, `milestone` or `search`; value: the label, the milestone or the search text
+    """
 
     kind: str
-    words: str
+    value: str
 
     @classmethod
     def parse(cls, text: str) -> IssueQuery:
-        """`label:bug`, `milestone:1.0`, `search:"is slow"`. ValueError, in words, for anything else."""
-        kind, colon, words = text.strip().partition(":")
-        words = words.strip()
-        if len(words) > 1 and words[0] == words[-1] and words[0] in "\"'":
-            words = words[1:-1].strip()
+        """Return the selector for `label:bug`, `milestone:1.0` or `search:"is slow"`. Raises ValueError, in words, for
+        any other."""
+        kind, colon, value = text.strip().partition(":")
+        value = value.strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1].strip()
         if not colon or kind not in ("label", "milestone", "search"):
             raise ValueError(f'{text[:100]!r} names no issues: write label:bug, milestone:1.0 or search:"…"')
-        if not words or (kind != "search" and '"' in words) or len(words) > 200:
+        if not value or (kind != "search" and '"' in value) or len(value) > 200:
             raise ValueError(f"{text[:100]!r} names no {kind}")
-        return cls(kind, words)
+        return cls(kind, value)
 
 
-def mentioned(text: str) -> tuple[int, ...]:
-    """The issues a text names as `#12`, each once, in order; `other/repo#12`, `&#39;` and `#12ab` are none."""
+def mentioned_issues(text: str) -> tuple[int, ...]:
+    """Return the issues a text names as `#12`, each once, in order; `other/repo#12`, `&#39;` and `#12ab` are none."""
     return tuple(dict.fromkeys(int(number) for number in _MENTION.findall(text)))
 
 
-def address(repository: str) -> tuple[str, str] | None:
-    """Server and `owner/name` in lower case, the same for https, ssh and scp-like addresses; None for a local path.
+def parse_repository_address(repository: str) -> tuple[str, str] | None:
+    """Return server and `owner/name` in lower case, the same for https, ssh and scp-like addresses; None for a local
+    path.
 
     The server is empty for a bare `owner/name`. Ports do not count: of one server, https and ssh have different ones.
     """
@@ -98,22 +108,24 @@ def address(repository: str) -> tuple[str, str] | None:
     if repository.startswith((".", "/", "~", "file:")):
         return None
     if _SHORT.fullmatch(repository):
-        return "", _name(repository)
-    found = _ADDRESS.fullmatch(repository)
-    if found is None or (not found["scheme"] and found["path"][0] != ":"):
+        return "", _normalised_name(repository)
+    match = _ADDRESS.fullmatch(repository)
+    if match is None or (not match["scheme"] and match["path"][0] != ":"):
         return None
-    host = found["host"].lower()
-    host = next((host_of for forge in FORGES for ssh, host_of in forge.ssh if ssh == host), host)
-    return host, _name(found["path"])
+    host = match["host"].lower()
+    host = next((host_of for forge in FORGES for ssh, host_of in forge.ssh_hosts if ssh == host), host)
+    return host, _normalised_name(match["path"])
 
 
-def same_repository(one: str, other: str) -> bool:
-    """True where two addresses name one repository, as far as their words tell."""
-    known = address(one), address(other)
-    if None in known:
-        return one.rstrip("/").removesuffix(".git") == other.rstrip("/").removesuffix(".git")
-    return known[0] == known[1]
+def is_same_repository(first: str, second: str) -> bool:
+    """Return whether two addresses name one repository, as far as their text tells; local paths are compared as
+    text."""
+    addresses = parse_repository_address(first), parse_repository_address(second)
+    if None in addresses:
+        return first.rstrip("/").removesuffix(".git") == second.rstrip("/").removesuffix(".git")
+    return addresses[0] == addresses[1]
 
 
-def _name(path: str) -> str:
+def _normalised_name(path: str) -> str:
+    """Return the path of a repository on its server in lower case, without slashes around it and without `.git`."""
     return path.strip(":/").lower().removesuffix(".git")

@@ -1,23 +1,28 @@
-"""Landing: what a delivery of a backlog and its backlog say to each other, and what its activities take and give.
+"""Landing: the messages between a backlog and its deliveries, and the inputs and results of the activities that land.
 
-Landing belongs to the delivery; the backlog only grants the turn. One commit a delivery: its tree was tested exactly as
-it lands, its parent is the integration branch's head.
+Landing belongs to the delivery; the backlog only grants the turn. Each delivery lands as one commit: its tree was
+tested exactly as it lands, and its parent is the integration branch's head.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
 
 from perdure.models.backlog import BacklogItem, LandingPlace
-from perdure.models.base import ContractHash, Recorded
-from perdure.models.decisions import Asked
+from perdure.models.base import ContractHash, HistoryModel
+from perdure.models.decisions import PendingDecision
 from perdure.models.result import PullRequest
 from perdure.models.work import TestVerdict
 
 
-class LandingAsked(Recorded):
-    """Signal `landing_asked`, delivery to backlog: it is tested and reviewed, and asks for the turn. Said twice it
-    counts once. `seq`: counted by the delivery, repeated by the answer."""
+class LandingRequested(HistoryModel):
+    """Signal `landing_asked`, delivery to backlog: it is tested and reviewed, and asks for the turn to land.
+
+    seq  counted by the delivery, repeated by the grant; the same number twice counts once
+    """
 
     item: str
     delivery: str
@@ -25,11 +30,12 @@ class LandingAsked(Recorded):
     seq: int
 
 
-class LandingGranted(Recorded):
-    """Signal `landing_granted`, backlog to delivery: it may land now, until it says that it is over.
+class LandingGranted(HistoryModel):
+    """Signal `landing_granted`, backlog to delivery: it may land now, until it reports the end of its turn.
 
-    head   the newest commit that landed, as far as the backlog knows; the branch has to have it still; empty: none did
-    check  commands of items that have landed, the ones to run with this landing, by item
+    seq    the number of the request that is granted
+    head   the newest commit that landed, as far as the backlog knows; the branch must still contain it; empty: none did
+    check  by item that has landed, the commands to run with this landing
     """
 
     seq: int
@@ -37,37 +43,45 @@ class LandingGranted(Recorded):
     check: dict[str, tuple[str, ...]] = {}
 
 
-class LandingOver(Recorded):
-    """Signal `landing_over`, delivery to backlog: the turn is given back. `commit`: what landed; empty: nothing did,
-    and `words` say why, in one line. `usd`: what it has paid by then, where that is known. `unchecked`: landed items
-    whose checks were to run with it and did not."""
+class LandingEnded(HistoryModel):
+    """Signal `landing_over`, delivery to backlog: the turn is given back.
+
+    commit     what landed; empty: nothing did, and `reason` says why, in one line
+    usd        what the delivery has paid by then; None: not known
+    unchecked  landed items whose checks were to run with this landing and did not
+    """
 
     item: str
     delivery: str
     seq: int
     commit: str = ""
-    words: str = ""
+    reason: Annotated[str, Field(alias="words")] = ""
     usd: float | None = None
     unchecked: tuple[str, ...] = ()
 
 
-class ItemWaits(Recorded):
-    """Signal `item_waits`, delivery to backlog: it waits for a person; empty `words`: it goes on. `of`: repeated by the
-    decision; `number`: counted by the delivery: an older one than the newest heard says nothing; `about`: what is to be
-    decided, as far as it is short; `asked`: all that is asked, by which a decision given to the backlog is checked."""
+class ItemWaits(HistoryModel):
+    """Signal `item_waits`, delivery to backlog: it waits for a person, or no longer does.
+
+    number            counted by the delivery; the backlog ignores one that is older than the newest it has received
+    waiting_for       what it waits for, in one line; empty: it waits no longer
+    target            names what is decided; the decision repeats it
+    about             the text of what is to be decided, where it is short
+    pending_decision  the whole question, by which the backlog checks a decision that a person gives to it
+    """
 
     item: str
     delivery: str
     number: int
-    words: str = ""
+    waiting_for: Annotated[str, Field(alias="words")] = ""
     gate: str = ""
-    of: str = ""
+    target: Annotated[str, Field(alias="of")] = ""
     since: datetime | None = None
     about: str = ""
-    asked: Asked | None = None
+    pending_decision: Annotated[PendingDecision | None, Field(alias="asked")] = None
 
 
-class ItemPlanned(Recorded):
+class ItemPlanned(HistoryModel):
     """Signal `item_planned`, delivery to backlog: the files its plan names, as patterns (perdure.models.touches)."""
 
     item: str
@@ -75,19 +89,26 @@ class ItemPlanned(Recorded):
     touches: tuple[str, ...]
 
 
-class ItemForeseen(Recorded):
-    """Signal `item_foreseen`, delivery to backlog: other open deliveries (their keys) it would conflict with, each with
-    the first path; nothing: none any more."""
+class ItemForeseen(HistoryModel):
+    """Signal `item_foreseen`, delivery to backlog: the merge conflicts it expects with other open deliveries.
+
+    conflicts  by key of the other delivery, the first path in conflict; empty: none is expected any more
+    """
 
     item: str
     delivery: str
     conflicts: dict[str, str] = {}
 
 
-class ItemEnded(Recorded):
-    """Signal `item_ended`, delivery to backlog: it has ended. Status and reason as in its result; `branch` and the
-    address of its pull request: of one of a stack; `run_id`: the first run of its chain of runs; `items`: what it
-    consists of, where it was decomposed; `there`: all of it is on the branch already, by others."""
+class ItemEnded(HistoryModel):
+    """Signal `item_ended`, delivery to backlog: it has ended.
+
+    run_id                the first run of its chain of runs
+    status, reason        as in its result
+    branch, pull_request  its own branch and the address of its pull request, in a stack
+    items                 what it was decomposed into
+    already_on_branch     all of its change is on the integration branch already, through others
+    """
 
     item: str
     delivery: str
@@ -100,15 +121,16 @@ class ItemEnded(Recorded):
     branch: str = ""
     pull_request: str = ""
     items: tuple[BacklogItem, ...] = ()
-    there: bool = False
+    already_on_branch: Annotated[bool, Field(alias="there")] = False
 
 
-class RebaseInput(Recorded):
+class RebaseInput(HistoryModel):
     """Bring the delivery's commits onto the integration branch's head, as one commit.
 
-    head      the delivery's newest commit; base_sha: what its commits are on; checkpoint: the files of `head`
-    landed    a commit the branch has to have still (somebody may have put it back); empty: none
-    subject, kind   as for CommitInput; number: counts the landings tried, for the commit's trailer
+    head           the delivery's newest commit, whose files `checkpoint` holds
+    landed         a commit that the branch must still contain (somebody may have moved it back); empty: none
+    subject, kind  as for CommitInput
+    number         counts the landings tried, for the commit's trailer
     """
 
     delivery: str
@@ -122,16 +144,17 @@ class RebaseInput(Recorded):
     number: int = 1
 
 
-class Rebased(Recorded):
-    """The delivery stands on the integration branch's head now, whether it met conflicts there or not.
+class RebaseResult(HistoryModel):
+    """The delivery stands on the integration branch's head now, with or without conflicts.
 
-    onto        that head: the delivery's new base_sha and head
-    contract    the terms with the new base
-    commit      the one commit on it; empty: conflicts, and `checkpoint` holds the files with their markers
-    moved       false: it stood there already, and the verdict on its tree is the one that was reached
-    conflicts   paths, at most 50; since: what landed there since the delivery began, for its agent (artifact)
-    baseline    artifact of the TestReport on `onto`; base_red: whether it failed there
-    landed      it is on the branch already: a worker died between the push and its report
+    onto            that head: the delivery's new base_sha and head
+    contract        artifact of the Contract with the new base
+    commit          the one commit on it; empty: conflicts, and `checkpoint` holds the files with their markers
+    moved           false: it stood there already, and the verdict on its tree still holds
+    conflicts       paths, at most 50
+    landed_changes  artifact: what landed there since the delivery began, for its agent
+    baseline        artifact of the TestReport on `onto`; base_red: whether it failed there
+    landed          the commit, where it is on the branch already: a worker died between the push and its report
     """
 
     onto: str
@@ -141,15 +164,16 @@ class Rebased(Recorded):
     tree: str = ""
     moved: bool = True
     conflicts: tuple[str, ...] = ()
-    since: str = ""
+    landed_changes: str = ""
     baseline: str = ""
     base_red: bool = False
     landed: str = ""
     summary: str = ""
 
 
-class LandInput(Recorded):
-    """Move the integration branch from `onto` to `commit`, if it is there still. `tests`: the verdict on its tree."""
+class LandInput(HistoryModel):
+    """Move the integration branch from `onto` to `commit`, if it is still at `onto`. `tests`: the verdict on that
+    tree."""
 
     delivery: str
     contract: ContractHash
@@ -160,21 +184,21 @@ class LandInput(Recorded):
     tests: TestVerdict | None = None
 
 
-class Landed(Recorded):
-    """`commit` is on the branch; empty: somebody else moved it first, and it is at `head` now."""
+class LandResult(HistoryModel):
+    """`commit` is on the branch; empty: somebody else moved the branch first, and it is at `head` now."""
 
     commit: str = ""
     head: str = ""
     summary: str = ""
 
 
-class OpenBacklogInput(Recorded):
-    """Find the base (activity `open_backlog`, any host), then make the integration branch where it is not there
-    (activity `make_branch`, on the queue that `Opened` names).
+class OpenBacklogInput(HistoryModel):
+    """Input of activities that open a backlog: `open_backlog` finds the base, `make_branch` makes the integration
+    branch.
 
-    said    the backlog's request without its items: its proof is about that
-    branch  empty for the backlog's own
-    waits   of activity `backlog_room`: fail, to be tried again, as long as there is none
+    backlog_request  the backlog's request without its items: its proof is made of that
+    branch           of the backlog; empty: its own name for it
+    waits            only for activity `backlog_room`: fail while the limit is reached, so that Temporal tries it again
     """
 
     backlog: str
@@ -182,21 +206,23 @@ class OpenBacklogInput(Recorded):
     base: str = ""
     branch: str = ""
     source: str = ""
-    said: dict[str, object] = {}
+    backlog_request: dict[str, object] = {}
     waits: bool = False
 
 
-class LookInput(Recorded):
-    """Deliveries that should be running: workflow ids. `ships`: they are of a stack."""
+class DeliveryLookupInput(HistoryModel):
+    """Deliveries that should be running, by workflow id. `ships`: they belong to a stack of pull requests."""
 
     deliveries: tuple[str, ...]
     ships: bool = False
 
 
-class Found(Recorded):
-    """The fate of one delivery: `running`, `missing`, or how its newest run closed; as ItemEnded where it says so.
+class DeliveryStatus(HistoryModel):
+    """The status of one delivery: `running`, `missing`, or how its newest run closed.
 
-    run_id  of the first run of that chain of runs
+    run_id  the first run of that chain of runs
+
+    The other fields are those of ItemEnded, where the delivery has a result.
     """
 
     status: str
@@ -210,42 +236,46 @@ class Found(Recorded):
     items: tuple[BacklogItem, ...] = ()
 
 
-class Look(Recorded):
-    """By workflow id."""
+class DeliveryLookup(HistoryModel):
+    """The status of each delivery that was looked up, by workflow id."""
 
-    found: dict[str, Found] = {}
+    statuses: dict[str, DeliveryStatus] = {}
 
 
-class PriorityInput(Recorded):
-    """A delivery that runs, by its workflow id, and its new priority and fairness key (perdure.models.fairness)."""
+class PriorityInput(HistoryModel):
+    """A running delivery, by its workflow id, and its new priority and fairness key (perdure.models.fairness)."""
 
     delivery: str
     key: int
     shared_with: str = ""
 
 
-class Prioritised(Recorded):
-    """`words`: why nothing was changed; empty: it was."""
+class PriorityResult(HistoryModel):
+    """The result of changing a priority. `reason`: why nothing was changed; empty: it was changed."""
 
-    words: str = ""
+    reason: str = ""
 
 
-class ResumeInput(Recorded):
-    """The delivery whose newest run has ended without delivering."""
+class ResumeInput(HistoryModel):
+    """The delivery, by workflow id, whose newest run has ended without delivering."""
 
     workflow_id: str
 
 
-class Resumed(Recorded):
-    """Its request, with the point where it goes on; None: there is nothing to go on from."""
+class ResumeResult(HistoryModel):
+    """The request with which a delivery goes on. `request` None: it cannot go on, and `reason` says why."""
 
     request: dict[str, object] | None = None
-    words: str = ""
+    reason: str = ""
 
 
-class CloseBacklogInput(Recorded):
-    """The integration branch as one pull request into `base`. `body`: the table of items, in Markdown; `issues`: the
-    numbers of those that are done with it."""
+class CloseBacklogInput(HistoryModel):
+    """Open one pull request from the integration branch into `base`.
+
+    body             the table of items, in Markdown
+    issues           numbers of the issues that are done with it
+    backlog_request  the backlog's request without its items
+    """
 
     backlog: str
     repository: str
@@ -256,30 +286,30 @@ class CloseBacklogInput(Recorded):
     body: str
     issues: tuple[int, ...] = ()
     source: str = ""
-    said: dict[str, object] = {}
+    backlog_request: dict[str, object] = {}
 
 
-class ClosedBacklog(Recorded):
-    """`pull_request` None: the branch is there, but this origin has no forge that Perdure speaks to."""
+class CloseBacklogResult(HistoryModel):
+    """The backlog's pull request; None: the branch is there, but this origin has no forge that Perdure speaks to."""
 
     pull_request: PullRequest | None = None
     message: str = ""
 
 
-class VouchInput(Recorded):
-    """The request of an item's delivery, to be vouched for by the home whose proof its backlog came with.
+class SignRequestInput(HistoryModel):
+    """The request of an item's delivery, to be signed by the home whose proof its backlog came with.
 
-    said   the backlog's request as it was sent, without its items
-    workflow_id, request   of the item's delivery
+    backlog_request       the backlog's request as it was sent, without its items
+    workflow_id, request  of the item's delivery
     """
 
     backlog: str
-    said: dict[str, object]
+    backlog_request: dict[str, object]
     workflow_id: str
     request: dict[str, object]
 
 
-class Vouched(Recorded):
-    """`proof` for the request; empty where the backlog's own does not hold here."""
+class SignRequestResult(HistoryModel):
+    """`proof` for the request of the item's delivery; empty: the backlog's own proof is not valid here."""
 
     proof: str = ""

@@ -1,7 +1,7 @@
 """Every limit, timeout and retry that more than one module uses, each with its reason.
 
-One that a single module uses stands in that module, beside others only where one reason covers them all.
-Users' own settings: perdure.models.config.
+A limit that a single module uses stands in that module, or here beside others that share its reason. What users may set
+themselves is in perdure.models.config.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from datetime import timedelta
 
 TOOL_OUTPUT_HEAD = 10_000
 TOOL_OUTPUT_TAIL = 20_000
-"""Characters of a tool's output that the model sees; the beginning says what ran, the end says how it ended."""
+"""Characters of a tool's output that the model sees: the beginning says what ran, the end how it ended."""
 
 READ_FILE_BYTES = 10_000_000
 READ_LINES = 2000
 READ_LINE_CHARS = 2000
-"""Bounds of the read tool at once: the largest file, lines, and characters of one line."""
+"""Bounds of one call of the read tool: the largest file in bytes, lines, and characters of one line."""
 
 # What a delivery may use when nobody says otherwise.
 
 
 class Defaults:
-    """Values that count when nobody says otherwise."""
+    """Settings that apply when nobody says otherwise."""
 
     test_fixes: int = 4  # a fifth attempt was not seen to succeed where four failed (reference: seeds, system A)
     review_fixes: int = 3  # a reviewer that still finds blockers after three rounds needs a person
@@ -42,67 +42,68 @@ DEFAULTS = Defaults()
 # How deliveries are carried out: queues, heartbeats, retries, leases, what history holds.
 
 TASK_QUEUE = "perdure"
-"""Workflows and whatever may run on any host."""
+"""The queue of workflows and of activities that may run on any host."""
 
 WORKFLOW_TASK = timedelta(seconds=5)
-"""For one decision of the workflow, half of what a server gives by itself: a worker that dies over one has left nothing
-by which it could be reported. Deciding takes milliseconds, and replaying the longest history a second."""
+"""Timeout of one workflow task, half of the server's default: a worker that dies during one leaves nothing by which its
+death could be reported. Deciding takes milliseconds, and replaying the longest history a second."""
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 """A busy two-core host was seen to be 9 s late; deaths are reported by the living long before this."""
 
-WORKER_SAYS = timedelta(seconds=10)
-"""Between a worker's reports of its slots, which the page shows: a small call; the SDK's default is a minute."""
+WORKER_REPORT_INTERVAL = timedelta(seconds=10)
+"""Between a worker's reports of its free slots, which the page shows: a small call; the SDK's default is a minute."""
 
 RETRY_PAUSE = timedelta(seconds=1)
-"""Between attempts that failed for a passing reason; a death is redone after 1 ms by its reporter."""
+"""Between attempts that failed for a passing reason; an attempt that died is redone after 1 ms by its reporter."""
 
 GIT_TIMEOUT_S = 300.0
 """One git command; fetching and pushing over a slow line is the longest."""
 
 GIT_LOOK_S = 60.0
-"""A question to a remote that brings nothing along: it is answered in seconds or not at all."""
+"""Timeout of a git command that only asks a remote for its refs: it is answered in seconds or not at all."""
 
-WORKSPACE_KEPT = timedelta(days=7)
-"""After a failure, for a person to look at."""
+WORKSPACE_RETENTION = timedelta(days=7)
+"""How long the workspace of a failed delivery is kept for a person to look at."""
 
 CLOSE_TIMEOUT = timedelta(hours=1)
-"""To tidy up after a delivery: seconds, unless its host is away; then the result must not wait for it for ever."""
+"""To tidy up after a delivery: it takes seconds, unless its host is away; the result must not wait for that host."""
 
 DRAIN = timedelta(seconds=60)
-"""At SIGTERM a running turn gets this long to end by itself; then it is handed over from its checkpoint."""
+"""How long a running turn may go on after SIGTERM; then it is handed over from its checkpoint."""
 
 # Forges, webhooks, and what is written there.
 
 FORGE_PAUSE = timedelta(seconds=2)
 FORGE_PAUSE_MAX = timedelta(minutes=5)
-"""Until a forge that is away is tried again, doubling: a hiccup costs seconds, an outage of a day 300 attempts."""
+"""Pauses before an unreachable forge is tried again, doubling from the first to the second: a hiccup costs seconds, an
+outage of a day 300 attempts."""
 
 FORGE_SILENCE_S = 30
 """A forge's longest silence to one small request; GitHub itself gives up after ten seconds."""
 
-END_CHARS = 1_000
-"""Of the words with which a delivery tells its backlog that it has ended: a reason, and a command with two paths."""
+END_MESSAGE_CHARS = 1_000
+"""Of the message with which a delivery tells its backlog that it has ended: a reason, and a command with two paths."""
 
 FORGE_TEXT_CHARS = 65_536
 """GitHub refuses a body or comment that is longer."""
 
 NOTIFY_PAUSE, NOTIFY_PAUSE_MAX = timedelta(seconds=2), timedelta(minutes=15)
-"""Between tries, doubled each time: a hundred tries in a day, and a receiver that is back is told soon."""
+"""Between attempts to send a notice, doubled each time: a hundred in a day, and a receiver that is back hears soon."""
 
 # The most that is parsed of texts that strangers write: each is checked before a parser sees it.
 
 CONFIG_BYTES = 64 * 1024
-"""Of a perdure.toml or a user file, as much as a request can bring along: the longest known has 4 KiB."""
+"""Of a perdure.toml or a user file, as much as a request can carry: the longest known has 4 KiB."""
 
 PROJECT_FILE_BYTES = 1024 * 1024
 """Of a pyproject.toml, Cargo.toml or package.json that is looked into; a larger one was made to be large."""
 
 NESTING = 40
-"""Tables and lists within each other: every reader of them is recursive. A setting has four."""
+"""Depth of tables and lists within each other: every reader of them is recursive. A setting has four levels."""
 
 SETTING_CHARS = 8 * 1024
-"""Of one text in a settings file: a command line, the longest of them, has a few hundred."""
+"""Of one string in a settings file: a command line, the longest of them, has a few hundred."""
 
 # The embedded server and supervised workers.
 
@@ -110,13 +111,13 @@ SERVER_START_S = 60.0
 """For the embedded server to answer: 0.3 s measured; a large database after power loss replays its log first."""
 
 SERVER_ANSWER_S = 5.0
-"""For a Temporal server to take a connection; after this a person is told instead of kept waiting."""
+"""For a Temporal server to accept a connection; after this a person gets an error instead of waiting."""
 
 SERVER_STOP_S = 15.0
 """From SIGTERM to SIGKILL: the embedded server ends in 1 to 2.5 s, and SIGKILL was measured to lose nothing."""
 
 DISK_FREE_BYTES = 1024**3
-"""To start a server or a worker: SQLite and git both fail badly on a full disk, and worktrees are added to it."""
+"""Free space required to start a server or a worker: SQLite and git both fail badly on a full disk."""
 
 WORKER_DRAIN_S = 75.0
 """From SIGTERM to SIGKILL of a worker by its supervisor: DRAIN for its turns, and time to hand over the rest."""
@@ -134,52 +135,55 @@ IDLE_LOOK_S = 30.0
 SERVER_LOOK_S = 1.0
 """Seconds between a supervisor's looks for the embedded server's death: one attempt at a lock."""
 
-# What people say and decide, and what they are asked.
+# Messages, decisions and requests from people.
 
-SAID_BYTES = 8 * 1024
-"""Of one word, note or answer from a person: it is kept in history and read in every turn that follows."""
+MESSAGE_BYTES = 8 * 1024
+"""Of one message, note or answer from a person: it is kept in history and read in every turn that follows."""
 
 REQUEST_BYTES = 64 * 1024
 """A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
 
 LABEL_CHARS, LABELS_MOST = 100, 100
-"""Forges take 50 to 255 characters a label and about 100 labels; what one of them refuses is noted there."""
+"""Forges accept 50 to 255 characters a label and about 100 labels; a label that a forge refuses is noted there."""
 
 NAME_CHARS, PLACE_CHARS = 255, 2048
-"""Of a branch or a model, as many as a file system takes for one; of an address or a path."""
+"""Of a name (a branch, a model), as many as a file system accepts for one; and of an address or a path."""
 
 USD_LEAST, USD_MOST, TOKENS_MOST = 0.01, 100_000, 10**12
-"""Of a delivery's budget, and of what is added to it at once: more is a slip of the finger."""
+"""Of a delivery's budget, and of what is added to it in one step: more is a slip of the finger."""
 
 ADDED_MOST_USD = 1_000_000
-"""At once, to a day's budget: as much as one may be."""
+"""The most that is added to a day's budget in one step: as much as such a budget may be."""
 
-SAID_BYTES_A_TURN = 32 * 1024
-"""Of all the words that one turn reads: what is more waits for the next one."""
+MESSAGE_BYTES_PER_TURN = 32 * 1024
+"""Of all messages that one turn reads: further ones wait for the next turn."""
 
 PLAN_SHOWN_BYTES = 3_000
-"""Of a plan's words, kept in the delivery's state so that they stand beside it in the Web UI: a screen. All of it
-is an artifact."""
+"""Of a plan's text, kept in the delivery's state so that it stands in the Web UI: a screen. The whole plan is an
+artifact."""
 
 NOTES_KEPT = 20
-"""Notes of what was sent and did not count: somebody who sends nonsense all day must not fill the state."""
+"""Notes about messages that did not count: somebody who sends nonsense all day must not fill the state."""
 
-KEPT_BYTES = 64 * 1024
-"""Of a text handed in for a delivery, such as an edited plan: as much as a request or a plan sent along with one."""
+HANDED_IN_BYTES = 64 * 1024
+"""Of a text that a person hands in for a delivery, such as an edited plan: as much as a request may have."""
 
 DECISION_ACCEPTED = timedelta(seconds=5)
-"""A worker takes an update within milliseconds; after this long there is none, and a signal waits for the next one."""
+"""A worker accepts an update within milliseconds; after this long there is none, and a signal is sent instead, which
+waits for the next worker."""
 
 LAST_TABLE_TIME, LAST_TABLE_TRY = timedelta(minutes=10), timedelta(seconds=30)
-"""To read the table of a run that was ended: a worker replays it, in a second or two. Deliveries wait that long."""
+"""To read the table of a Treasury run that was ended: a worker replays it, in a second or two. Deliveries wait that
+long."""
 
 LAST_TABLE_RUNS = 5
-"""Runs that were ended before they had read their table themselves: somebody is clearing up."""
+"""Treasury runs, ended before they had read their table themselves, behind which it is looked for: somebody is clearing
+up."""
 
 # What a command in the sandbox may use.
 
 OUTPUT_FILE_BYTES = 50_000_000
-"""The size at which a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
+"""Size at which a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
 
 SANDBOX_FILE_BYTES = 8 * 1024**3
 """RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
@@ -188,7 +192,7 @@ SANDBOX_NICE = 10
 """Fifty test suites on two cores must not starve the worker into missed deadlines (holes.md H40)."""
 
 SANDBOX_END_S = 10.0
-"""The time for killed processes to be gone; only one stuck in the kernel takes longer than milliseconds."""
+"""For killed processes to be gone; only one stuck in the kernel takes longer than milliseconds."""
 
 SANDBOX_PROBE_S = 20.0
 """One `true` in all namespaces takes 10 ms; a host this slow would time out every test as well."""
@@ -202,37 +206,38 @@ SANDBOX_MEMORY_BYTES = 8 * 1024**3
 half of it; more is the host's owner's to give (`[commands] memory`)."""
 
 SANDBOX_MEMORY_SHARE = 0.75
-"""Of the host's memory, where that is less: what a command leaves keeps the worker and its server alive."""
+"""Of the host's memory, where that is less than the above: the rest keeps the worker and its server alive."""
 
 SANDBOX_DISK = "16g"
 """The most that commands may write into one worktree: a large Rust workspace's target directory takes 10."""
 
 SANDBOX_DISK_LOOK_S = 60.0
-"""After that a worktree is measured again although the disk's free space shows no need: others may have freed some."""
+"""Seconds after which a worktree is measured again although the disk's free space shows no need: others may have freed
+some."""
 
 SANDBOX_DISK_SLACK_BYTES = 64 * 1024**2
-"""The room that a command is left where an earlier one went over: it can clean up, which needs a little."""
+"""What a command may still write where an earlier one went over the limit: cleaning up needs a little."""
 
 SANDBOX_OOM_SCORE = 800
-"""The mark by which a kernel out of memory ends a command of a model or a test, not the worker or server."""
+"""OOM score of the commands of a model or a test: a kernel out of memory kills them, not the worker or server."""
 
 # What is shown: reading, watching, reports, verification, demo and rehearsals.
 
 WATCH_EVERY_S = 0.5
-"""Seconds between a live view's looks: a death and the turn after it take about one, and both are to be seen."""
+"""Seconds between refreshes of a live view: a death and the turn after it take about one, and both are to be seen."""
 
 WATCH_SILENCE_S = 10.0
-"""Without an answer for this long no worker runs: one that starts on a busy host needs several seconds."""
+"""Without an answer for this long no worker is running: one that starts on a busy host needs several seconds."""
 
 DEMO_KILLS = 2
 DEMO_KILLS_MOST = 4
-"""Kills by the demo itself: once while a reply arrives, once while a tool runs; and the most."""
+"""Kills by the demo itself, once while a reply arrives and once while a tool runs; and the most a user may ask for."""
 
 RUNS_READ = 50
 """Runs of one delivery that a report looks at: retries and continuations; a month of daily retries."""
 
 BACKLOG_RUNS_READ = 200
-"""Of one backlog: a thousand items at 40 events each are 40 runs, and it may be taken up again."""
+"""Runs of one backlog that a report looks at: a thousand items at 40 events each are 40 runs, and it may be resumed."""
 
 VERIFY_PAGE = 30
 """Checkpoints, commits and pull requests in one answer to `perdure verify`: of each 150 to 400 bytes, so that even
@@ -240,10 +245,10 @@ together they stay near RESULT_BYTES."""
 
 STAT_FILES = 20
 STAT_PAGES = 16
-"""Files named where a change is shown to be approved, and pages (64 KiB) of it that are read for that."""
+"""Files named where a change is shown for approval, and pages (64 KiB) of the diff that are read for that."""
 
 TEST_NAME_CHARS = 60
-"""Of a test command that nobody gave a name: its own words stand in front of its result, on one line."""
+"""Of a test command that nobody gave a name: the command itself stands in front of its result, on one line."""
 
 # Tests, how they are judged, findings, reviews and screenshots.
 
@@ -258,17 +263,18 @@ FAILURE_TAIL_CHARS = 1_500
 """Of a failed command's output in an error: fits into FAILURE_CHARS together with what, where and fix."""
 
 RERUN_TESTS_MOST = 10
-"""New failures of one command that are tried once more, each alone: more at once are no accident, and each costs the
-runner's start."""
+"""New failures of one command that are run once more, each alone: more of them are no accident, and each costs the
+start of a runner."""
 
 JUNIT_CASES = 200_000
-"""Of one report: what JUNIT_BYTES of ordinary cases are. Each takes a kilobyte, and a file can hold ten times more."""
+"""Of one report: as many ordinary cases as JUNIT_BYTES hold. Each takes a kilobyte, and a file can hold ten times
+more."""
 
 TAMPER_FILE_BYTES = 1024**2
-"""Of one file whose tests are read: no test that people write is larger."""
+"""Of one file that is searched for tests: no test that people write is larger."""
 
 TAMPER_TOTAL_BYTES = 32 * 1024**2
-"""Of all files that differ between two commits and are read: what a worker can hold twice; later ones count as
+"""Of all files that differ between two commits and are read: a worker can hold twice as much; later files count as
 unreadable."""
 
 TAMPER_TESTS_MOST, TAMPER_LINE_CHARS = 3_000, 500
@@ -283,15 +289,15 @@ PATCH_FILE_BYTES = 16 * 1024**2
 FINDING_BINARY_BYTES = 1024**2
 """A binary file above this stays in every clone for ever: it blocks. Libraries of icons and fonts are below."""
 
-REVIEW_ISSUES_TOLD = 20
-"""Wrong places of a review that are told back to the reviewer in one word, each in a line."""
+REVIEW_ISSUES_REPORTED = 20
+"""Issues with a wrong place that are reported back to the reviewer in one message, each in a line."""
 
 SIDE_PATTERNS, SIDE_PATTERN_CHARS = 100, 300
-"""Patterns of tests that are read of a repository's settings, and characters of each: every path is held against all of
-them, and what people write is a tenth of it."""
+"""Patterns of test files that are read from a repository's settings, and characters of each: every path is compared
+with all of them, and what people write is a tenth of it."""
 
 SIDE_READ_FILES = 200
-"""Files that are read for what they name as tests: settings, `conftest.py`, scripts that a command runs."""
+"""Files that are read to find which tests they name: settings, `conftest.py`, scripts that a command runs."""
 
 ATTEMPTS_MOST = 5
-"""At one plan: they share a budget and a host's processors, and the fifth adds little to what the first four found."""
+"""At one plan: they share a budget and a host's processors, and a fifth adds little to the first four."""

@@ -6,39 +6,42 @@ import json
 import re
 import shlex
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.base import Published, Recorded
-from perdure.models.decisions import Asked, Gate, Question
-from perdure.models.host_config import Heard
+from perdure.models.base import HistoryModel, PublishedModel
+from perdure.models.decisions import Gate, PendingDecision, Question
+from perdure.models.host_config import NoticeEvent
 from perdure.models.ids import delivery_key
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, PullRequest
 from perdure.models.state import DeliveryState
-from perdure.models.webui.backlog import counted
+from perdure.models.webui.backlog import count_phases
 
 NOTICE_RESULT_BYTES = 32 * 1024
-"""Of a result in a notice; with more its steps are left out: the whole has to stay below 64 KiB of history."""
+"""Of a result in a notice; above that its steps are left out: the notice must stay below 64 KiB of history."""
 
 
-Event = Literal[Heard, "test"]
-"""Events of a notice: what people can be told of, and that they can be told."""
+Event = Literal[NoticeEvent, "test"]
+"""Events of a notice: what people can be told of, and `test`, which only shows that notices arrive."""
 
 
-class Notice(Recorded):
-    """One thing to tell, the argument of workflow `Notification`. Addresses and secrets are the worker's, not in here.
+class Notice(HistoryModel):
+    """One event to tell people of, the argument of workflow `Notification`. Addresses and secrets are the worker's, not
+    in here.
 
-    id          made once for each time something is told: what is sent again after a failure or a death carries the
-                same, what is told again after a rewind another
-    delivery    the delivery's key; delivery_id: its workflow's id
-    at          when it happened
-    request     what the delivery is about, in one line
-    words       what happened, in one line
-    asked       what is waited for, with the event waiting, question, budget or reminder
-    cost_usd    spent so far; None: not known
-    result      with the event ended: the DeliveryResult as JSON, without its steps where they are long, or a
-                backlog's progress, likewise
+    id                made once for each event that is told: what is sent again after a failure or a death carries the
+                      same, what is told again after a rewind another
+    delivery          the delivery's key; delivery_id: its workflow's id
+    at                when it happened
+    request           what the delivery is about, in one line
+    summary           what happened, in one line
+    pending_decision  what is waited for, with the event waiting, question, budget or reminder
+    cost_usd          spent so far; None: not known
+    result            with the event ended: the DeliveryResult as JSON, without its steps where they are long, or a
+                      backlog's progress, likewise
     """
 
     id: str
@@ -49,57 +52,59 @@ class Notice(Recorded):
     run_id: str
     repository: str
     request: str
-    words: str
+    summary: str
     phase: str = ""
-    asked: Asked | None = None
+    pending_decision: PendingDecision | None = None
     pull_request: PullRequest | None = None
     cost_usd: float | None = 0.0
     result: dict[str, Any] | None = None
 
-    def over(self, state: DeliveryState) -> bool:
-        """True where what was asked is decided meanwhile, or what it waited for is there: nobody needs to hear it."""
-        if self.asked is None:
+    def is_outdated(self, state: DeliveryState) -> bool:
+        """Return whether nobody needs this notice any more: its decision has been made, or its wait is over."""
+        if self.pending_decision is None:
             return self.event != "ended" and not state.waiting
-        return state.asked is None or state.asked.key != self.asked.key
+        return state.pending_decision is None or state.pending_decision.key != self.pending_decision.key
 
 
-class Addresses(Recorded):
-    """The addresses to be told. `names`: hosts, `hooks.example.com`, the second one there `hooks.example.com (2)`; the
-    addresses themselves are secrets."""
+class Addresses(HistoryModel):
+    """The addresses that are sent notices, by name; the addresses themselves are secrets.
+
+    names  the host of each, `hooks.example.com`; a second one there is `hooks.example.com (2)`
+    """
 
     names: tuple[str, ...] = ()
 
 
-class NotifyInput(Recorded):
-    """Tell one address, by its name."""
+class NotifyInput(HistoryModel):
+    """Send a notice to one address, named by `to`."""
 
     delivery: str
     notice: Notice
     to: str
 
 
-class Notified(Recorded):
-    """`status`: of the HTTP answer."""
+class NotifyResult(HistoryModel):
+    """The result of sending a notice. `status`: of the HTTP answer."""
 
     status: int
 
 
-class Decision(Published):
+class DecisionOption(PublishedModel):
     """A way to decide: the update to send with its JSON, from any Temporal client or the Web UI, or the command."""
 
     update: str
-    said: dict[str, Any]
+    payload: Annotated[dict[str, Any], Field(alias="said")]
     command: str
 
 
-class Links(Published):
+class Links(PublishedModel):
     """Pages in a browser; None where there is none or it is not known."""
 
     web_ui: str | None = None
     pull_request: str | None = None
 
 
-class Message(Published):
+class WebhookMessage(PublishedModel):
     """The body of a webhook's request: JSON, Content-Type application/json.
 
     text        everything for a person, in the markup of Slack's incoming webhooks, which Mattermost understands
@@ -131,32 +136,36 @@ class Message(Published):
     repository: str
     request: str
     phase: str | None = None
-    words: str
+    summary: Annotated[str, Field(alias="words")]
     gate: Gate | None = None
-    of: str | None = None
+    target: Annotated[str | None, Field(alias="of")] = None
     question: Question | None = None
     since: datetime | None = None
     expires: datetime | None = None
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[DecisionOption, ...] = ()
     links: Links = Links()
     cost_usd: float | None = 0.0
     result: dict[str, Any] | None = None
 
 
-_EVENTS: dict[Gate, Heard] = {Gate.QUESTION: "question", Gate.BUDGET: "budget"}
+_EVENTS: dict[Gate, NoticeEvent] = {Gate.QUESTION: "question", Gate.BUDGET: "budget"}
 
 
-def event_of(told: str, asked: Asked | None) -> Heard:
-    """`waiting` is said of every gate; a question and a limit are told apart for those who listen."""
-    if told == "ended":
+def notice_event(kind: str, pending_decision: PendingDecision | None) -> NoticeEvent:
+    """Return the event of a notice; of a delivery that waits, question and budget are events of their own.
+
+    kind              waiting, reminder or ended
+    pending_decision  what it waits for; None: no person decides it, and the event is waiting
+    """
+    if kind == "ended":
         return "ended"
-    if told == "reminder":
+    if kind == "reminder":
         return "reminder"
-    return _EVENTS.get(asked.gate, "waiting") if asked is not None else "waiting"
+    return _EVENTS.get(pending_decision.gate, "waiting") if pending_decision is not None else "waiting"
 
 
 def notice_of(
-    told: str,
+    kind: str,
     state: DeliveryState,
     request: DeliveryRequest,
     *,
@@ -167,33 +176,44 @@ def notice_of(
     at: datetime,
     result: DeliveryResult | None = None,
 ) -> Notice:
-    """Return the notice of this state. `told`: waiting, reminder, or ended with `result`."""
+    """Return a notice about a delivery in this state.
+
+    kind      waiting, reminder or ended
+    result    of a delivery that has ended: what happened is told by its message
+    id        the notice's; delivery: the delivery's key; delivery_id: its workflow's id; at: when it happened
+    """
     title = state.prepared.title if state.prepared else ""
-    asked = state.asked if result is None else None
-    words = asked.words if asked is not None else result.message if result is not None else state.waiting
+    pending_decision = state.pending_decision if result is None else None
+    summary = (
+        pending_decision.summary
+        if pending_decision is not None
+        else result.message
+        if result is not None
+        else state.waiting
+    )
     return Notice(
         id=id,
-        event=event_of(told, asked),
+        event=notice_event(kind, pending_decision),
         at=at,
         delivery=delivery,
         delivery_id=delivery_id,
         run_id=run_id,
         repository=request.repository,
-        request=_caption(title or state.title or request.request),
-        words=_caption(words, 300),
+        request=_one_line(title or state.title or request.request),
+        summary=_one_line(summary, 300),
         phase=state.phase or "",
-        asked=asked,
+        pending_decision=pending_decision,
         pull_request=state.pull_request,
         cost_usd=round(state.spend.usd, 6) if state.spend.usd is not None else None,
-        result=_bounded(result, "steps") if result is not None else None,
+        result=_dump_bounded(result, "steps") if result is not None else None,
     )
 
 
 def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notice:
-    """Return the one notice that a backlog tells: its end, with how many items came to what."""
-    told = " · ".join([counted(progress.items), *([progress.message] if progress.message else [])])
+    """Return the one notice that a backlog sends: its end, and how many items are in which phase."""
+    summary = " · ".join([count_phases(progress.items), *([progress.message] if progress.message else [])])
     number = re.search(r"\d+$", progress.pull_request)
-    pull = PullRequest(number=int(number[0]), url=progress.pull_request, title=told) if number else None
+    pull = PullRequest(number=int(number[0]), url=progress.pull_request, title=summary) if number else None
     return Notice(
         id=id,
         event="ended",
@@ -203,31 +223,36 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notic
         run_id=progress.run_id,
         repository=progress.repository,
         request=f"a backlog of {len(progress.items)} items",
-        words=_caption(told, 300),
+        summary=_one_line(summary, 300),
         pull_request=pull,
         cost_usd=progress.usd,
-        result=_bounded(progress, "items"),
+        result=_dump_bounded(progress, "items"),
     )
 
 
-def decisions(asked: Asked, delivery_id: str) -> tuple[Decision, ...]:
-    """Every way to decide it. The commands name what they decide where they can: a message may be read late."""
-    id = shlex.quote(delivery_id)
-    of = f" --of {shlex.quote(asked.of)}"
+def decision_options(pending_decision: PendingDecision, delivery_id: str) -> tuple[DecisionOption, ...]:
+    """Return every way to decide what a delivery waits for: the update with its JSON, and the command.
+
+    The commands name what they decide where they can: a message may be read late.
+    """
+    quoted_id = shlex.quote(delivery_id)
+    target_option = f" --of {shlex.quote(pending_decision.target)}"
     commands = {
-        "approve": f"perdure approve {id}{of}",
-        "reject": f'perdure reject {id}{of} --note "…"',
-        "edit_plan": f"perdure approve {id}{of} --edit",
-        "answer": f'perdure answer {id}{of} "…"',
-        "add_budget": f"perdure budget {id} --add 5",
+        "approve": f"perdure approve {quoted_id}{target_option}",
+        "reject": f'perdure reject {quoted_id}{target_option} --note "…"',
+        "edit_plan": f"perdure approve {quoted_id}{target_option} --edit",
+        "answer": f'perdure answer {quoted_id}{target_option} "…"',
+        "add_budget": f"perdure budget {quoted_id} --add 5",
     }
     return tuple(
-        Decision(update=name, said=json.loads(said), command=commands[name]) for name, said in asked.examples()
+        DecisionOption(update=name, payload=json.loads(payload), command=commands[name])
+        for name, payload in pending_decision.example_updates()
     )
 
 
 def trial_notice(id: str, at: datetime) -> Notice:
-    """Return a notice sent to try the addresses. It is about no delivery; `id` is the workflow's that tells it."""
+    """Return a notice that only tests the addresses. It is about no delivery; `id` is that of the workflow that sends
+    it."""
     return Notice(
         id=id,
         event="test",
@@ -237,17 +262,19 @@ def trial_notice(id: str, at: datetime) -> Notice:
         run_id="",
         repository="",
         request="",
-        words="a test: deliveries can be heard of here",
+        summary="a test: deliveries can be heard of here",
     )
 
 
-def _caption(text: str, limit: int = 120) -> str:
+def _one_line(text: str, limit: int = 120) -> str:
+    """Return the text on one line of at most `limit` characters, with "…" where more was cut."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _bounded(result: DeliveryResult | BacklogProgress, long: str) -> dict[str, Any]:
-    written = result.model_dump(mode="json")
-    if len(json.dumps(written)) > NOTICE_RESULT_BYTES:
-        written[long] = []
-    return written
+def _dump_bounded(result: DeliveryResult | BacklogProgress, list_field: str) -> dict[str, Any]:
+    """Return the result as JSON; with more than NOTICE_RESULT_BYTES, the list in field `list_field` is emptied."""
+    dumped = result.model_dump(mode="json")
+    if len(json.dumps(dumped)) > NOTICE_RESULT_BYTES:
+        dumped[list_field] = []
+    return dumped

@@ -1,4 +1,4 @@
-"""The words of the business process: phases a user selects, steps the engine carries out."""
+"""The vocabulary of the business process: phases that a user selects, steps that the engine carries out."""
 
 from __future__ import annotations
 
@@ -48,17 +48,19 @@ class Kind(StrEnum):
 ALL_PHASES: tuple[Phase, ...] = tuple(phase for phase in Phase if phase is not Phase.LAND)
 
 
-def speaks_for_itself(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
-    """True where these phases need no words: what is on an existing branch is tested or published as it is. To be
-    reviewed it has to be compared with something: a plan will do.
+def needs_no_request(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
+    """Return whether a delivery with these phases needs no request in words.
+
+    Work on an existing branch that is only tested or published needs none. A review compares the branch with something:
+    it needs a plan instead.
     """
     if branch is None or not phases or Phase.PLAN in phases or Phase.BUILD in phases:
         return False
     return Phase.REVIEW not in phases or bool(plan and plan.strip())
 
 
-def why_not(phases: tuple[Phase, ...], branch: str | None) -> str | None:
-    """One sentence saying why these phases cannot stand alone, or None when they can.
+def invalid_phases_reason(phases: tuple[Phase, ...], branch: str | None) -> str | None:
+    """Return one sentence why these phases cannot be selected together, or None when they can.
 
     Without an existing branch there is nothing to test, review or ship until something was built.
     """

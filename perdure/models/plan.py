@@ -1,4 +1,4 @@
-"""A plan: the answer of the plan step, its tasks, and the roles they are for."""
+"""A plan: the answer of the plan step, its tasks, and the roles that the tasks are for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from perdure.models.base import Written
+from perdure.models.base import UserInputModel
 
 
 class Role(StrEnum):
@@ -23,7 +23,7 @@ class Role(StrEnum):
 ROLE = r"[a-z0-9](?:[a-z0-9-]{0,28}[a-z0-9])?"
 
 
-class Task(Written):
+class Task(UserInputModel):
     title: str
     details: str
     files: list[str] = Field(description="paths that will probably change")
@@ -32,21 +32,24 @@ class Task(Written):
 
     @field_validator("role", mode="plain", json_schema_input_type=Role | None)
     @classmethod
-    def _of_some_kind(cls, role: Any) -> str | None:
-        """Specialists have more roles than an agent is asked for otherwise."""
+    def _check_role(cls, role: Any) -> str | None:
+        """Return the role, or raise ValueError for one that is no short name in lower case.
+
+        Specialists may have other roles than those of Role, which the agent is asked for.
+        """
         if role is None or (isinstance(role, str) and re.fullmatch(ROLE, role)):
             return None if role is None else str(role)
         raise ValueError("a role is lower case letters, digits and dashes, at most 30")
 
     @property
-    def terms(self) -> str:
-        """Role and dependencies as they stand behind its title, ` [backend, after 1]`; empty without either."""
+    def title_suffix(self) -> str:
+        """Return role and dependencies as shown behind the title, ` [backend, after 1]`; empty: it has neither."""
         parts = [self.role] if self.role else []
         parts += [f"after {', '.join(map(str, self.depends_on))}"] if self.depends_on else []
         return f" [{', '.join(parts)}]" if parts else ""
 
 
-class Plan(Written):
+class Plan(UserInputModel):
     """The answer of the plan step: fixed sections, kept as an artifact and shown in the pull request."""
 
     title: str = Field(
@@ -58,20 +61,22 @@ class Plan(Written):
     tasks: list[Task]
     validation: list[str] = Field(description="how a person can check the result, one item each")
 
-    def words(self, most: int) -> str:
-        """Problem, solution, tasks and checks as plain lines, at most so many bytes."""
+    def to_text(self, max_bytes: int) -> str:
+        """Return problem, solution, tasks and checks as plain lines, cut at `max_bytes` bytes with "…"."""
         tasks = [
-            f"{number}. {task.title}{task.terms}" + (f" ({', '.join(task.files)})" if task.files else "")
+            f"{number}. {task.title}{task.title_suffix}" + (f" ({', '.join(task.files)})" if task.files else "")
             for number, task in enumerate(self.tasks, 1)
         ]
         lines = [self.problem, self.solution, *tasks, *(f"check: {check}" for check in self.validation)]
         text = "\n".join(line.strip() for line in "\n".join(lines).splitlines() if line.strip())
-        kept = text.encode()[:most].decode(errors="ignore")
-        return kept if kept == text else kept + "…"
+        cut_text = text.encode()[:max_bytes].decode(errors="ignore")
+        return cut_text if cut_text == text else cut_text + "…"
 
     @field_validator("tasks")
     @classmethod
-    def _in_some_order(cls, tasks: list[Task]) -> list[Task]:
+    def _check_dependencies(cls, tasks: list[Task]) -> list[Task]:
+        """Return the tasks, or raise ValueError where one depends on a task that does not exist or tasks wait for each
+        other."""
         for number, task in enumerate(tasks, 1):
             if unknown := [other for other in task.depends_on if not 0 < other <= len(tasks)]:
                 raise ValueError(f"task {number} depends on task {unknown[0]}, and there are {len(tasks)}")
@@ -81,6 +86,7 @@ class Plan(Written):
             raise ValueError(f"tasks wait for each other: {' after '.join(map(str, error.args[1]))}") from None
         return tasks
 
-    def empty(self) -> str:
-        """The first field without which nobody could work by it that says nothing; empty when there is none."""
+    def find_empty_field(self) -> str:
+        """Return the name of the first blank field of title and solution, without which nobody can work; empty: none is
+        blank."""
         return next((name for name in ("title", "solution") if not getattr(self, name).strip()), "")

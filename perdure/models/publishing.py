@@ -1,16 +1,16 @@
-"""Inputs and results of the activities that speak to a forge, access, branch, pull request and comment, and of the one
-that takes the pictures for it."""
+"""Inputs and results of the activities that publish: forge access, branch, pull request, comment, and screenshots for
+it."""
 
 from __future__ import annotations
 
-from perdure.models.base import ContractHash, Recorded
+from perdure.models.base import ContractHash, HistoryModel
 from perdure.models.ledger import Spend
 from perdure.models.result import PullRequest, ReviewResult
 from perdure.models.work import TestVerdict
 
 
-class PushInput(Recorded):
-    """Push `head` as `branch`, and open nothing. `tests`: the verdict on it, when it was tested."""
+class PushInput(HistoryModel):
+    """Push `head` as `branch` and open no pull request. `tests`: the verdict on it, when it was tested."""
 
     delivery: str
     contract: ContractHash
@@ -20,16 +20,18 @@ class PushInput(Recorded):
     tests: TestVerdict | None = None
 
 
-class Pushed(Recorded):
+class PushResult(HistoryModel):
+    """The result of pushing a branch. `summary`: one line for people."""
+
     summary: str = ""
 
 
-class ShipInput(Recorded):
+class ShipInput(HistoryModel):
     """Push `head` as `branch` and open one pull request into `base`.
 
     artifacts    name → address of what the body links to, such as `plan` and `review`
     assumptions  what agents assumed where they would have asked
-    accepted     a person's word for tests that are red as they were on the base, as far as anything can tell
+    accepted     a person's statement that red tests were red on the base too, where nothing else can tell; else empty
     """
 
     delivery: str
@@ -54,29 +56,30 @@ class ShipInput(Recorded):
     accepted: str = ""
 
 
-class Shipped(Recorded):
-    """`pull_request` None: the branch is pushed, but this origin has no forge that Perdure speaks to yet."""
+class ShipResult(HistoryModel):
+    """The pull request; None: the branch is pushed, but this origin has no forge that Perdure speaks to yet."""
 
     pull_request: PullRequest | None = None
     message: str = ""
     summary: str = ""
 
 
-class CheckInput(Recorded):
-    """The question, before any money is spent, if this delivery can be published. Policy: artifact of the Contract."""
+class AccessCheckInput(HistoryModel):
+    """Check, before any money is spent, whether this delivery can be published. Contract: artifact with the terms."""
 
     delivery: str
     contract: ContractHash
 
 
-class Checked(Recorded):
-    """`notes`: what a person should know, one sentence each."""
+class AccessCheckResult(HistoryModel):
+    """The forge can be used. `notes`: what a person should know about that, one sentence each."""
 
     notes: tuple[str, ...] = ()
 
 
-class ArtifactsInput(Recorded):
-    """Pages that the pull request will link to: artifacts of the vault by hash, empty where there is none."""
+class ArtifactLinksInput(HistoryModel):
+    """Publish the pages that the pull request will link to: artifacts of the vault by hash, empty where there is
+    none."""
 
     delivery: str
     contract: ContractHash
@@ -87,19 +90,19 @@ class ArtifactsInput(Recorded):
     screenshots: str = ""
 
 
-class Artifacts(Recorded):
-    """`links`: name → address."""
+class ArtifactLinks(HistoryModel):
+    """Addresses of the published pages. `links`: name → address."""
 
     links: dict[str, str] = {}
 
 
-class CommentInput(Recorded):
-    """The content of the one comment on the delivery's issue from now on.
+class CommentInput(HistoryModel):
+    """The content that the one comment on the delivery's issue has from now on.
 
     status        running, or how the delivery ended; reason and message as in the result
     waiting       what a person has to decide before it goes on
     pull_request  once there is one
-    branch        as far as it is settled; empty: the contract's
+    branch        once its name is final; empty: the Contract's
     """
 
     delivery: str
@@ -115,23 +118,27 @@ class CommentInput(Recorded):
     review_result: ReviewResult = ReviewResult()
 
 
-class Commented(Recorded):
-    """`url` of the comment."""
+class CommentResult(HistoryModel):
+    """The comment on the issue. `url`: its address."""
 
     url: str = ""
 
 
-class CaptureInput(Recorded):
-    """Start the application of `commit` and take its pages. Policy: artifact of the Contract."""
+class CaptureInput(HistoryModel):
+    """Start the application of `commit` and take screenshots of its pages."""
 
     delivery: str
     contract: ContractHash
     commit: str
 
 
-class Captured(Recorded):
-    """`screenshots`: artifact (perdure.models.report.Screenshots), empty when nothing was taken; never a failure."""
+class CaptureResult(HistoryModel):
+    """The screenshots that were taken; taking none is no failure.
+
+    screenshots    artifact (perdure.models.report.Screenshots), empty when nothing was taken
+    picture_count  how many pictures are in it
+    """
 
     screenshots: str = ""
-    taken: int = 0
+    picture_count: int = 0
     summary: str = ""

@@ -6,12 +6,12 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from perdure.models.base import Published, Written
+from perdure.models.base import PublishedModel, UserInputModel
 from perdure.models.experiment import Experiment
 from perdure.models.phases import Kind
 
 
-class TestCase(Published):
+class TestCase(PublishedModel):
     """One test as its runner reported it (docs/testing.md).
 
     outcome  passed, failed, errored or skipped
@@ -33,7 +33,7 @@ class TestCase(Published):
     flaky: bool = False
 
 
-class Since(StrEnum):
+class BaseComparison(StrEnum):
     """Of a command that did not pass: what the base commit says about it."""
 
     NEW = "new"
@@ -41,7 +41,7 @@ class Since(StrEnum):
     UNDECIDABLE = "undecidable"
 
 
-class CommandResult(Published):
+class CommandResult(PublishedModel):
     """One test command.
 
     verdict  passed, failed, timed_out, not_started, contradicted (report against exit code)
@@ -57,7 +57,7 @@ class CommandResult(Published):
     directory: str = ""
     required: bool = True
     verdict: str
-    since: Since | None = None
+    since: BaseComparison | None = None
     flaky: bool = False
     partial: bool = False
     exit_code: int | None = None
@@ -78,7 +78,7 @@ class Tampering(StrEnum):
     REPORT = "report"
 
 
-class Hit(Published):
+class TamperingHit(PublishedModel):
     """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.checks.tamper), or may.
 
     rule      gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone:
@@ -94,7 +94,7 @@ class Hit(Published):
     evidence: str = ""
 
 
-class ChangedTest(Published):
+class ChangedTest(PublishedModel):
     """A test of the base that is still there and checks something else now: for the reviewer, never a verdict."""
 
     name: str
@@ -104,7 +104,7 @@ class ChangedTest(Published):
     after: str = ""
 
 
-class TestReport(Published):
+class TestReport(PublishedModel):
     """The results of all test commands on one tree, those first that decide against it.
 
     base       the branch it was compared with; empty when its tests are not known
@@ -122,13 +122,13 @@ class TestReport(Published):
     base: str = ""
     note: str = ""
     fixed: tuple[str, ...] = ()
-    tampering: tuple[Hit, ...] = ()
+    tampering: tuple[TamperingHit, ...] = ()
     allowed: bool = False
     commands: tuple[CommandResult, ...] = ()
     experiment: Experiment | None = None
 
 
-class Classification(Written):
+class Classification(UserInputModel):
     """The answer of the classify step."""
 
     kind: Kind
@@ -141,7 +141,7 @@ class Severity(StrEnum):
     SKIPPABLE = "skippable"
 
 
-class Issue(Written):
+class ReviewIssue(UserInputModel):
     title: str
     description: str
     severity: Severity
@@ -153,7 +153,7 @@ class Issue(Written):
     )
 
 
-class Justification(Written):
+class Justification(UserInputModel):
     """The reviewer's answer about one changed promise: a test of the base that fails on the change."""
 
     test: str = Field(description="the name of the test, as it was given")
@@ -161,18 +161,18 @@ class Justification(Written):
     reason: str = Field(description="one sentence")
 
 
-class Review(Written):
+class Review(UserInputModel):
     """The answer of the review step. Only blockers block.
 
     promises  one answer for each changed promise that the reviewer was shown
     """
 
     summary: str
-    issues: list[Issue]
+    issues: list[ReviewIssue]
     promises: list[Justification] = Field(default=[], description="one for each changed promise that was shown")
 
 
-class Rule(StrEnum):
+class FindingRule(StrEnum):
     """A thing the engine itself looks for in a change."""
 
     SECRET = "secret"  # noqa: S105  # a name, not one
@@ -186,10 +186,10 @@ class Rule(StrEnum):
     LOST_TEST = "lost_test"
 
 
-class Finding(Published):
+class Finding(PublishedModel):
     """A finding of the engine itself in a change, beside the reviewer's. Never holds the secret it is about."""
 
-    rule: Rule
+    rule: FindingRule
     severity: Severity
     title: str
     description: str = ""
@@ -198,7 +198,7 @@ class Finding(Published):
     suggestion: str = ""
 
 
-class Findings(Published):
+class Findings(PublishedModel):
     """Deterministic findings about the change from `base` to `head` (commits), the worst first.
 
     changed_tests  tests of the base that check something else now: shown to the reviewer
@@ -214,7 +214,7 @@ class Findings(Published):
     deleted: int = 0
 
 
-class Screenshot(Published):
+class Screenshot(PublishedModel):
     """One page as a browser showed it.
 
     page      as `[app] pages` names it: a path or an address
@@ -229,7 +229,7 @@ class Screenshot(Published):
     note: str = ""
 
 
-class Screenshots(Published):
+class Screenshots(PublishedModel):
     """The application at `commit`, page by page. `note`: why there is no picture at all."""
 
     commit: str

@@ -9,17 +9,17 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from perdure.models.backlog import LandingPlace
-from perdure.models.base import Recorded, Written, a_number, kind_of
+from perdure.models.base import HistoryModel, UserInputModel, json_type_name, require_number
 from perdure.models.errors import InvalidRequest
+from perdure.models.field_checks import check_issue, check_text_size, drop_nulls, require_bool
 from perdure.models.forking import ForkedFrom
 from perdure.models.issue import IssueName
 from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
-from perdure.models.phases import Phase, speaks_for_itself
-from perdure.models.sent import a_switch, an_issue, bounded, left_out
+from perdure.models.phases import Phase, needs_no_request
 from perdure.text import nearest
 
 
-class ResumePoint(Recorded):
+class ResumePoint(HistoryModel):
     """The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
 
     It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`:
@@ -32,18 +32,18 @@ class ResumePoint(Recorded):
     state: dict[str, Any]
     continued: bool = False
     rewound: str = ""
-    asked: dict[str, str] = {}
+    rewind_options: Annotated[dict[str, str], Field(alias="asked")] = {}
 
 
 _PYTHON_WORDS = re.compile(r"\ba valid (tuple|dictionary)(?: or instance of \w+)?$")
 _JSON_FOR = {"tuple": "a list", "dictionary": "an object"}
-"""JSON's words for Python's types: people send JSON."""
+"""JSON's words for Python's types in messages to people: they send JSON."""
 
 Label = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
 
 
-class DeliveryRequest(Written):
+class DeliveryRequest(UserInputModel):
     """One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required; null
     counts as left out.
 
@@ -107,41 +107,50 @@ class DeliveryRequest(Written):
 
     @property
     def issue_number(self) -> int | None:
+        """Return the number of the issue that it names, or None."""
         return IssueName.parse(self.issue).number if self.issue is not None else None
 
     @property
-    def task(self) -> str:
-        """The words of the one task of a plan that it is about; empty: it is no task."""
+    def task_text(self) -> str:
+        """Return the text of the plan's task that this delivery builds; empty: it builds no task."""
         return self.request if self.landing is not None and self.landing.within is not None else ""
 
     @property
-    def host(self) -> str:
-        """The queue where it is prepared: any host's, but for a task or a fork that of the delivery it is of."""
+    def prepare_queue(self) -> str:
+        """Return the queue where it is prepared: any host's, but for a task or a fork that of its origin's host."""
         if self.forked is not None:
             return self.forked.queue
         return self.landing.within.queue if self.landing is not None and self.landing.within is not None else TASK_QUEUE
 
     @property
     def caption(self) -> str:
-        """The request in one line: the first words, and the issue's number before them."""
+        """Return the request on one line, with the issue's number before it."""
         number = self.issue_number
         return " ".join([*([f"#{number}"] if number else []), *self.request.split()])
 
-    _left_out = model_validator(mode="before")(left_out)
-    _numbers = field_validator("budget_usd", "tokens", "attempts", "spec_version", mode="before")(a_number)
+    _drop_nulls = model_validator(mode="before")(drop_nulls)
+    _require_numbers = field_validator("budget_usd", "tokens", "attempts", "spec_version", mode="before")(
+        require_number
+    )
 
-    _switches = field_validator("questions", "after_red", "allow_test_changes", "fix", "push", mode="before")(a_switch)
-    _bounded = field_validator("request")(bounded)
-    _small = field_validator("plan", "config")(bounded)
-    _issue_named = field_validator("issue", mode="before")(an_issue)
+    _require_bools = field_validator("questions", "after_red", "allow_test_changes", "fix", "push", mode="before")(
+        require_bool
+    )
+    _check_request_size = field_validator("request")(check_text_size)
+    _check_text_sizes = field_validator("plan", "config")(check_text_size)
+    _check_issue = field_validator("issue", mode="before")(check_issue)
 
     @model_validator(mode="after")
-    def _whole(self) -> DeliveryRequest:
-        """Check what no field alone can tell."""
+    def _check_combinations(self) -> DeliveryRequest:
+        """Return the request itself, or raise ValueError for fields that do not go together.
+
+        An issue must be one of the repository; without one a request is needed, unless the phases need none; several
+        attempts are possible neither on an existing branch nor for a task of a plan.
+        """
         if self.issue is not None:
-            if not IssueName.parse(self.issue).belongs_to(self.repository):
+            if not IssueName.parse(self.issue).may_belong_to(self.repository):
                 raise ValueError(f"issue: {str(self.issue)[:200]} is not an issue of {self.repository[:200]}")
-        elif not self.request.strip() and speaks_for_itself(self.phases, self.branch, self.plan):
+        elif not self.request.strip() and needs_no_request(self.phases, self.branch, self.plan):
             pass
         elif "request" not in self.model_fields_set:
             raise ValueError("request: required field is missing (or name an issue)")
@@ -153,30 +162,34 @@ class DeliveryRequest(Written):
 
 
 def parse_request(raw: Any) -> DeliveryRequest:
-    """The request a client sent, or InvalidRequest with one line that names the field and the nearest name."""
+    """Return the request that a client sent, or raise InvalidRequest with one line that names the field and the nearest
+    name."""
     if not isinstance(raw, dict):
         raise InvalidRequest(
-            f"expected one JSON object, got {kind_of(raw)}",
+            f"expected one JSON object, got {json_type_name(raw)}",
             fix='send {"repository": …, "request": …}',
         )
     try:
         return DeliveryRequest.model_validate(raw)
     except ValidationError as error:
-        raise InvalidRequest(explain(error, tuple(DeliveryRequest.model_fields))) from None
+        raise InvalidRequest(describe_invalid_field(error, tuple(DeliveryRequest.model_fields))) from None
 
 
 def first_problem(error: ValidationError) -> ErrorDetails:
-    """The one that is told: an unknown field first, it may be why others are missing."""
+    """Return the problem that is reported: an unknown field before others, it may be why those are missing."""
     return min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
 
 
-def explain(error: ValidationError, names: tuple[str, ...]) -> str:
-    """The first problem of a validation error as `field: what is wrong`, unknown fields with the nearest name."""
+def describe_invalid_field(error: ValidationError, known_fields: tuple[str, ...]) -> str:
+    """Return a validation error's first problem as `field: what is wrong`; for an unknown field with the nearest known
+    one."""
     problem = first_problem(error)
     path = ".".join(str(part) for part in problem["loc"])[:100]  # it goes into history, whatever was sent
     if problem["type"] == "extra_forbidden":
-        return f"{path}: unknown field" + (nearest(str(problem["loc"][-1]), names) or f" (known: {', '.join(names)})")
+        return f"{path}: unknown field" + (
+            nearest(str(problem["loc"][-1]), known_fields) or f" (known: {', '.join(known_fields)})"
+        )
     if problem["type"] == "missing":
         return f"{path}: required field is missing"
-    message = _PYTHON_WORDS.sub(lambda found: _JSON_FOR[found[1]], problem["msg"].removeprefix("Value error, "))
+    message = _PYTHON_WORDS.sub(lambda match: _JSON_FOR[match[1]], problem["msg"].removeprefix("Value error, "))
     return f"{path}: {message}" if path else message

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
 from perdure.models.backlog import BacklogItem
-from perdure.models.base import Published
+from perdure.models.base import PublishedModel
 
 
 class Status(StrEnum):
@@ -37,7 +38,7 @@ class Reason(StrEnum):
     FORGE_REFUSED = "forge_refused"
 
 
-class PullRequest(Published):
+class PullRequest(PublishedModel):
     number: int
     url: str
     title: str
@@ -53,7 +54,7 @@ class TestsStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-class TestsResult(Published):
+class TestsResult(PublishedModel):
     """`none`: no test command exists. `skipped`: not selected. `tree_sha`: the git tree that was tested.
 
     new_failures    failed here and not on the base commit; None: cannot be told
@@ -88,7 +89,7 @@ class ReviewStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-class ReviewResult(Published):
+class ReviewResult(PublishedModel):
     """Counts of what the reviewer and the engine found. `findings`: the engine's own, `report`: the reviewer's."""
 
     status: ReviewStatus = ReviewStatus.SKIPPED
@@ -99,7 +100,7 @@ class ReviewResult(Published):
     findings: str | None = None
 
 
-class StepRecord(Published):
+class StepRecord(PublishedModel):
     """One step as it happened.
 
     step        a Step's name; commit is a record of its own after implement, fix_tests and fix_review
@@ -122,7 +123,7 @@ class StepRecord(Published):
     cost_usd: float | None = 0.0
 
 
-class UsageResult(Published):
+class UsageResult(PublishedModel):
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
@@ -131,7 +132,7 @@ class UsageResult(Published):
     at_risk_usd: float = 0.0
 
 
-class Receipt(Published):
+class Receipt(PublishedModel):
     """The record of what the delivery survived.
 
     worker_deaths       workers that died while they worked on this delivery
@@ -155,17 +156,17 @@ class Receipt(Published):
     inherited_usd: float | None = 0.0
 
 
-class DecisionMade(Published):
+class DecisionMade(PublishedModel):
     """The decision of a person: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut."""
 
     gate: str
-    of: str = ""
+    target: Annotated[str, Field(alias="of")] = ""
     verdict: str
     by: str = ""
     note: str = ""
 
 
-class Attempted(Published):
+class AttemptResult(PublishedModel):
     """The end of one attempt, the same whatever its worker survived on the way.
 
     number      from 1; delivery: its workflow id, the delivery's own where it was that one's; branch: where its commits
@@ -181,7 +182,7 @@ class Attempted(Published):
     delivery: str = ""
     branch: str = ""
     head: str = ""
-    words: str = ""
+    failure: Annotated[str, Field(alias="words")] = ""
     tests: TestsStatus = TestsStatus.SKIPPED
     review: ReviewResult = ReviewResult()
     lines: int = Field(default=0, ge=0)
@@ -189,19 +190,19 @@ class Attempted(Published):
     chosen: bool = False
 
     @property
-    def sound(self) -> bool:
-        """It may ship: it ended well, with a commit, tested green, reviewed, and nothing found that blocks."""
+    def is_sound(self) -> bool:
+        """Return whether it may ship: it ended well, with a commit, tested green, reviewed, and without blockers."""
         reviewed = self.review.status is ReviewStatus.CLEAN and not self.review.blockers
-        return not self.words and bool(self.head) and self.tests is TestsStatus.GREEN and reviewed
+        return not self.failure and bool(self.head) and self.tests is TestsStatus.GREEN and reviewed
 
     @property
-    def line(self) -> str:
-        """`attempt 2: green, review clean, 14 lines`."""
-        said = self.words or f"{self.tests}, review {self.review.status}, {self.lines} lines"
-        return f"attempt {self.number}: {said}"
+    def summary_line(self) -> str:
+        """Return one line for people, `attempt 2: green, review clean, 14 lines`; where it failed, the failure."""
+        outcome = self.failure or f"{self.tests}, review {self.review.status}, {self.lines} lines"
+        return f"attempt {self.number}: {outcome}"
 
 
-class DeliveryResult(Published):
+class DeliveryResult(PublishedModel):
     """The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made;
     `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it;
     `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch;
@@ -223,7 +224,7 @@ class DeliveryResult(Published):
     pull_request: PullRequest | None = None
     landed: str | None = None
     items: tuple[BacklogItem, ...] = ()
-    attempts: tuple[Attempted, ...] = ()
+    attempts: tuple[AttemptResult, ...] = ()
     plan: str | None = None
     tests: TestsResult = TestsResult()
     review: ReviewResult = ReviewResult()

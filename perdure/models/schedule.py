@@ -1,6 +1,6 @@
 """Times at which something begins: `23:00`, `2026-11-23 23:00 Europe/Berlin` once, `weekdays 23:00` again and again.
 
-Temporal's schedules do it (perdure.client.schedules). A time has its zone behind it, UTC where it has none.
+Temporal's schedules carry them out (perdure.client.schedules). A time's zone stands behind it; without one it is UTC.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perdure.models.window import DAY, parse_zone
 from perdure.text import nearest
 
 YEARS = (2000, 2100)
-"""A schedule's calendar knows no others."""
+"""First year, and the one after the last, that the calendar of a schedule knows."""
 
 _AT = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)(?:T| +))?(\d{1,2}):(\d\d)(?: *(Z|[+-]\d\d:\d\d)| +(\S{1,60}))?")
 _EVERY = re.compile(r"(.*?) *\b(\d{1,2}):(\d\d)(?: *(Z|[+-]\d\d:\d\d)| +(\S{1,60}))?")
@@ -29,100 +29,137 @@ _FILLERS = ("every", "at", "on", "and")
 
 
 @dataclass(frozen=True)
-class Every:
-    """At these minutes after midnight on these days, 0 for Sunday, by the clock of a zone.
+class RecurringTime:
+    """A time of day on certain days of the week, by the clock of a zone.
 
-    minutes  the zone's, ahead of UTC; zone: the name that has to be known to the server; said: as it was written
+    days                0 for Sunday to 6
+    minute_of_day       minutes after midnight
+    utc_offset_minutes  how far the zone is ahead of UTC, where it is given as an offset
+    zone                the zone's name, which the server has to know; empty: the offset counts
+    text                as it was written, tidied: `weekdays 23:00 Europe/Berlin`
     """
 
     days: frozenset[int]
-    at: int
-    minutes: int = 0
+    minute_of_day: int
+    utc_offset_minutes: int = 0
     zone: str = ""
-    said: str = ""
+    text: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Every:
-        """ValueError, in words, when it is none."""
-        if (found := _EVERY.fullmatch(text.strip())) is None:
+    def parse(cls, text: str) -> RecurringTime:
+        """Parse days and a time such as `weekdays 23:00` or `mon,thu 09:30 Europe/Berlin`; without days it is daily.
+
+        Raises ValueError, with a message for people, for a text that is none.
+        """
+        if (match := _EVERY.fullmatch(text.strip())) is None:
             raise ValueError(
                 f"{text[:60]!r} says no days and time: write weekdays 23:00, or mon,thu 09:30 Europe/Berlin"
             )
-        minutes, zone = parse_zone(said := found[4] or found[5] or "")
-        days = frozenset[int]().union(*(_days(word) for word in re.split(r"[\s,]+", found[1].lower()) if word))
-        words = " ".join(found[1].split())
-        told = f"{words or 'daily'} {int(found[2]):02}:{found[3]} {said if said not in ('', 'Z') else 'UTC'}"
-        return cls(days or _SETS["daily"], _minute(found[2], found[3]), minutes, zone, told)
+        offset_minutes, zone = parse_zone(zone_text := match[4] or match[5] or "")
+        days = frozenset[int]().union(*(_parse_days(word) for word in re.split(r"[\s,]+", match[1].lower()) if word))
+        days_text = " ".join(match[1].split())
+        tidied = (
+            f"{days_text or 'daily'} {int(match[2]):02}:{match[3]} {zone_text if zone_text not in ('', 'Z') else 'UTC'}"
+        )
+        return cls(days or _SETS["daily"], _parse_minute_of_day(match[2], match[3]), offset_minutes, zone, tidied)
 
     @property
     def calendar(self) -> tuple[list[int], int, int, str]:
-        """Days, hour and minute, and the zone by whose clock: UTC for what is a fixed distance from it."""
-        beyond, at = divmod(self.at - self.minutes, DAY)
-        return sorted((day + beyond) % 7 for day in self.days), at // 60, at % 60, self.zone or "UTC"
+        """Return days, hour and minute for Temporal's calendar, and the zone whose clock counts.
+
+        Where the zone is given as an offset they are converted to UTC, which may shift the days by one.
+        """
+        day_shift, minute = divmod(self.minute_of_day - self.utc_offset_minutes, DAY)
+        return sorted((day + day_shift) % 7 for day in self.days), minute // 60, minute % 60, self.zone or "UTC"
 
 
 @dataclass(frozen=True)
-class At:
-    """One time. `day`: None for the next day on which clocks there show it; the rest as in Every."""
+class SingleTime:
+    """One time, by the clock of a zone.
+
+    day                 None: the next day on which clocks there show it
+    minute_of_day       minutes after midnight
+    utc_offset_minutes  how far the zone is ahead of UTC, where it is given as an offset; zone: its name, otherwise
+    zone_text           the zone as it was written, or `UTC`
+    """
 
     day: date | None
-    at: int
-    minutes: int = 0
+    minute_of_day: int
+    utc_offset_minutes: int = 0
     zone: str = ""
-    said: str = ""
+    zone_text: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> At:
-        """ValueError, in words, when it is none."""
-        if (found := _AT.fullmatch(text.strip())) is None:
+    def parse(cls, text: str) -> SingleTime:
+        """Parse `23:00`, `2026-11-23 23:00` or `23:00 Europe/Berlin`.
+
+        Raises ValueError, with a message for people, for a text that is none, or a year that no schedule knows.
+        """
+        if (match := _AT.fullmatch(text.strip())) is None:
             raise ValueError(f"{text[:60]!r} is no time: write 23:00, 2026-11-23 23:00, or 23:00 Europe/Berlin")
-        minutes, zone = parse_zone(said := found[6] or found[7] or "")
+        offset_minutes, zone = parse_zone(zone_text := match[6] or match[7] or "")
         day = None
-        if found[1]:
+        if match[1]:
             try:
-                day = date(int(found[1]), int(found[2]), int(found[3]))
+                day = date(int(match[1]), int(match[2]), int(match[3]))
             except ValueError:
-                raise ValueError(f"{found[1]}-{found[2]}-{found[3]} is no day") from None
+                raise ValueError(f"{match[1]}-{match[2]}-{match[3]} is no day") from None
             if not YEARS[0] <= day.year < YEARS[1]:
                 raise ValueError(f"{day:%Y-%m-%d} is beyond what a schedule knows: {YEARS[0]} to {YEARS[1] - 1}")
-        return cls(day, _minute(found[4], found[5]), minutes, zone, said if said not in ("", "Z") else "UTC")
+        return cls(
+            day,
+            _parse_minute_of_day(match[4], match[5]),
+            offset_minutes,
+            zone,
+            zone_text if zone_text not in ("", "Z") else "UTC",
+        )
 
-    def moment(self, now: datetime, clock: tzinfo) -> datetime:
-        """In UTC, later than `now`. ValueError for one that is past, or that clocks there leave out."""
-        there = now.astimezone(clock)
-        days = [self.day] if self.day is not None else [there.date() + timedelta(days=n) for n in range(3)]
-        found = [moment for day in days for moment in self._on(day, clock)]
-        if not found:
-            raise ValueError(f"{self._words(days[0])} does not come: clocks there leave it out")
-        if later := [moment for moment in found if moment > now]:
-            return later[0]
-        raise ValueError(f"{self._words(days[0])} is past: it is {there:%Y-%m-%d %H:%M} there")
+    def next_occurrence(self, now: datetime, clock: tzinfo) -> datetime:
+        """Return the first time, in UTC, later than `now`, at which clocks in zone `clock` show it.
 
-    def _on(self, day: date, clock: tzinfo) -> list[datetime]:
-        """None where clocks skip it, two where they show it twice."""
-        shown = datetime.combine(day, time(self.at // 60, self.at % 60))
+        Raises ValueError for a time that is past, or that clocks there leave out.
+        """
+        local_now = now.astimezone(clock)
+        days = [self.day] if self.day is not None else [local_now.date() + timedelta(days=n) for n in range(3)]
+        occurrences = [occurrence for day in days for occurrence in self._occurrences_on(day, clock)]
+        if not occurrences:
+            raise ValueError(f"{self._describe(days[0])} does not come: clocks there leave it out")
+        if later_ones := [occurrence for occurrence in occurrences if occurrence > now]:
+            return later_ones[0]
+        raise ValueError(f"{self._describe(days[0])} is past: it is {local_now:%Y-%m-%d %H:%M} there")
+
+    def _occurrences_on(self, day: date, clock: tzinfo) -> list[datetime]:
+        """Return the times, in UTC, at which clocks show it on a day: none where they skip it, two where they show it
+        twice."""
+        shown = datetime.combine(day, time(self.minute_of_day // 60, self.minute_of_day % 60))
         moments = {shown.replace(tzinfo=clock, fold=fold).astimezone(UTC) for fold in (0, 1)}
         return sorted(moment for moment in moments if moment.astimezone(clock).replace(tzinfo=None, fold=0) == shown)
 
-    def _words(self, day: date) -> str:
-        return f"{day:%Y-%m-%d} {self.at // 60:02}:{self.at % 60:02} {self.said}"
+    def _describe(self, day: date) -> str:
+        """Return the time on this day as people write it, `2026-11-23 23:00 UTC`."""
+        return f"{day:%Y-%m-%d} {self.minute_of_day // 60:02}:{self.minute_of_day % 60:02} {self.zone_text}"
 
 
-def _days(word: str) -> frozenset[int]:
+def _parse_days(word: str) -> frozenset[int]:
+    """Return the days of the week that a word or a range such as `mon-fri` names, 0 for Sunday; none for a filler word.
+
+    Raises ValueError, with a message for people, for another word.
+    """
     if word in _FILLERS:
         return frozenset()
     first, dash, last = word.partition("-")
     for name in (first, last) if dash else (first,):
         if name not in _SETS or (dash and len(_SETS[name]) > 1):
-            words = nearest(name, _SETS) or ": write weekdays, daily, weekends, or mon,thu"
-            raise ValueError(f"{name[:40]!r} is no day{words}")
+            hint = nearest(name, _SETS) or ": write weekdays, daily, weekends, or mon,thu"
+            raise ValueError(f"{name[:40]!r} is no day{hint}")
     if not dash:
         return _SETS[first]
     (begin,), (end,) = _SETS[first], _SETS[last]
     return frozenset((begin + n) % 7 for n in range((end - begin) % 7 + 1))
 
 
-def _minute(hours: str, minutes: str) -> int:
+def _parse_minute_of_day(hours: str, minutes: str) -> int:
+    """Return the minutes after midnight, or raise ValueError for what is no time of day."""
     if int(hours) > 23 or int(minutes) > 59:
         raise ValueError(f"{hours}:{minutes} is no time of a day")
     return int(hours) * 60 + int(minutes)

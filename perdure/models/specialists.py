@@ -1,22 +1,22 @@
 """Specialists: a plan's tasks that are built at the same time, each as a small delivery of its own on the same host.
 
-They land on a branch of the vault that nobody else sees; the delivery takes it over, and goes on with its own tests,
-review and publication. The decisions are pure: perdure.models.rules.specialists.
+They land on a branch of the vault that nobody else sees; the delivery then takes it over, and goes on with its own
+tests, review and publication. The decisions are pure: perdure.models.rules.specialists.
 """
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.models.base import ContractHash, Recorded, Written
+from perdure.models.base import ContractHash, HistoryModel, UserInputModel
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import NAME_CHARS
 
 TASKS_AT_ONCE = 4
-"""Of one delivery: a plan has a few tasks, and they share the host's processors and the key's rate."""
+"""Of one delivery: a plan has a few tasks, and they share the host's processors and the key's rate limit."""
 
 
-class Within(Written):
+class ParentDelivery(UserInputModel):
     """In the landing place of a task: the delivery whose plan it is of, which alone begins it.
 
     delivery  its key; terms: artifact of its Contract, whose copy the task runs under
@@ -36,9 +36,13 @@ class Within(Written):
     tokens: int = Field(default=0, ge=0)
 
 
-class MoreForTasks(Recorded):
-    """Signal `more`, delivery to the backlog of its tasks: so much was added to its budget. `number`: counted by the
-    delivery; tokens and seconds as dollars are: of all tasks together, but each has all of the time."""
+class TaskBudgetIncrease(HistoryModel):
+    """Signal `more`, delivery to the backlog of its tasks: its budget was raised by this much.
+
+    number         counted by the delivery, so that each increase counts once
+    usd, tokens    for all tasks together
+    time_s         seconds, for each task
+    """
 
     number: int
     usd: float = 0.0
@@ -46,23 +50,30 @@ class MoreForTasks(Recorded):
     time_s: float = 0.0
 
 
-class PlannedTask(Recorded):
-    """A task of the plan as an item. `words`: all of it, for its agent; after: numbers of those that land before it."""
+class PlannedTask(HistoryModel):
+    """A task of the plan as an item of the delivery's own backlog.
+
+    number   in the plan, from 1; after: numbers of the tasks that have to land before it
+    details  the whole task as text, for its agent
+    """
 
     number: int
     title: str
-    words: str
+    details: str
     role: str = ""
     after: tuple[int, ...] = ()
 
     @property
-    def item(self) -> str:
+    def item_id(self) -> str:
+        """Return the id of its item: number and role, `2-frontend`."""
         return f"{self.number}-{self.role or 'task'}"
 
 
-class SplitInput(Recorded):
-    """Read the plan and see whether it is for several; where it is, make the `branch` on which its tasks land, at
-    `head`, unless it is there."""
+class SplitPlanInput(HistoryModel):
+    """Decide from the plan whether several agents build it, and if so make the `branch` on which its tasks land.
+
+    head  the commit where the branch begins, unless it exists
+    """
 
     delivery: str
     contract: ContractHash
@@ -71,24 +82,24 @@ class SplitInput(Recorded):
     branch: str
 
 
-class Split(Recorded):
-    """`tasks`: all of the plan's, in its order; empty: it is for one agent."""
+class SplitPlanResult(HistoryModel):
+    """The tasks that are built by several agents, all of the plan's in its order; empty: one agent builds it."""
 
     tasks: tuple[PlannedTask, ...] = ()
 
 
-class TaskBuilt(Recorded):
-    """The fate of one task. `commit`: what landed; empty: nothing did, and `words` say why."""
+class TaskResult(HistoryModel):
+    """How one task ended. `commit`: what landed; empty: nothing did, and `reason` says why."""
 
     number: int
     item: str
     delivery: str
     title: str = ""
     commit: str = ""
-    words: str = ""
+    reason: str = ""
 
 
-class TakeInput(Recorded):
+class TakeTasksInput(HistoryModel):
     """Take over what the tasks have landed: the delivery's files and branch become those of `branch`."""
 
     delivery: str
@@ -97,17 +108,21 @@ class TakeInput(Recorded):
     head: str
     branch: str
     backlog: str
-    tasks: tuple[TaskBuilt, ...]
+    tasks: tuple[TaskResult, ...]
     attempt: int = 1
 
 
-class Taken(Recorded):
-    """`head` and `checkpoint`: where the delivery goes on; tasks: with the commits that are there; spend: of the
-    delivery, its tasks' in it; tasks_usage: of the tasks alone."""
+class TakeTasksResult(HistoryModel):
+    """The delivery after it has taken over its tasks' work.
+
+    head, checkpoint  where the delivery goes on
+    tasks             with the commits that are there
+    spend             of the delivery, its tasks' spending in it; tasks_usage: of the tasks alone
+    """
 
     head: str
     checkpoint: str
-    tasks: tuple[TaskBuilt, ...]
+    tasks: tuple[TaskResult, ...]
     spend: Spend = Spend()
     tasks_usage: Usage = Usage()
     summary: str = ""

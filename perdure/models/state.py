@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perdure.models.backlog import BacklogItem
-from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
+from perdure.models.decisions import DecisionRecord, GateVerdict, PendingDecision, Question, UserMessage
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase, Step
-from perdure.models.request import ResumePoint, explain
+from perdure.models.request import ResumePoint, describe_invalid_field
 from perdure.models.result import (
-    Attempted,
+    AttemptResult,
     DecisionMade,
     PullRequest,
     Reason,
@@ -24,66 +24,72 @@ from perdure.models.result import (
     Status,
     StepRecord,
 )
-from perdure.models.specialists import TaskBuilt
+from perdure.models.specialists import TaskResult
 from perdure.models.steps import STEPS
-from perdure.models.treasury import Purse
-from perdure.models.turn import Outcome, Try
-from perdure.models.work import ChangeSize, Inspected, Prepared, TestVerdict
+from perdure.models.treasury import BudgetReservation
+from perdure.models.turn import FixAttempt, Outcome
+from perdure.models.work import ChangeSize, InspectResult, PreparedWorkspace, TestVerdict
 
 RESUME_BYTES = 512 * 1024
-"""Of what a retry sends back: the whole state of a delivery of a thousand turns has a fifth of it."""
+"""Of the state that a retry sends back: that of a delivery of a thousand turns has a fifth of it."""
 
-SAID_BYTES_AGAIN = 16 * 1024
-"""Of all the words that earlier conversations have read, the newest ones: each new conversation begins with them."""
+DELIVERED_MESSAGE_BYTES = 16 * 1024
+"""Of all messages that earlier conversations have read, the newest ones: each new conversation begins with them."""
 
 
 class DeliveryState(BaseModel):
-    """Mutable, owned by one workflow run; carried to the next run by a retry.
+    """The state of a delivery. Mutable, owned by one workflow run; carried to the next run by a retry.
 
     head        the newest commit of the branch, empty before the first one
     checkpoint  the newest checkpoint: where a retry goes on
     plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
-    tests       verdict on `head`, None when `head` was not tested
-    change      the size of the newest commit, from its base; tested: the commit that `tests` is about
-    reviewed    the commit that `review_result` is about
-    found       what the engine itself found in the commit `inspected`
-    screenshots artifact: the application's pages at the commit `captured`
-    built, documented   whether the step and its commit are behind us
-    at          (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
-    outcome     of the step at `at`, where its commit is all that is left of it
+    plan_text   the beginning of the plan, for people
+    tests       verdict on `head`, None when `head` was not tested; tested_commit: the commit that it is about
+    change      the size of the whole change up to the newest commit, from its base
+    reviewed_commit    the commit that `review_result` is about
+    inspection         what the engine itself found in the commit `inspected_commit`
+    screenshots        artifact: the application's pages at the commit `captured_commit`
+    built, documented  whether the step and its commit are done
+    resume_at   (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
+    outcome     of the step at `resume_at`, where only its commit is still to be made
     waiting     what it waits for, in one line, while it waits
-    notes       what a person should know about the forge, one sentence each
+    notes       what a person should know about the forge and the delivery, one sentence each
     started     when its time limit began to run
-    asked       what it waits for a person to decide; decided: what was decided before, by gate and what it named
-    said        words for the next turn, in order; heard: ids their senders gave them; listened: how many ever came
-    told        words that turns have read and what was rejected with which words: what later conversations begin with
-    question    what an agent asked and nobody has answered yet, and what names it
-    held        why no further turn begins, in one line; empty: one may
-    leaving     the turn it is about to be rewound to: a reset is on its way; empty: none is
+    pending_decision   what it waits for a person to decide
+    decided            what was decided before, by gate and what it named
+    pending_messages   messages for the next turn, in order
+    message_ids        ids that senders gave to messages; message_count: how many messages ever came
+    delivered_messages   messages that turns have read and notes of rejections: later conversations begin with them
+    question    what an agent asked and nobody has answered yet; question_id: names it
+    hold_reason   why no further turn begins, in one line; empty: one may
+    rewinding_to  the turn it is about to be rewound to: a reset is on its way; empty: none is
     extra_usd, extra_tokens, extra_time_s   what people added to the budget, in dollars, tokens and seconds
-    breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
-    plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
-    asked_fixes fixes a person asked for where nothing else can tell which failures are new
-    fixed       by step, how many of its fixes were made, in all runs: what numbers the next one
-    tries       the fixes made, the newest TRIES_KEPT: what each later one is told of
+    breaches    how often a limit was reached; unpriced: a person approved going on without knowing a price
+    plans, edits   how many plans were made, and how many people put in their place
+    mend_rounds    rounds of fixing what a person rejected before it was published
+    requested_fixes   fixes a person asked for where nothing else can tell which failures are new
+    fix_counts        by step, how many fixes were made, in all runs: it numbers the next one
+    fix_attempts      the fixes made, the newest TRIES_KEPT: each later one is told of them
     assumptions    what agents assumed where they would have asked
-    purse       what it has reserved of a fleet's budget, where it is under one
-    deaths      how often a person was asked about work that had been cut off again and again
-    landings    how often it has asked for the turn to land; landed: its commit on the integration branch
-    landing_fixes   rounds of mending what could not land
-    conflicts   files with conflict markers at `checkpoint`, while there is no commit; unlanded: the commit before them
-    since       artifact: what landed since it began, for the agent that mends
+    reservation    what it has reserved of a fleet's budget, where it is under one
+    deaths         how often a person was asked about work that had been cut off again and again
+    landings       how often it has asked for the turn to land; landed_commit: its commit on the integration branch
+    landing_fixes  rounds of fixing what could not land
+    conflicts      files with conflict markers at `checkpoint`, while there is no commit
+    unlanded_commit  the commit before those conflicts
+    landed_changes   artifact: what landed since it began, for the agent that fixes conflicts
     items       what it was decomposed into, once that is approved
     touches     files that its plan names, as patterns, until its backlog is told of them
-    foreseen    other open deliveries it would conflict with, by path, as its backlog was told
-    tasks       of the plan, when several agents built it: what became of each; empty: one agent builds
-    planned     the checkpoint with which building begins, where there are several attempts
-    attempts    at the plan, once they have ended and one of them was taken
-    begun       workflow ids of their deliveries, from the moment they begin; added: how often their budget was raised
-    tasks_usd   what they paid together: it is paid by the delivery, and they told a fleet's budget themselves
-    paid        usage of all replies, where it has ended and `usage` is of those that a retry goes on from
-    sample      the run whose replies are kept apart from those before it: it was rewound, or the run before it ended by
-                its replies; empty: the first
+    foreseen_conflicts   other open deliveries it would conflict with, by path, as its backlog was told
+    tasks       of the plan, when several agents built it: how each ended; empty: one agent builds
+    planned_checkpoint   the checkpoint with which building begins, where there are several attempts
+    attempts      at the plan, once they have ended and one of them was chosen
+    attempt_ids   workflow ids of their deliveries, from the moment they begin
+    budget_raises   how often their budget was raised
+    tasks_usd   what tasks and attempts paid together: the delivery pays it, and they reported it to a fleet's budget
+    total_usage   usage of all replies, where it has ended and `usage` is of those that a retry goes on from
+    sample      the run whose replies are kept apart from those before it: it was rewound, or the run before it ended
+                because of its replies; empty: the first run
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -93,7 +99,7 @@ class DeliveryState(BaseModel):
     status: Status | None = None
     reason: Reason | None = None
     message: str = ""
-    prepared: Prepared | None = None
+    prepared: PreparedWorkspace | None = None
     kind: str = ""
     title: str = ""
     plan: str = ""
@@ -101,19 +107,19 @@ class DeliveryState(BaseModel):
     checkpoint: str = ""
     tests: TestVerdict | None = None
     change: ChangeSize | None = None
-    tested: str = ""
+    tested_commit: str = ""
     review: str = ""
     review_result: ReviewResult = ReviewResult()
-    reviewed: str = ""
-    found: Inspected = Inspected()
-    inspected: str = ""
+    reviewed_commit: str = ""
+    inspection: InspectResult = InspectResult()
+    inspected_commit: str = ""
     screenshots: str = ""
-    captured: str = ""
-    plan_words: str = ""
+    captured_commit: str = ""
+    plan_text: str = ""
     pull_request: PullRequest | None = None
     built: bool = False
     documented: bool = False
-    at: tuple[str, int, int] | None = None
+    resume_at: tuple[str, int, int] | None = None
     outcome: Outcome | None = None
     test_fixes: int = 0
     review_fixes: int = 0
@@ -126,16 +132,16 @@ class DeliveryState(BaseModel):
     waiting: str = ""
     notes: tuple[str, ...] = ()
     started: datetime | None = None
-    asked: Asked | None = None
-    decided: dict[str, Decided] = {}
-    said: tuple[Said, ...] = ()
-    heard: tuple[str, ...] = ()
-    listened: int = 0
-    told: tuple[Said, ...] = ()
+    pending_decision: PendingDecision | None = None
+    decided: dict[str, DecisionRecord] = {}
+    pending_messages: tuple[UserMessage, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    message_count: int = 0
+    delivered_messages: tuple[UserMessage, ...] = ()
     question: Question | None = None
-    question_of: str = ""
-    held: str = ""
-    leaving: str = ""
+    question_id: str = ""
+    hold_reason: str = ""
+    rewinding_to: str = ""
     extra_usd: float = 0.0
     extra_tokens: int = 0
     extra_time_s: float = 0.0
@@ -143,63 +149,70 @@ class DeliveryState(BaseModel):
     unpriced: bool = False
     plans: int = 0
     edits: int = 0
-    mends: int = 0
-    asked_fixes: int = 0
-    fixed: dict[str, int] = {}
-    tries: tuple[Try, ...] = ()
+    mend_rounds: int = 0
+    requested_fixes: int = 0
+    fix_counts: dict[str, int] = {}
+    fix_attempts: tuple[FixAttempt, ...] = ()
     assumptions: tuple[str, ...] = ()
-    purse: Purse = Purse()
+    reservation: BudgetReservation = BudgetReservation()
     deaths: int = 0
     sample: str = ""
     landings: int = 0
-    landed: str = ""
+    landed_commit: str = ""
     landing_fixes: int = 0
     conflicts: tuple[str, ...] = ()
-    unlanded: str = ""
-    since: str = ""
+    unlanded_commit: str = ""
+    landed_changes: str = ""
     touches: tuple[str, ...] = ()
-    foreseen: dict[str, str] = {}
+    foreseen_conflicts: dict[str, str] = {}
     items: tuple[BacklogItem, ...] = ()
-    tasks: tuple[TaskBuilt, ...] = ()
-    planned: str = ""
-    attempts: tuple[Attempted, ...] = ()
+    tasks: tuple[TaskResult, ...] = ()
+    planned_checkpoint: str = ""
+    attempts: tuple[AttemptResult, ...] = ()
     tasks_usd: float = 0.0
-    begun: tuple[str, ...] = ()
-    added: int = 0
-    paid: Usage | None = None
+    attempt_ids: tuple[str, ...] = ()
+    budget_raises: int = 0
+    total_usage: Usage | None = None
 
     @property
     def findings(self) -> str:
-        return self.found.findings
+        """Return the artifact of the engine's own findings; empty: none."""
+        return self.inspection.findings
 
-    def remember(self, *read: Said) -> None:
-        """Keep the newest words, as many as a conversation begins with."""
-        room, kept = SAID_BYTES_AGAIN, list[Said]()
-        for said in reversed((*self.told, *read)):
-            room -= len(said.text.encode()) + len(said.about.encode())
-            if room < 0:
+    def add_delivered_messages(self, *messages: UserMessage) -> None:
+        """Add messages that a turn has read to `delivered_messages`, of which the newest DELIVERED_MESSAGE_BYTES
+        stay."""
+        remaining_bytes, kept = DELIVERED_MESSAGE_BYTES, list[UserMessage]()
+        for message in reversed((*self.delivered_messages, *messages)):
+            remaining_bytes -= len(message.text.encode()) + len(message.question.encode())
+            if remaining_bytes < 0:
                 break
-            kept.insert(0, said)
-        self.told = tuple(kept)
+            kept.insert(0, message)
+        self.delivered_messages = tuple(kept)
 
-    def end(self, step: Step, outcome: Outcome) -> None:
-        """An agentic step has ended; one that writes is over with its commit, and is not to be written again."""
-        self.at, self.outcome = (self.at, outcome) if STEPS[step].writes else (None, None)
+    def end_step(self, step: Step, outcome: Outcome) -> None:
+        """Record that an agentic step has ended; of one that writes, keep the outcome until its commit is made.
+
+        Any other step is over with this: nothing of it is left to go on with.
+        """
+        self.resume_at, self.outcome = (self.resume_at, outcome) if STEPS[step].writes else (None, None)
 
     def outcome_of(self, step: Step, attempt: int) -> Outcome | None:
-        """Return the outcome of a step whose commit is all that is left of it, or None."""
-        return self.outcome if self.at is not None and self.at[:2] == (step, attempt) else None
+        """Return the outcome of a step of which only the commit is still to be made, or None."""
+        return self.outcome if self.resume_at is not None and self.resume_at[:2] == (step, attempt) else None
 
-    def again(self, booked: Usage | None = None) -> DeliveryState:
-        """As a retry begins: the work is kept, the verdict and the counts that led to it are not; what people decided
-        is, but not that nobody did in time.
+    def for_retry(self, resumed_usage: Usage | None = None) -> DeliveryState:
+        """Return a copy with which a retry begins: the work is kept, the outcome and the counts that led to it are
+        reset.
 
-        booked  of the turns it goes on from, where the usage is that of all replies: one whose turn was cut off is
-                counted by the turn that takes it up
+        Decisions of people are kept, but for those that expired because nobody decided in time.
+
+        resumed_usage  of the turns that the retry goes on from; None: `usage` is of those already. A turn that was
+                       cut off is counted by the turn that replaces it
         """
         fresh = {
-            "usage": booked or self.usage,
-            "paid": self.usage if booked is not None else None,
+            "usage": resumed_usage or self.usage,
+            "paid": self.usage if resumed_usage is not None else None,
             "status": None,
             "reason": None,
             "message": "",
@@ -207,32 +220,37 @@ class DeliveryState(BaseModel):
             "started": None,
             "asked": None,
             "held": "",
-            "purse": self.purse.again(),
+            "purse": self.reservation.for_retry(),
             "landing_fixes": 0,
-            "attempts": self.attempts if any(one.chosen for one in self.attempts) else (),
-            "decided": {key: made for key, made in self.decided.items() if made.verdict is not Verdict.EXPIRED},
+            "attempts": self.attempts if any(attempt.chosen for attempt in self.attempts) else (),
+            "decided": {
+                key: decision for key, decision in self.decided.items() if decision.verdict is not GateVerdict.EXPIRED
+            },
         }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
 
     def as_ended(self) -> DeliveryState:
-        """The state that `again` has kept for a retry, as it was at the end."""
-        return self.model_copy(update={"usage": self.paid or self.usage})
+        """Return a copy of a state that was kept for a retry, with the usage of all replies."""
+        return self.model_copy(update={"usage": self.total_usage or self.usage})
 
-    def begin(self, prepared: Prepared) -> None:
-        """A workspace is there. Where it had to fall back behind a damaged checkpoint, what came after is done again:
-        within the unfinished step its conversation goes on; further back, building goes on from the files that are
-        left, because commits and verdicts may be of files that are not."""
+    def enter_workspace(self, prepared: PreparedWorkspace) -> None:
+        """Record the workspace that was prepared, and where work goes on in it.
+
+        Where prepare had to fall back behind a damaged checkpoint, what came after is done again: within the unfinished
+        step its conversation goes on; further back, building goes on from the files that are left, because commits and
+        verdicts may be of files that are not.
+        """
         self.prepared = prepared
         self.plan = self.plan or prepared.plan
         self.checkpoint = prepared.fallback or self.checkpoint or prepared.checkpoint
         if not prepared.fallback:
             return
         self.outcome = None
-        if self.at and prepared.at and self.at[:2] == prepared.at[:2]:
-            self.at = prepared.at
+        if self.resume_at and prepared.fallback_position and self.resume_at[:2] == prepared.fallback_position[:2]:
+            self.resume_at = prepared.fallback_position
         else:
-            self.at, self.built, self.documented, self.head, self.tests = None, False, False, "", None
-            self.tasks = self.tries = ()
+            self.resume_at, self.built, self.documented, self.head, self.tests = None, False, False, "", None
+            self.tasks = self.fix_attempts = ()
 
 
 class Progress(BaseModel):
@@ -265,7 +283,7 @@ class Progress(BaseModel):
     spend: Spend = Spend()
     pull_request: PullRequest | None = None
     waiting: str = ""
-    asked: Asked | None = None
+    pending_decision: Annotated[PendingDecision | None, Field(alias="asked")] = None
     unread: int = 0
     held: str = ""
     plan: str = ""
@@ -277,23 +295,29 @@ class Progress(BaseModel):
     decisions: list[DecisionMade] = []
 
 
-def parse_resume(resume: ResumePoint) -> DeliveryState:
-    """The state another run left behind. InvalidRequest when it is none, or larger than any that was left."""
+def parse_resume_state(resume: ResumePoint) -> DeliveryState:
+    """Return the state that another run left behind.
+
+    Raises InvalidRequest for one that is not valid, or larger than RESUME_BYTES.
+    """
     if (size := len(json.dumps(resume.state))) > RESUME_BYTES:
         raise InvalidRequest(f"resume.state: is {size} bytes, at most {RESUME_BYTES // 1024} KiB fit")
     try:
         return DeliveryState.model_validate(resume.state)
     except ValidationError as error:
-        raise InvalidRequest(f"resume.state.{explain(error, tuple(DeliveryState.model_fields))}") from None
+        raise InvalidRequest(
+            f"resume.state.{describe_invalid_field(error, tuple(DeliveryState.model_fields))}"
+        ) from None
 
 
-def retried(request: dict[str, Any], left: ResumePoint | None) -> dict[str, Any]:
-    """A request as it was sent, made to go on where its run ended.
+def retry_request(request: dict[str, Any], resume_point: ResumePoint | None) -> dict[str, Any]:
+    """Return a request as it was sent, with the point from which a retry goes on.
 
-    left  from the memo of that run; None: it was terminated, and where it began is all that is known of it
+    resume_point  from the memo of the run that ended; None: it was terminated, and the retry begins where that run
+                  began; a request that began anew is then returned as it is
     """
-    begun = ResumePoint.model_validate(request["resume"]) if "resume" in request else None
-    if (known := left or begun) is None:
+    earlier_point = ResumePoint.model_validate(request["resume"]) if "resume" in request else None
+    if (point := resume_point or earlier_point) is None:
         return request
-    again = parse_resume(known).again().model_dump(mode="json", exclude_defaults=True)
-    return {**request, "resume": ResumePoint(run_id=known.run_id, state=again).model_dump(mode="json")}
+    state = parse_resume_state(point).for_retry().model_dump(mode="json", exclude_defaults=True)
+    return {**request, "resume": ResumePoint(run_id=point.run_id, state=state).model_dump(mode="json")}

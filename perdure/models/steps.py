@@ -17,90 +17,94 @@ from perdure.models.report import Classification, Review
 
 
 @dataclass(frozen=True)
-class About:
-    """
-    shown      its name in the story of a delivery; empty where it is told by its number ("fix 1/4")
-    agentic    carried out by an agent, in turns; all that follow are of such steps only
-    writes     changes files, and is followed by a commit; the others only read
-    fixes      begins from something that went wrong, and stays close to it
-    noted      is given the repository's own notes (AGENTS.md)
-    tested     is told the test commands
-    asks       may put a question to a person: a requirement can be missing there; a reviewer judges by what was asked
-    hears      is told what people say meanwhile; a classification takes one word of three, words would be lost there
-    answer     the structure it ends with; None: in its own words
-    sent_back  what stands before the words with which a person sent its result back
+class StepSpec:
+    """What a step may do, what it is given, and what it has to answer.
+
+    display_name        its name in the story of a delivery; empty where it is told by its number ("fix 1/4")
+    agentic             carried out by an agent, in turns; the fields below are of such steps only
+    writes              changes files, and is followed by a commit; the others only read
+    fixes               begins from something that went wrong, and stays close to it
+    gets_notes          is given the repository's own notes (AGENTS.md)
+    gets_test_commands  is told the test commands
+    may_ask             may ask a person: a requirement can be missing there; a reviewer judges by what was requested
+    gets_messages       is told what people say meanwhile; a classification answers one of three words, a message would
+                        be lost on it
+    answer              the model of its structured answer; None: it answers in its own words
+    rejection_intro     the text before the note with which a person rejected its result
     """
 
-    shown: str
+    display_name: str
     agentic: bool = False
     writes: bool = False
     fixes: bool = False
-    noted: bool = False
-    tested: bool = False
-    asks: bool = False
-    hears: bool = True
+    gets_notes: bool = False
+    gets_test_commands: bool = False
+    may_ask: bool = False
+    gets_messages: bool = True
     answer: type[BaseModel] | None = None
-    sent_back: str = ""
+    rejection_intro: str = ""
 
 
-STEPS: dict[Step, About] = {
-    Step.PREPARE: About("prepare"),
-    Step.CLASSIFY: About("classify", agentic=True, hears=False, answer=Classification),
-    Step.PLAN: About(
+STEPS: dict[Step, StepSpec] = {
+    Step.PREPARE: StepSpec("prepare"),
+    Step.CLASSIFY: StepSpec("classify", agentic=True, gets_messages=False, answer=Classification),
+    Step.PLAN: StepSpec(
         "plan",
         agentic=True,
-        noted=True,
-        tested=True,
-        asks=True,
+        gets_notes=True,
+        gets_test_commands=True,
+        may_ask=True,
         answer=Plan,
-        sent_back="The plan above was shown to a person in charge of this delivery, who rejected it and says:",
+        rejection_intro="The plan above was shown to a person in charge of this delivery, who rejected it and says:",
     ),
-    Step.DECOMPOSE: About(
+    Step.DECOMPOSE: StepSpec(
         "decompose",
         agentic=True,
-        noted=True,
-        tested=True,
-        asks=True,
+        gets_notes=True,
+        gets_test_commands=True,
+        may_ask=True,
         answer=Decomposition,
-        sent_back="The items above were shown to a person in charge of this backlog, who rejected them and says:",
+        rejection_intro="The items above were shown to a person in charge of this backlog, who rejected them and says:",
     ),
-    Step.IMPLEMENT: About("build", agentic=True, writes=True, noted=True, tested=True, asks=True),
-    Step.COMMIT: About("commit"),
-    Step.DOCUMENT: About("docs", agentic=True, writes=True, asks=True),
-    Step.RUN_TESTS: About("test"),
-    Step.FIX_TESTS: About(
+    Step.IMPLEMENT: StepSpec(
+        "build", agentic=True, writes=True, gets_notes=True, gets_test_commands=True, may_ask=True
+    ),
+    Step.COMMIT: StepSpec("commit"),
+    Step.DOCUMENT: StepSpec("docs", agentic=True, writes=True, may_ask=True),
+    Step.RUN_TESTS: StepSpec("test"),
+    Step.FIX_TESTS: StepSpec(
         "",
         agentic=True,
         writes=True,
         fixes=True,
-        tested=True,
-        asks=True,
-        sent_back="Nothing can tell which of these failures were there before the change. A person in charge of this "
+        gets_test_commands=True,
+        may_ask=True,
+        rejection_intro="Nothing can tell which of these failures were there before the change. A person in charge of this "
         "delivery has looked, wants it mended and says:",
     ),
-    Step.REVIEW: About("review", agentic=True, noted=True, tested=True, answer=Review),
-    Step.FIX_REVIEW: About(
+    Step.REVIEW: StepSpec("review", agentic=True, gets_notes=True, gets_test_commands=True, answer=Review),
+    Step.FIX_REVIEW: StepSpec(
         "",
         agentic=True,
         writes=True,
         fixes=True,
-        tested=True,
-        asks=True,
-        sent_back="The change above was shown to a person in charge of this delivery, who wants it published "
+        gets_test_commands=True,
+        may_ask=True,
+        rejection_intro="The change above was shown to a person in charge of this delivery, who wants it published "
         "otherwise and says:",
     ),
-    Step.OPEN_PULL_REQUEST: About("ship"),
-    Step.REBASE: About("rebase"),
-    Step.FIX_LANDING: About(
+    Step.OPEN_PULL_REQUEST: StepSpec("ship"),
+    Step.REBASE: StepSpec("rebase"),
+    Step.FIX_LANDING: StepSpec(
         "fix landing",
         agentic=True,
         writes=True,
         fixes=True,
-        tested=True,
-        asks=True,
-        sent_back="The change above could not land. A person in charge of this delivery says:",
+        gets_test_commands=True,
+        may_ask=True,
+        rejection_intro="The change above could not land. A person in charge of this delivery says:",
     ),
-    Step.LAND: About("land"),
+    Step.LAND: StepSpec("land"),
 }
 
 AGENTIC = tuple(step for step, about in STEPS.items() if about.agentic)

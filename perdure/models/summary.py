@@ -16,18 +16,19 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
-from perdure.models.rules.gates import accepted
+from perdure.models.rules.gates import red_tests_approval_text
 from perdure.models.state import DeliveryState, Progress
 
 UNREAD_SHOWN, UNREAD_CHARS = 20, 200
-"""Of words that no turn has read, in a result: a failed delivery's is part of a failure, which the server cuts."""
+"""Messages in a result that no turn has read, and characters of each: a failed delivery's result is part of a failure,
+which the server cuts."""
 
 DECISIONS_SHOWN = 20
-"""The newest decisions in a result: a failed delivery's is part of a failure, which the server cuts."""
+"""The newest decisions in a result: a failed delivery's result is part of a failure, which the server cuts."""
 
 
 def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> DeliveryResult:
-    """The published result of a delivery that has ended in `state`."""
+    """Return the published result of a delivery that has ended in `state`."""
     prepared = state.prepared
     shown = state.status in (Status.DELIVERED, Status.DRAFT)
     return DeliveryResult(
@@ -43,63 +44,65 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         head_sha=state.head or None,
         checkpoint=state.checkpoint or None,
         pull_request=state.pull_request,
-        landed=state.landed or None,
+        landed=state.landed_commit or None,
         items=state.items,
         attempts=state.attempts,
-        plan=_link(state.plan),
-        tests=tests_of(state),
+        plan=_artifact_link(state.plan),
+        tests=result_of_tests(state),
         review=state.review_result.model_copy(
-            update={"report": _link(state.review), "findings": _link(state.findings)}
+            update={"report": _artifact_link(state.review), "findings": _artifact_link(state.findings)}
         ),
         steps=tuple(state.steps),
         usage=usage_of(state),
-        receipt=_receipt(state, request),
+        receipt=_receipt_of(state, request),
         next=next_commands(state, delivery_id),
-        unread=unread_of(state),
+        unread=unread_messages(state),
         decisions=decisions_of(state),
     )
 
 
-def _receipt(state: DeliveryState, request: DeliveryRequest) -> Receipt:
-    told: dict[str, object] = {"experiment": state.tests.experiment if state.tests else ""}
+def _receipt_of(state: DeliveryState, request: DeliveryRequest) -> Receipt:
+    """Return the receipt, with the experiment's line and, of a fork that is no attempt, where it was forked from."""
+    details: dict[str, object] = {"experiment": state.tests.experiment if state.tests else ""}
     if (forked := request.forked) is not None and not forked.attempt:
-        told["forked_from"] = f"{forked.delivery} at {forked.at}"
-        told |= {"inherited_turns": forked.turns, "inherited_usd": forked.usd}
-    return state.receipt.model_copy(update=told)
+        details["forked_from"] = f"{forked.delivery} at {forked.at}"
+        details |= {"inherited_turns": forked.turns, "inherited_usd": forked.usd}
+    return state.receipt.model_copy(update=details)
 
 
 def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
-    """The decisions of people, the newest as many as a result holds."""
-    made = []
+    """Return the newest DECISIONS_SHOWN decisions of people, oldest first; notes are cut."""
+    decisions = []
     for key, decided in list(state.decided.items())[-DECISIONS_SHOWN:]:
-        gate, _, of = key.partition(":")
+        gate, _, target = key.partition(":")
         note = " ".join(decided.note.split())[:UNREAD_CHARS]
         budget = gate == "added"
-        made.append(
+        decisions.append(
             DecisionMade(
                 gate="budget" if budget else gate,
-                of="" if budget else of,
+                target="" if budget else target,
                 verdict="raised" if budget else decided.verdict,
                 by=decided.by,
                 note=note,
             )
         )
-    return tuple(made)
+    return tuple(decisions)
 
 
-def unread_of(state: DeliveryState) -> tuple[str, ...]:
-    """Return what people said and no turn has read, as much of it as a result holds."""
-    shown = [shortened(said.text) for said in state.said[:UNREAD_SHOWN]]
-    return (*shown, f"and {more} more") if (more := len(state.said) - UNREAD_SHOWN) > 0 else tuple(shown)
+def unread_messages(state: DeliveryState) -> tuple[str, ...]:
+    """Return the messages that no turn has read, each cut, the first UNREAD_SHOWN; a last line counts the others."""
+    shown = [shorten_message(message.text) for message in state.pending_messages[:UNREAD_SHOWN]]
+    return (*shown, f"and {more} more") if (more := len(state.pending_messages) - UNREAD_SHOWN) > 0 else tuple(shown)
 
 
-def shortened(said: str) -> str:
-    """Words as a result names them."""
-    text = " ".join(said.split())
+def shorten_message(message: str) -> str:
+    """Return a message on one line, cut at UNREAD_CHARS with "…"."""
+    text = " ".join(message.split())
     return text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…"
 
 
-def tests_of(state: DeliveryState) -> TestsResult:
+def result_of_tests(state: DeliveryState) -> TestsResult:
+    """Return the tests' part of a result, from the newest verdict; status skipped where nothing was tested."""
     verdict = state.tests
     if verdict is None:
         return TestsResult(status=TestsStatus.SKIPPED)
@@ -113,15 +116,19 @@ def tests_of(state: DeliveryState) -> TestsResult:
         fixed=verdict.fixed,
         flaky=verdict.flaky,
         tampered=verdict.tampered,
-        accepted=accepted(state),
+        accepted=red_tests_approval_text(state),
         experiment=verdict.experiment,
         promises=verdict.promises,
-        report=_link(verdict.report),
+        report=_artifact_link(verdict.report),
     )
 
 
 def usage_of(state: DeliveryState) -> UsageResult:
-    """Tokens and money of all replies of all runs, from the spend log once it has ended: a rewind must hide neither."""
+    """Return tokens and money of all replies of all runs; once it has ended, money from the spend log: a rewind must
+    hide neither.
+
+    The cost is the larger of what the turns and what the spend log say; None where a price is not known.
+    """
     usage, spend = state.usage, state.spend
     known = usage.cost_usd is not None and spend.usd is not None
     return UsageResult(
@@ -135,7 +142,7 @@ def usage_of(state: DeliveryState) -> UsageResult:
 
 
 def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
-    """Return what a person would probably type next."""
+    """Return the commands that a person would probably type next, the likeliest first."""
     id = shlex.quote(delivery_id)
     if state.pull_request is not None and (kept_in := local_repository(state.pull_request)):
         show = f"perdure pulls {state.pull_request.number} --repo {shlex.quote(kept_in)}"
@@ -148,15 +155,15 @@ def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
 
 
 def local_repository(pull: PullRequest) -> str:
-    """The directory whose local forge keeps a pull request; empty for one that has a web page."""
-    path, found, number = pull.url.rpartition("#pull/")
-    return path if found and number.isdecimal() else ""
+    """Return the directory whose local forge holds a pull request; empty for one that has a web page."""
+    path, separator, number = pull.url.rpartition("#pull/")
+    return path if separator and number.isdecimal() else ""
 
 
 def progress_of(
     state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str, now: datetime | None = None
 ) -> Progress:
-    """The answer to query `progress`."""
+    """Return the answer to query `progress`. `now`: the workflow's time, until which its used time is counted."""
     prepared = state.prepared
     return Progress(
         delivery_id=delivery_id,
@@ -180,9 +187,9 @@ def progress_of(
         spend=state.spend,
         pull_request=state.pull_request,
         waiting=state.waiting,
-        asked=state.asked,
-        unread=len(state.said),
-        held=state.held,
+        pending_decision=state.pending_decision,
+        unread=len(state.pending_messages),
+        held=state.hold_reason,
         plan=state.plan,
         report=state.tests.report if state.tests else "",
         review=state.review,
@@ -194,10 +201,11 @@ def progress_of(
 
 
 def _used_s(state: DeliveryState, now: datetime | None) -> float | None:
-    """Of its time, until it began to wait for somebody, or `now`."""
-    until = state.asked.since if state.asked is not None else now
+    """Return the seconds used of its time limit, until it began to wait for a person, or `now`; None: not known."""
+    until = state.pending_decision.since if state.pending_decision is not None else now
     return max(0.0, (until - state.started).total_seconds()) if until is not None and state.started else None
 
 
-def _link(artifact: str) -> str | None:
+def _artifact_link(artifact: str) -> str | None:
+    """Return how results name an artifact, `artifact:sha256:…`; None for an empty hash."""
     return f"artifact:sha256:{artifact}" if artifact else None

@@ -1,8 +1,8 @@
-"""Patterns of files that two items are expected to change: may one file be meant by both?
+"""Patterns of files that items are expected to change, and whether two of them may mean the same file.
 
 As in .gitignore, a directory stands for all in it, `**` for any directories, and a pattern such as `*.md`, without a
 slash, counts at any depth; a plain name is the one at the root. A last name with a dot inside it (`a.py`, `*.md`) means
-files; `v1.2/` is a directory. The answer errs on one side only: where in doubt, they meet.
+files; `v1.2/` is a directory. The answer errs on one side only: where in doubt, patterns overlap.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from typing import TypeVar
 TOUCHES_MOST = 20
 """Patterns of one item: what changes more places is named by the directories above them."""
 
-MEETING_STEPS = 200_000
+OVERLAP_STEPS = 200_000
 """Of one decision about a whole backlog, half a second of a processor: Temporal takes a workflow that thinks for two as
-hung. Past that, patterns count as meeting; a thousand items of ordinary patterns need a tenth."""
+hung. Past that, patterns count as overlapping; a thousand items of ordinary patterns need a tenth."""
 
-LEARNT_CHARS = 600
+PLAN_PATTERNS_CHARS = 600
 """Of the patterns of one plan together: a thousand items with as much go into a backlog's next run in one message."""
 
 Item = TypeVar("Item")
 
-_STAR, _ONE = -1, -2
-_ANY: tuple[int, ...] = ()
-_WILD = re.compile(r"[][*?\\]")
+_ANY_CHARACTERS, _ANY_CHARACTER = -1, -2
+_ANY_DIRECTORIES: tuple[int, ...] = ()
+_WILDCARD = re.compile(r"[][*?\\]")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_BESIDE = re.compile(r"\s+\([^()]*\)$|:\d+(-\d+)?$")
+_REMARK = re.compile(r"\s+\([^()]*\)$|:\d+(-\d+)?$")
 _CLASS = re.compile(r"\[[^\]/]*\]?")
 
 
-def leaves(pattern: str) -> str:
-    """Say why it is no pattern of files of the repository; empty when it is one."""
+def invalid_pattern_reason(pattern: str) -> str:
+    """Return why a pattern names no files of the repository; empty: it does."""
     if pattern.startswith(("/", "~", "\\\\")) or _DRIVE.match(pattern):
         return f"{pattern[:80]!r} is absolute: write it from the repository's root, src/**"
     if ".." in re.split(r"[/\\]", pattern):
@@ -48,158 +48,201 @@ def leaves(pattern: str) -> str:
     return ""
 
 
-def learnt(*named: Iterable[str]) -> tuple[str, ...]:
-    """Files that a plan names as patterns, at most TOUCHES_MOST and LEARNT_CHARS: where there are more, the directories
-    above them. What is no path of the repository is left out."""
-    found = {pattern for paths in named for path in paths if (pattern := _named(path)) and not leaves(pattern)}
-    while len(found) > TOUCHES_MOST or sum(map(len, found)) > LEARNT_CHARS:
-        deepest = max(_depth(pattern) for pattern in found)
+def patterns_of_paths(*path_lists: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths that a plan names as patterns, sorted, at most TOUCHES_MOST and PLAN_PATTERNS_CHARS.
+
+    Where there are more, the deepest ones are replaced by the directories above them, at worst by `**`. What is no path
+    of the repository is left out.
+    """
+    patterns = {
+        pattern
+        for paths in path_lists
+        for path in paths
+        if (pattern := _path_as_pattern(path)) and not invalid_pattern_reason(pattern)
+    }
+    while len(patterns) > TOUCHES_MOST or sum(map(len, patterns)) > PLAN_PATTERNS_CHARS:
+        deepest = max(_depth(pattern) for pattern in patterns)
         if not deepest:
             return ("**",)
-        found = {_above(pattern) if _depth(pattern) == deepest else pattern for pattern in found}
-    return tuple(sorted(found))
+        patterns = {_parent_directory(pattern) if _depth(pattern) == deepest else pattern for pattern in patterns}
+    return tuple(sorted(patterns))
 
 
-def _named(path: str) -> str:
-    """A path as models write them: in ticks, with a line or a remark behind it. What stands in brackets,
-    as in `[id].tsx`, may be anything, so that it is met by whoever means the name and by whoever means a class."""
-    bare = _BESIDE.sub("", path.strip().strip("`'\"")).replace("\\", "/")
-    bare = "/".join(part.strip() for part in bare.split("/"))  # or a directory above it would not be known again
-    while bare.startswith("./"):
-        bare = bare[2:].strip()
-    return _CLASS.sub("*", bare)
+def _path_as_pattern(path: str) -> str:
+    """Return the pattern for a path as models write it: without quotes, and without a line or a remark behind it.
+
+    What stands in brackets, as in `[id].tsx`, becomes `*`: it overlaps with those who mean the name, and with those who
+    mean a class of characters.
+    """
+    cleaned = _REMARK.sub("", path.strip().strip("`'\"")).replace("\\", "/")
+    cleaned = "/".join(part.strip() for part in cleaned.split("/"))  # or a directory above it would not be known again
+    while cleaned.startswith("./"):
+        cleaned = cleaned[2:].strip()
+    return _CLASS.sub("*", cleaned)
 
 
 def _depth(pattern: str) -> int:
+    """Return how many directories stand above what a pattern names."""
     return pattern.rstrip("/").count("/")
 
 
-def _above(pattern: str) -> str:
+def _parent_directory(pattern: str) -> str:
+    """Return the directory above a pattern, with a slash at its end."""
     return pattern.rstrip("/").rpartition("/")[0] + "/"
 
 
 @dataclass
-class Meeting:
-    """The answers of one decision, and the work they took: the same whatever was asked before."""
+class OverlapCheck:
+    """Answers whether patterns overlap, for one decision, and counts the steps: its answers depend on nothing asked
+    before it."""
 
     steps: int = 0
 
-    def may(self, some: tuple[str, ...], others: tuple[str, ...]) -> bool:
-        for one in some:
-            for other in others:
-                if self.steps > MEETING_STEPS:
+    def may_overlap(self, patterns: tuple[str, ...], other_patterns: tuple[str, ...]) -> bool:
+        """Return whether some pattern of the one item may mean a file that one of the other item means, too.
+
+        Adds to `steps`; once those exceed OVERLAP_STEPS the answer is true.
+        """
+        for pattern in patterns:
+            for other in other_patterns:
+                if self.steps > OVERLAP_STEPS:
                     return True
                 self.steps += 1
-                if _apart(_parts(one), _parts(other)):
+                if _begin_differently(_parse_pattern(pattern), _parse_pattern(other)):
                     continue
-                met, steps = _meet(one, other)
+                overlaps, steps = _overlap_and_steps(pattern, other)
                 self.steps += steps
-                if met:
+                if overlaps:
                     return True
         return False
 
 
-def meet(one: str, other: str) -> bool:
-    """False only where no file can be meant by both."""
-    return _meet(one, other)[0]
+def patterns_overlap(pattern: str, other: str) -> bool:
+    """Return whether a file may be meant by both patterns; false only where none can be."""
+    return _overlap_and_steps(pattern, other)[0]
 
 
 @lru_cache(maxsize=4096)
-def _meet(one: str, other: str) -> tuple[bool, int]:
-    """The answer, and how many steps it took."""
-    first, second = _parts(one), _parts(other)
+def _overlap_and_steps(pattern: str, other_pattern: str) -> tuple[bool, int]:
+    """Return whether a file may be meant by both patterns, and how many steps it took to find out."""
+    first, second = _parse_pattern(pattern), _parse_pattern(other_pattern)
     steps = 0
 
-    def fit(mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+    def names_overlap(name: tuple[int, ...], other_name: tuple[int, ...]) -> bool:
+        """Return whether two names of directories or files, as characters and wildcards, can be the same; count the
+        steps."""
         nonlocal steps
-        if min((*mine, *theirs), default=0) >= 0:
+        if min((*name, *other_name), default=0) >= 0:
             steps += 1
-            return mine == theirs
-        met, more = _walk(mine, theirs, _STAR, lambda some, other: some == other or _ONE in (some, other))
+            return name == other_name
+        overlaps, more = _sequences_overlap(
+            name,
+            other_name,
+            _ANY_CHARACTERS,
+            lambda character, other_character: (
+                character == other_character or _ANY_CHARACTER in (character, other_character)
+            ),
+        )
         steps += more
-        return met
+        return overlaps
 
-    met, more = _walk(first.names, second.names, _ANY, fit, (first.inside, second.inside))
-    return met, steps + more
+    overlaps, more = _sequences_overlap(
+        first.names, second.names, _ANY_DIRECTORIES, names_overlap, (first.inside, second.inside)
+    )
+    return overlaps, steps + more
 
 
-def _walk(
-    one: Sequence[Item],
-    other: Sequence[Item],
-    star: Item,
-    fit: Callable[[Item, Item], bool],
+def _sequences_overlap(
+    first: Sequence[Item],
+    second: Sequence[Item],
+    any_items: Item,
+    items_match: Callable[[Item, Item], bool],
     inside: tuple[bool, bool] = (False, False),
 ) -> tuple[bool, int]:
-    """Go along both together, at each pair of places once: is there something that both stand for, to the end of both?
+    """Return whether some sequence is matched by both patterns to their ends, and how many steps it took.
 
-    star    stands for any number of items; inside: whether more may follow after the end of the one, of the other
+    It visits each pair of positions in the two once, so that it ends in their product of steps.
+
+    any_items    the item that stands for any number of items
+    items_match  whether two other items can be the same
+    inside       whether more items may follow after the end of the first pattern, and of the second
     """
-    steps, seen, ahead = 0, {(0, 0)}, [(0, 0)]
-    while ahead:
-        at, to = ahead.pop()
+    steps, visited, to_visit = 0, {(0, 0)}, [(0, 0)]
+    while to_visit:
+        first_index, second_index = to_visit.pop()
         steps += 1
-        mine, theirs = at < len(one), to < len(other)
-        if (not mine and (inside[0] or not theirs)) or (not theirs and inside[1]):
+        first_remains, second_remains = first_index < len(first), second_index < len(second)
+        if (not first_remains and (inside[0] or not second_remains)) or (not second_remains and inside[1]):
             return True, steps
         following = list[tuple[int, int]]()
-        if (mine and one[at] == star) or (theirs and other[to] == star):  # it ends here, or takes one more
-            following += [(at + 1, to)] if mine else []
-            following += [(at, to + 1)] if theirs else []
-        elif mine and theirs and fit(one[at], other[to]):
-            following.append((at + 1, to + 1))
-        ahead += [place for place in following if place not in seen]
-        seen.update(following)
+        if (first_remains and first[first_index] == any_items) or (
+            second_remains and second[second_index] == any_items
+        ):  # it ends here, or takes one more
+            following += [(first_index + 1, second_index)] if first_remains else []
+            following += [(first_index, second_index + 1)] if second_remains else []
+        elif first_remains and second_remains and items_match(first[first_index], second[second_index]):
+            following.append((first_index + 1, second_index + 1))
+        to_visit += [place for place in following if place not in visited]
+        visited.update(following)
     return False, steps
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """A pattern's names, each as characters; `**` is the empty one. `inside`: what is in what it names counts too;
-    `plain`: the names it begins with, as far as each stands for itself alone."""
+class _PatternParts:
+    """A parsed pattern.
+
+    names   its directories and file, each as characters and wildcards; `**` is the empty one
+    inside  everything below what it names is meant, too
+    plain   the names it begins with, as far as they have no wildcard
+    """
 
     names: tuple[tuple[int, ...], ...]
     inside: bool
     plain: tuple[str, ...]
 
 
-def _apart(one: _Parts, other: _Parts) -> bool:
-    """True where they begin in different directories: most patterns of a thousand items do, and are told at once."""
-    return any(map(ne, one.plain, other.plain))
+def _begin_differently(first: _PatternParts, second: _PatternParts) -> bool:
+    """Return whether two patterns begin with different directories: most of a thousand items do, and need no further
+    steps."""
+    return any(map(ne, first.plain, second.plain))
 
 
 @lru_cache(maxsize=4096)
-def _parts(pattern: str) -> _Parts:
-    body = pattern.strip(" ")
-    names = [name for name in body.split("/") if name not in ("", ".")]
-    inside = body.endswith("/") or not names or "." not in names[-1][1:]
-    rooted = "/" in body.rstrip("/") or not any(wild in body for wild in "*?[")
-    found = [_ANY if name == "**" else _name(name) for name in names]
-    plain = tuple(takewhile(lambda name: not _WILD.search(name), names)) if rooted else ()
-    return _Parts(tuple(found if rooted else [_ANY, *found]), inside, plain)
+def _parse_pattern(pattern: str) -> _PatternParts:
+    """Return a pattern's parts. One that counts at any depth begins with `**`."""
+    text = pattern.strip(" ")
+    names = [name for name in text.split("/") if name not in ("", ".")]
+    inside = text.endswith("/") or not names or "." not in names[-1][1:]
+    is_rooted = "/" in text.rstrip("/") or not any(wild in text for wild in "*?[")
+    parsed_names = [_ANY_DIRECTORIES if name == "**" else _parse_name(name) for name in names]
+    plain = tuple(takewhile(lambda name: not _WILDCARD.search(name), names)) if is_rooted else ()
+    return _PatternParts(tuple(parsed_names if is_rooted else [_ANY_DIRECTORIES, *parsed_names]), inside, plain)
 
 
-def _name(name: str) -> tuple[int, ...]:
-    found, at = list[int](), 0
-    while at < len(name):
-        end = _class_end(name, at) if name[at] == "[" else 0
-        if name[at] == "*":
-            found += [_STAR] if found[-1:] != [_STAR] else []
-        elif name[at] == "?" or end:
-            found.append(_ONE)
+def _parse_name(name: str) -> tuple[int, ...]:
+    """Return one name of a pattern as code points, with _ANY_CHARACTERS for `*` and _ANY_CHARACTER for `?` and for a
+    class."""
+    characters, index = list[int](), 0
+    while index < len(name):
+        end = _class_end(name, index) if name[index] == "[" else 0
+        if name[index] == "*":
+            characters += [_ANY_CHARACTERS] if characters[-1:] != [_ANY_CHARACTERS] else []
+        elif name[index] == "?" or end:
+            characters.append(_ANY_CHARACTER)
         else:
-            at += name[at] == "\\" and at + 1 < len(name)
-            found.append(ord(name[at]))
-        at = end or at + 1
-    return tuple(found)
+            index += name[index] == "\\" and index + 1 < len(name)
+            characters.append(ord(name[index]))
+        index = end or index + 1
+    return tuple(characters)
 
 
-def _class_end(name: str, at: int) -> int:
-    """The place behind the `]` of a class that begins here; 0: there is none. In it, any character counts."""
-    at += 2 if name[at + 1 : at + 2] in ("!", "^") and name[at + 1 : at + 2] else 1
-    at += name[at : at + 1] == "]"
-    while at < len(name):
-        if name[at] == "]":
-            return at + 1
-        named = name.find(":]", at + 2) if name.startswith("[:", at) else -1
-        at = named + 2 if named > 0 else at + 1 + (name[at] == "\\")
+def _class_end(name: str, index: int) -> int:
+    """Return the index behind the `]` of the character class that begins at this index; 0: no class begins there."""
+    index += 2 if name[index + 1 : index + 2] in ("!", "^") and name[index + 1 : index + 2] else 1
+    index += name[index : index + 1] == "]"
+    while index < len(name):
+        if name[index] == "]":
+            return index + 1
+        name_end = name.find(":]", index + 2) if name.startswith("[:", index) else -1
+        index = name_end + 2 if name_end > 0 else index + 1 + (name[index] == "\\")
     return 0

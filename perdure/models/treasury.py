@@ -1,4 +1,4 @@
-"""A fleet's budget of a day: its rules, and what deliveries and the Treasury say to each other."""
+"""A fleet's budget of a day: its rules, and the messages between deliveries and the Treasury."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from perdure.models.base import Recorded, Written
-from perdure.models.issue import address, same_repository
+from perdure.models.base import HistoryModel, UserInputModel
+from perdure.models.issue import is_same_repository, parse_repository_address
 from perdure.models.limits import ADDED_MOST_USD
 
 _SHORT = re.compile(r"[\w.*?-]+/[\w.*?-]+")
 
 TREASURY = "perdure-treasury"
-"""The workflow's id: one in a namespace."""
+"""The workflow's id: there is one in a namespace."""
 
 
-class BudgetRule(Written):
+class BudgetRule(UserInputModel):
     """`[[treasury]]` in the user file: dollars a day (UTC) for all deliveries of a repository, or with a label.
 
     repository  an address as in a request, or a pattern for it: `https://github.com/acme/*`; `acme/*` on any server
@@ -33,64 +33,78 @@ class BudgetRule(Written):
 
     @field_validator("usd_per_day", mode="before")
     @classmethod
-    def _no_switch(cls, given: object) -> object:
-        if isinstance(given, bool):
+    def _require_number(cls, usd_per_day: object) -> object:
+        """Return the value, or raise ValueError for true and false, which pydantic would take for a number."""
+        if isinstance(usd_per_day, bool):
             raise ValueError("say how many dollars")
-        return given
+        return usd_per_day
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> BudgetRule:
+    def _require_one_subject(self) -> BudgetRule:
+        """Return the rule itself, or raise ValueError where it names both a repository and a label, or neither."""
         if bool(self.repository) == bool(self.label):
             raise ValueError("a budget is for a repository or for a label: name one of them")
         return self
 
     @property
     def name(self) -> str:
-        """As people name it: `label:team-a`."""
+        """Return the rule's name for people, `label:team-a`."""
         return f"label:{self.label}" if self.label else f"repository:{self.repository}"
 
-    def covers(self, repository: str, labels: Iterable[str]) -> bool:
+    def applies_to(self, repository: str, labels: Iterable[str]) -> bool:
+        """Return whether a delivery of this repository with these labels is under the rule.
+
+        The rule's repository may be an address, a pattern for addresses, or a pattern for owner/name on any server.
+        """
         if self.label:
             return self.label in labels
-        if same_repository(self.repository, repository) or fnmatchcase(repository, self.repository):
+        if is_same_repository(self.repository, repository) or fnmatchcase(repository, self.repository):
             return True
-        wanted = ("", self.repository.lower()) if _SHORT.fullmatch(self.repository) else address(self.repository)
-        known = address(repository)  # of the same server by ssh, in other letters: nobody gets around a budget so
-        return bool(wanted and known and wanted[0] in ("", known[0]) and fnmatchcase(known[1], wanted[1]))
+        pattern = (
+            ("", self.repository.lower())
+            if _SHORT.fullmatch(self.repository)
+            else parse_repository_address(self.repository)
+        )
+        actual = parse_repository_address(
+            repository
+        )  # of the same server by ssh, in other letters: nobody gets around a budget so
+        return bool(pattern and actual and pattern[0] in ("", actual[0]) and fnmatchcase(actual[1], pattern[1]))
 
 
-def _many(given: object) -> object:
-    if isinstance(given, dict):
+def _require_list(value: object) -> object:
+    """Return the value, or raise ValueError for a single table: `[treasury]` instead of `[[treasury]]`."""
+    if isinstance(value, dict):
         raise ValueError("write [[treasury]], in two brackets: there can be many")
-    return given
+    return value
 
 
-def _each_once(rules: tuple[BudgetRule, ...]) -> tuple[BudgetRule, ...]:
+def _require_unique_names(rules: tuple[BudgetRule, ...]) -> tuple[BudgetRule, ...]:
+    """Return the rules, or raise ValueError where two have the same name."""
     names = [rule.name for rule in rules]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"{twice[0].replace(':', ' ', 1)} has two budgets: which of them holds?")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{repeated[0].replace(':', ' ', 1)} has two budgets: which of them holds?")
     return rules
 
 
-Budgets = Annotated[tuple[BudgetRule, ...], BeforeValidator(_many), AfterValidator(_each_once)]
+Budgets = Annotated[tuple[BudgetRule, ...], BeforeValidator(_require_list), AfterValidator(_require_unique_names)]
 """`[[treasury]]`, any number of times, each name once."""
 
 
-def matching(rules: Iterable[BudgetRule], repository: str, labels: Iterable[str]) -> dict[str, float]:
-    """Name and dollars a day of every rule that a delivery is under; empty: it never asks the Treasury."""
-    known = tuple(labels)
-    return {rule.name: rule.usd_per_day for rule in rules if rule.covers(repository, known)}
+def matching_budgets(rules: Iterable[BudgetRule], repository: str, labels: Iterable[str]) -> dict[str, float]:
+    """Return name and dollars a day of every rule that a delivery is under; empty: it never asks the Treasury."""
+    label_names = tuple(labels)
+    return {rule.name: rule.usd_per_day for rule in rules if rule.applies_to(repository, label_names)}
 
 
-class Reserve(Recorded):
-    """Signal `reserve`: a delivery says what it has paid, and asks for room for more. Said twice it counts once.
+class ReserveRequest(HistoryModel):
+    """Signal `reserve`: a delivery reports what it has paid, and asks to reserve more.
 
     delivery  the workflow's id; `key` and `queue`: its key, and the host that has its spend log
-    seq       repeated by the answer
+    seq       repeated by the answer; the same number twice counts once
     rules     what it is under: name, dollars a day (counts only where the Treasury does not know the rule)
-    settled   dollars it has paid, over all its runs; `booked`: as much of that as it has told before
-    ends      it ends here: what it has not used goes back
-    needs     dollars beyond `settled` without which it sends no request: nothing is on its way; 0: any room will do
+    settled   dollars it has paid, over all its runs; `booked`: as much of that as it has reported before
+    is_last   it ends here: what it has not used goes back
+    needs     dollars beyond `settled` without which it sends no request; 0: any amount will do
     """
 
     delivery: str
@@ -100,32 +114,33 @@ class Reserve(Recorded):
     booked: float = 0.0
     key: str = ""
     queue: str = ""
-    ends: bool = False
+    is_last: bool = False
     needs: float = 0.0
 
 
-class Granted(Recorded):
+class BudgetGrant(HistoryModel):
     """Signal `granted`, the answer. The delivery may begin turns until it has paid `ceiling` dollars, before `until`.
 
-    granted   by how much this answer has raised it
-    left      dollars of the day that nobody has reserved, in its tightest rule
-    why       why it got nothing, in one line: it is told by itself when there is something
+    granted        by how much this answer has raised the ceiling
+    remaining_usd  dollars of the day that nobody has reserved, in its tightest rule
+    why            why it got nothing, in one line: it gets another answer by itself when there is something
     """
 
     seq: int
     ceiling: float
     until: datetime
     granted: float = 0.0
-    left: float = 0.0
+    remaining_usd: Annotated[float, Field(alias="left")] = 0.0
     why: str = ""
 
 
-class Purse(Recorded):
-    """A delivery's own view of its reservation. `seq`: its newest question; `answered`: the newest answer's.
+class BudgetReservation(HistoryModel):
+    """A delivery's own view of what it has reserved. `seq`: of its newest request; `answered`: of the newest answer.
 
-    booked  dollars it has told the Treasury of, since the answer to that came
-    told    dollars its newest question told of
-    needs   the most that its next request can cost, where what was reserved did not cover it
+    booked        dollars it has reported to the Treasury and that the Treasury has confirmed
+    reported_usd  dollars that its newest request reports
+    needs         the most that its next request to a model can cost, where what was reserved did not cover it
+    why           why it got nothing, in one line
     """
 
     seq: int = 0
@@ -134,43 +149,44 @@ class Purse(Recorded):
     until: datetime | None = None
     granted: float = 0.0
     booked: float = 0.0
-    told: float = 0.0
+    reported_usd: float = 0.0
     why: str = ""
     needs: float = 0.0
 
-    def again(self) -> Purse:
-        """As a retry begins: nothing is reserved, and what was told is told."""
-        return Purse(seq=self.seq, answered=self.seq, booked=max(self.booked, self.told))
+    def for_retry(self) -> BudgetReservation:
+        """Return the reservation with which a retry begins: nothing is reserved, and what was reported stays
+        reported."""
+        return BudgetReservation(seq=self.seq, answered=self.seq, booked=max(self.booked, self.reported_usd))
 
 
-class Rules(Recorded):
-    """Signal `rules`: a worker has started whose configuration has these; name, dollars a day."""
+class TreasuryRules(HistoryModel):
+    """Signal `rules`: a worker has started whose configuration has these rules; name → dollars a day."""
 
     rules: dict[str, float]
 
 
-class Add(Written):
-    """Signal `add`: more for today, by a person. The same `id` twice is counted once."""
+class DayBudgetIncrease(UserInputModel):
+    """Signal `add`: a person adds dollars to a rule's budget of today. The same `id` twice is counted once."""
 
     rule: str = Field(min_length=1)
     usd: float = Field(gt=0, le=ADDED_MOST_USD, allow_inf_nan=False)
     id: str = Field(default="", max_length=100)
 
 
-class SpentInput(Recorded):
-    """The look-up of a silent delivery's spending: its host's spend log tells. `delivery`: its key."""
+class SpentInput(HistoryModel):
+    """Look up what a silent delivery has spent, in its host's spend log. `delivery`: its key."""
 
     delivery: str
 
 
-class LastTableInput(Recorded):
-    """The run whose table is wanted: one that has ended."""
+class LastTableInput(HistoryModel):
+    """Read the table of a Treasury run that has ended."""
 
     run_id: str
 
 
-class Budget(BaseModel):
-    """One rule's day, in dollars. Reserved is what the leases hold beside it."""
+class DayBudget(BaseModel):
+    """One rule's day, in dollars; what is reserved stands in the leases."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -180,15 +196,16 @@ class Budget(BaseModel):
 
     @property
     def limit(self) -> float:
+        """Return the dollars that may be spent today, those that people added among them."""
         return self.usd_per_day + self.added
 
 
 class BudgetLease(BaseModel):
-    """One delivery's reservation.
+    """One delivery's reservation, as the Treasury holds it.
 
     booked    dollars it has paid, as far as known; all of them are in some day's `spent`
     ceiling   what it may pay in all: the difference is reserved, until `until`
-    waits     its place among those that wait for room; 0: it does not
+    waits     its place among those that wait for free dollars; 0: it does not wait
     needs     the least that is of use to it
     """
 
@@ -205,22 +222,25 @@ class BudgetLease(BaseModel):
     needs: float = 0.0
 
     @property
-    def held(self) -> float:
+    def reserved_usd(self) -> float:
+        """Return the dollars that are reserved and not yet paid."""
         return max(0.0, self.ceiling - self.booked)
 
 
-class Table(BaseModel):
-    """All the Treasury knows, and all that goes with it into a new run. `day`: UTC, `2026-01-31`.
+class TreasuryTable(BaseModel):
+    """All that the Treasury knows, and all that goes with it into a new run. `day`: UTC, `2026-01-31`.
 
-    previous  the run that somebody ended, while its table is looked for: it goes on from there
-    note      what became of that, in one line, on the day on which it was
+    places    counts the waiting places that were ever given
+    heard     ids of increases that were counted
+    previous  the run that somebody ended, while its table is looked for: this run goes on from that
+    note      how that ended, in one line, on the day on which it happened
     """
 
     model_config = ConfigDict(extra="ignore")
 
     version: int = 1
     day: str = ""
-    rules: dict[str, Budget] = {}
+    rules: dict[str, DayBudget] = {}
     leases: dict[str, BudgetLease] = {}
     places: int = 0
     heard: tuple[str, ...] = ()
@@ -228,10 +248,12 @@ class Table(BaseModel):
     note: str = ""
 
     def reserved(self, rule: str) -> float:
-        return round(sum(lease.held for lease in self.leases.values() if rule in lease.rules), 6)
+        """Return the dollars that deliveries have reserved under a rule and not yet paid."""
+        return round(sum(lease.reserved_usd for lease in self.leases.values() if rule in lease.rules), 6)
 
-    def room(self, rule: str) -> float:
-        """Dollars nobody has spent or reserved; negative when a last reply cost more than was left."""
+    def free_usd(self, rule: str) -> float:
+        """Return the dollars of a rule that nobody has spent or reserved; negative when a last reply cost more than was
+        free."""
         budget = self.rules[rule]
         return round(budget.limit - budget.spent - self.reserved(rule), 6)
 
@@ -241,5 +263,5 @@ class LastTable(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    table: Table
+    table: TreasuryTable
     whole: bool = True

@@ -7,43 +7,46 @@ from typing import Any
 
 from pydantic import Field
 
-from perdure.models.base import ContractHash, Recorded
-from perdure.models.decisions import Question, Said
-from perdure.models.ledger import Room, Spend, Usage
+from perdure.models.base import ContractHash, HistoryModel
+from perdure.models.decisions import Question, UserMessage
+from perdure.models.ledger import Spend, SpendingLimits, Usage
 from perdure.models.phases import Step
 
 SUMMARY_LIMIT = 100
-"""Characters; a turn's summary stands in history, the Web UI and `perdure logs`."""
+"""Characters of a turn's summary, which stands in history, the Web UI and `perdure logs`."""
 
 
-TRY_FOUND = ("report", "review", "findings")
-"""Artifacts of a fix's materials that tell what it was to mend."""
+FIX_CAUSES = ("report", "review", "findings")
+"""Names of a fix's materials that say what it has to fix."""
 
 
-class Try(Recorded):
-    """A fix that was made: what it was begun with (artifacts by name, as TurnInput has them), and the commits before
-    and after it, equal where it changed nothing."""
+class FixAttempt(HistoryModel):
+    """A fix that was made.
+
+    before, after  the commits before and after it, equal where it changed nothing
+    causes         artifacts that say what it had to fix, by name as in TurnInput.materials
+    """
 
     step: Step
     attempt: int
     before: str
     after: str
-    found: dict[str, str] = {}
+    causes: dict[str, str] = {}
 
 
-class TurnInput(Recorded):
-    """Names everything a turn needs and holds none of it.
+class TurnInput(HistoryModel):
+    """The input of one turn: it names everything the turn needs and holds none of it.
 
     delivery    the delivery's key (perdure.models.ids.delivery_key)
     step        which agentic step; attempt counts its loop from 1, turn counts from 1 within the attempt
     checkpoint  commit in the vault the turn starts from
     contract    artifact of the delivery's Contract (perdure.models.contract)
     materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
-    said        words from people that are new since the last turn
-    told        words that earlier conversations of the delivery have read (turn 1 only)
-    began       the end of the id its run was started with: another one than the run's own tells a rewind
-    again       how often a person let it be tried again after it had been cut off three times
-    room        what it may pay for beside its own reply; None in inputs of releases that did not say so
+    messages    messages from people that are new since the last turn
+    delivered_messages   messages that earlier conversations of the delivery have read (turn 1 only)
+    started_run_suffix   the end of the id its run was started with: where the run has another id, it was rewound
+    approved_retries     how often a person let it be tried again after it had been cut off three times
+    spending_limits      what it may pay for beside its own reply; None in inputs of releases that did not say so
     effort      another one than the step's settings say; empty: theirs
     sample      tells the replies a retry goes on with from those it shall not get once more; empty: the first
 
@@ -57,12 +60,12 @@ class TurnInput(Recorded):
     checkpoint: str
     contract: ContractHash
     materials: dict[str, str] = {}
-    said: tuple[Said, ...] = ()
-    told: tuple[Said, ...] = ()
-    began: str = ""
+    messages: tuple[UserMessage, ...] = ()
+    delivered_messages: tuple[UserMessage, ...] = ()
+    started_run_suffix: str = ""
     sample: str = ""
-    again: int = 0
-    room: Room | None = None
+    approved_retries: int = 0
+    spending_limits: SpendingLimits | None = None
     effort: str = ""
 
 
@@ -77,7 +80,7 @@ class Ending(StrEnum):
     FAILED = "failed"
 
 
-class Outcome(Recorded):
+class Outcome(HistoryModel):
     """A finished step's typed result.
 
     summary   one line for people
@@ -92,14 +95,15 @@ class Outcome(Recorded):
     data: dict[str, Any] = {}
 
 
-class TurnResult(Recorded):
+class TurnResult(HistoryModel):
     """The product of a turn: a checkpoint, what it cost, and the step's outcome when this was its last turn.
 
-    notes       ids of the words it has read
+    notes       ids of the messages it has read
     question    what the agent asks a person; its next turn gets the answer
     assumption  what it assumed because nobody is to be asked
-    model       the second one, from the turn on that went over to it; empty: the first
-    waited_s    seconds for which the model's API let nothing through for anybody with the key; no checkpoint has it
+    model       its second model, from the turn on that changed over to it; empty: the first
+    adopted     the turn had been made before: this is its recorded result
+    waited_s    seconds for which the model's API refused everybody with the key; no checkpoint has it
     """
 
     checkpoint: str
@@ -115,7 +119,7 @@ class TurnResult(Recorded):
     waited_s: float = 0.0
 
 
-class Page(Recorded):
+class TextPage(HistoryModel):
     """A piece of a log, a diff or a table, at most 64 KiB; `next` is the offset to go on from, None at the end."""
 
     text: str
@@ -123,12 +127,15 @@ class Page(Recorded):
 
 
 TURN_BEGINS = "── "
-"""Of the line that begins a turn in `logs`; all that was said and done in it is indented."""
+"""Beginning of the line that begins a turn in `logs`; everything else of that turn is indented."""
 
 
-class ReadInput(Recorded):
-    """Read-only: `what` is `turns`, `turns_json`, `logs`, `diff`, or `artifact` or `artifact64` (base64, for what is no
-    text) with its SHA-256 in `checkpoint`."""
+class VaultReadInput(HistoryModel):
+    """Ask for a page of text from the vault; it changes nothing.
+
+    what        `turns`, `turns_json`, `logs`, `diff`, `artifact`, or `artifact64` (base64, for what is no text)
+    checkpoint  the last checkpoint, or the SHA-256 of an artifact
+    """
 
     delivery: str
     what: str

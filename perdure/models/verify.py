@@ -1,31 +1,36 @@
-"""The questions of `perdure verify`, the answers, and its words: facts from those who have them, then claims."""
+"""The messages of `perdure verify`: questions to those who have the facts, the facts, and the claims checked by
+them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from perdure.models.base import ContractHash, Published, Recorded
+from pydantic import Field
+
+from perdure.models.base import ContractHash, HistoryModel, PublishedModel
 from perdure.models.ledger import Spend, Usage
 
 
-class Mark(StrEnum):
-    """`unknown` is no verdict: the claim could not be checked, and `said` tells why."""
+class ClaimStatus(StrEnum):
+    """Whether a claim was confirmed. `unknown` is no verdict: the claim could not be checked."""
 
     VERIFIED = "verified"
     CONTRADICTED = "contradicted"
     UNKNOWN = "unknown"
 
 
-class Claim(Published):
-    """One line of the receipt. `said`: how it was checked, what was found instead, or why it could not be checked."""
+class Claim(PublishedModel):
+    """One line of the receipt. `explanation`: how it was checked, what was found instead, or why it could not be
+    checked."""
 
-    mark: Mark
+    mark: ClaimStatus
     claim: str
-    said: str
+    explanation: Annotated[str, Field(alias="said")]
 
 
-class VerifyInput(Recorded):
-    """The facts a delivery's host is asked for; all names come from history.
+class VerifyInput(HistoryModel):
+    """Ask a delivery's host for its facts; all names come from history.
 
     tip      the last checkpoint; offset: how many checkpoints and commits to leave out, oldest first
     first    prepare's checkpoint; empty when history does not have it any more
@@ -50,7 +55,7 @@ class VerifyInput(Recorded):
     deaths: tuple[str, ...] = ()
 
 
-class CheckpointFact(Recorded):
+class CheckpointFact(HistoryModel):
     """One checkpoint in the vault. `step` is `prepare` for the first one, which has no turn."""
 
     commit: str
@@ -60,7 +65,7 @@ class CheckpointFact(Recorded):
     turn: int = 0
 
 
-class CommitFact(Recorded):
+class CommitFact(HistoryModel):
     """One commit between `start` and `head`.
 
     delivery, step  its trailers; `step` as `implement/1`
@@ -76,11 +81,11 @@ class CommitFact(Recorded):
     differs: tuple[str, ...] = ()
 
 
-class TriedFact(Recorded):
-    """Return the result of the experiments in a test report, added up again from its lists.
+class ExperimentFact(HistoryModel):
+    """The result of the experiments in a test report, added up again from its lists.
 
     line      as a result has it
-    promises  how many tests of the base do not hold
+    promises  how many tests of the base fail on the change
     removes   the request asked for something to be removed
     tampered  the tests passed without the product being right
     """
@@ -91,24 +96,24 @@ class TriedFact(Recorded):
     tampered: bool = False
 
 
-class ReportFact(Recorded):
-    """Return the verdict of the test report in the vault, judged again from its cases, exit codes and experiments."""
+class ReportFact(HistoryModel):
+    """The verdict of the test report in the vault, judged again from its cases, exit codes and experiments."""
 
     commit: str
     tree: str
     status: str
     passed: int | None = None
     failed: int | None = None
-    tried: TriedFact | None = None
+    experiment: ExperimentFact | None = None
 
 
-class LedgerFact(Recorded):
+class LedgerFact(HistoryModel):
     """Journal and spend log of the host, counted again.
 
-    settled    replies that were paid for, and what they cost together (`spend`)
-    kept       usage of the turns on the way to `tip`; steps: the cost of each of their steps, `implement/1` → USD
-    unpaid     turns on that way of which the spend log has no settled reply
-    unheard    of `deaths`, those of which the journal has never heard
+    settled         replies that were paid for, and what they cost together (`spend`)
+    kept_usage      usage of the turns on the way to `tip`, `turns` of them
+    unpaid          turns on that way of which the spend log has no settled reply
+    unknown_deaths  those of `deaths` that the journal does not have
     """
 
     worker_deaths: int = 0
@@ -117,44 +122,44 @@ class LedgerFact(Recorded):
     replies_cut: int = 0
     settled: int = 0
     spend: Spend = Spend()
-    kept: Usage = Usage()
+    kept_usage: Usage = Usage()
     turns: int = 0
     unpaid: tuple[str, ...] = ()
-    unheard: tuple[str, ...] = ()
+    unknown_deaths: tuple[str, ...] = ()
 
 
-class Facts(Recorded):
-    """The facts a delivery's host found.
+class HostFacts(HistoryModel):
+    """The facts from a delivery's host.
 
-    checkpoints  from prepare's to `tip`, and commits from `start` to `head`, a page of them; next: the offset of the
-                 following page
+    checkpoints  from prepare's to `tip`, and commits from `start` to `head`, a page of them
+    next         the offset of the following page; None: there is none
     broken       what is missing below `tip` or on the way to it, in git's words; empty: nothing
-    begun        the first few files that prepare's checkpoint holds otherwise than a checkout of `start`; None: one of
-                 the two is not in the vault
-    held         a ref of the delivery keeps `tip`
+    start_differences  the first few files that prepare's checkpoint holds otherwise than a checkout of `start`;
+                       None: one of the two is not in the vault
+    is_referenced      a ref of the delivery keeps `tip`
     tree         of `head`; empty when the vault does not have it
     """
 
     checkpoints: tuple[CheckpointFact, ...] = ()
     next: int | None = None
     broken: str = ""
-    begun: tuple[str, ...] | None = None
-    held: bool = False
+    start_differences: tuple[str, ...] | None = None
+    is_referenced: bool = False
     tree: str = ""
     commits: tuple[CommitFact, ...] = ()
     report: ReportFact | None = None
     ledger: LedgerFact = LedgerFact()
 
 
-class PublishedInput(Recorded):
-    """Policy: artifact of the Contract, which names the repository."""
+class PublishedFactsInput(HistoryModel):
+    """Ask what remote and forge have of a delivery's branch. The Contract names the repository."""
 
     delivery: str
     contract: ContractHash
     branch: str
 
 
-class PullFact(Recorded):
+class PullFact(HistoryModel):
     """One pull request of the branch. `state`: open, merged or closed; `head`: the commit it proposes."""
 
     number: int
@@ -163,8 +168,12 @@ class PullFact(Recorded):
     ours: bool = False
 
 
-class PublishedFacts(Recorded):
-    """The state of remote and forge now. `tip`: where the branch is; None: it is not there. `forge`: one was asked."""
+class PublishedFacts(HistoryModel):
+    """The state of remote and forge now.
+
+    tip    where the branch is; None: it does not exist
+    forge  a forge was asked for its pull requests
+    """
 
     tip: str | None = None
     forge: bool = False

@@ -15,9 +15,9 @@ SEARCH_ATTRIBUTES: Mapping[str, str] = MappingProxyType(
         "PerdureCostUsd": "Double",
     }
 )
-"""Name to Temporal's type. A server that does not know one hangs the workflow that sets it."""
+"""Name → Temporal's type. A server that does not know one hangs the workflow that sets it."""
 
 CHANGE, WAITING, LABELS = "PerdureChange", "PerdureWaiting", "PerdureLabels"
 
 MORE_ATTRIBUTES: Mapping[str, str] = MappingProxyType({CHANGE: "Keyword", WAITING: "Keyword", LABELS: "KeywordList"})
-"""Those of later releases: where a server does not take them lists show less, and all else goes on."""
+"""Attributes of later releases: where a server does not accept them lists show less, and all else works."""

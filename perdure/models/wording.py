@@ -17,8 +17,8 @@ SINCE = {"new": "new", "known": "as on the base", "undecidable": "new or not: ca
 
 
 @dataclass(frozen=True)
-class Point:
-    """Something that the reviewer or the engine found."""
+class ReviewPoint:
+    """Something that the reviewer or the engine found in a change. `source`: `reviewer` or `engine`."""
 
     severity: Severity
     title: str
@@ -30,12 +30,13 @@ class Point:
     screenshots: tuple[str, ...] = ()
 
     @property
-    def where(self) -> str:
+    def place(self) -> str:
+        """Return its place, `file:line`, or the file alone; empty: it is about no file."""
         return f"{self.file}:{self.line}" if self.file and self.line else self.file
 
 
 @dataclass(frozen=True)
-class Cases:
+class CaseGroups:
     """The tests of one command, sorted into what a person looks for."""
 
     failed: tuple[TestCase, ...]
@@ -44,25 +45,27 @@ class Cases:
     passed: tuple[TestCase, ...]
 
 
-def points(review: Review | None, findings: Findings | None) -> list[Point]:
-    """The worst first; of the same weight, the engine's before the reviewer's, for they are certain."""
-    found = [
-        Point(f.severity, f.title, f.description, f.file, f.line, f.suggestion, "engine")
+def review_points(review: Review | None, findings: Findings | None) -> list[ReviewPoint]:
+    """Return what reviewer and engine found, the worst first; of the same severity the engine's first, for they are
+    certain."""
+    all_points = [
+        ReviewPoint(f.severity, f.title, f.description, f.file, f.line, f.suggestion, "engine")
         for f in (findings.findings if findings else ())
     ]
-    found += [
-        Point(i.severity, i.title, i.description, i.file, i.line, i.suggestion, "reviewer", tuple(i.screenshots))
+    all_points += [
+        ReviewPoint(i.severity, i.title, i.description, i.file, i.line, i.suggestion, "reviewer", tuple(i.screenshots))
         for i in (review.issues if review else ())
     ]
     order = list(Severity)
-    return sorted(found, key=lambda point: order.index(point.severity))
+    return sorted(all_points, key=lambda point: order.index(point.severity))
 
 
-def cases_of(command: CommandResult) -> Cases:
+def cases_of(command: CommandResult) -> CaseGroups:
+    """Return a command's tests in groups; a flaky test is only in `flaky`, and `failed` has those that errored, too."""
     red = ("failed", "errored")
     flaky = tuple(case for case in command.cases if case.flaky)
     rest = [case for case in command.cases if not case.flaky]
-    return Cases(
+    return CaseGroups(
         failed=tuple(case for case in rest if case.outcome in red),
         flaky=flaky,
         skipped=tuple(case for case in rest if case.outcome == "skipped"),
@@ -71,17 +74,17 @@ def cases_of(command: CommandResult) -> Cases:
 
 
 def verdict_of(command: CommandResult) -> str:
-    """`failed, exit code 1, new`."""
-    said = [VERDICTS.get(command.verdict, command.verdict)]
-    bad = command.verdict != "passed"
-    said += [f"exit code {command.exit_code}"] if bad and command.exit_code is not None else []
-    said += [SINCE[command.since]] if command.since else []
-    said += ["passed when it was run once more"] if command.flaky else []
-    said += ["stops at its first failure"] if command.partial else []
-    said += [] if command.required else ["does not decide"]
-    return ", ".join(said)
+    """Return a command's verdict in one line for people: `failed, exit code 1, new`."""
+    parts = [VERDICTS.get(command.verdict, command.verdict)]
+    is_bad = command.verdict != "passed"
+    parts += [f"exit code {command.exit_code}"] if is_bad and command.exit_code is not None else []
+    parts += [SINCE[command.since]] if command.since else []
+    parts += ["passed when it was run once more"] if command.flaky else []
+    parts += ["stops at its first failure"] if command.partial else []
+    parts += [] if command.required else ["does not decide"]
+    return ", ".join(parts)
 
 
-def named(case: TestCase) -> str:
-    """The test's name with its file, where that is not in it already."""
+def case_name(case: TestCase) -> str:
+    """Return the test's name, with its file before it where that is not in the name already."""
     return f"{case.file}: {case.name}" if case.file and case.file not in case.name else case.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.models.base import ContractHash, Recorded
+from perdure.models.base import ContractHash, HistoryModel
 from perdure.models.decisions import Gate
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
@@ -14,21 +14,27 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
 
 
-class PrepareInput(Recorded):
-    """`previous` and `checkpoint` say where a retried delivery goes on; unset for a new one. `again`: see TestInput."""
+class PrepareInput(HistoryModel):
+    """Prepare a delivery's workspace.
+
+    previous, checkpoint  where a retried delivery goes on; unset for a new one
+    approved_retries      see TestInput
+    """
 
     delivery: str
     request: DeliveryRequest
-    previous: Prepared | None = None
+    previous: PreparedWorkspace | None = None
     checkpoint: str = ""
-    again: int = 0
+    approved_retries: int = 0
 
 
-class Asking(Recorded):
-    """The people who decide about a delivery that is not prepared: it comes with a failure of `prepare`.
+class EscalationSettings(HistoryModel):
+    """Whether people decide about work that was cut off again and again, also before a delivery is prepared.
 
     asks      a person is asked; expiry_s: how long that waits, 0: for ever
     notifies  somebody wants to hear of it: there is an address to tell
+
+    A failure of `prepare` carries it as its details.
     """
 
     asks: bool = False
@@ -36,8 +42,8 @@ class Asking(Recorded):
     notifies: bool = False
 
 
-class Prepared(Recorded):
-    """A workspace on one host, with setup and preflight behind it.
+class PreparedWorkspace(HistoryModel):
+    """A workspace on one host, with setup and preflight done, and the settings that the workflow decides by.
 
     queue       the host's task queue: everything that touches the worktree runs there
     checkpoint  the first checkpoint: the base commit's tree, no transcript
@@ -47,16 +53,17 @@ class Prepared(Recorded):
     plan        artifact of a plan the submitter sent along, or empty
     attributes  whether the server knows Perdure's search attributes
     fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
-    at          (step, attempt, turn) that made `fallback`; None when prepare did
+    fallback_position   (step, attempt, turn) that made `fallback`; None when prepare did
     hosted      the origin has a forge with accounts and issues: access is checked before money is spent
     publisher   the queue whose worker alone holds the forge's token; empty: this host's own
-    issue, title    of the issue it came from; specialists: a plan's tasks are built at the same time, where they can be
+    issue, title    of the issue it came from
+    specialists     a plan's tasks are built at the same time, where they can be
     baseline    artifact: the TestReport of the base commit, empty where it has no test command
     base_red    whether its required tests failed there
     inspects    the engine looks at each change itself before that is shown; false only in histories of old releases
     document    the optional step before the tests is wanted
     app         screenshots are wanted: `[app]` says how to start the application and which pages to show
-    checks_plans    an edited plan is looked at before it counts; false only in histories of releases that did not
+    checks_plans    an edited plan is checked before it counts; false only in histories of releases that did not
     asks        a person is asked where a limit is reached; false only in histories of releases that just ended
     gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell; deaths;
                 gate_expiry_s: how long it waits, 0: for ever
@@ -66,9 +73,9 @@ class Prepared(Recorded):
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
     proxied     an agent with a process of its own works on a step: a turn's input says what more it may pay for
-    efforts     by step, what the last fix that is allowed is asked with; none where it is the settings' own
+    efforts     by step, the effort of the last fix that is allowed; none where it is the settings' own
     attempts    at one plan: the best one is taken; after_red: the others begin only when the first one is no good
-    limited     the repository's deliveries have a common limit: it asks for room before it pays for anything
+    limited     the repository's deliveries have a common limit, which is checked before it pays for anything
     shows       of the attributes of later releases (perdure.models.visibility) those that the server knows
     labels      of the request and its issue, by which costs are added up
     page        address of the page on which people see it, without a token; empty: none is known
@@ -97,7 +104,7 @@ class Prepared(Recorded):
     summary: str = ""
     models: dict[str, str] = {}
     fallback: str = ""
-    at: tuple[str, int, int] | None = None
+    fallback_position: tuple[str, int, int] | None = None
     hosted: bool = False
     publisher: str = ""
     issue: int = 0
@@ -128,12 +135,12 @@ class Prepared(Recorded):
     page: str = ""
 
     @property
-    def asking(self) -> Asking:
-        """The people who decide about work that was cut off again and again."""
-        return Asking(asks=Gate.DEATHS in self.gates, expiry_s=self.gate_expiry_s, notifies=self.notifies)
+    def escalation(self) -> EscalationSettings:
+        """Return the settings by which people decide about work that was cut off again and again."""
+        return EscalationSettings(asks=Gate.DEATHS in self.gates, expiry_s=self.gate_expiry_s, notifies=self.notifies)
 
 
-class CommitInput(Recorded):
+class CommitInput(HistoryModel):
     """Commit the tree of `checkpoint` onto `parent` as step `step`, attempt `attempt`."""
 
     delivery: str
@@ -146,17 +153,20 @@ class CommitInput(Recorded):
     kind: str = ""
 
 
-class ChangeSize(Recorded):
-    """The whole of a change, from its base: files, and lines of text."""
+class ChangeSize(HistoryModel):
+    """The size of a whole change, from its base: files, and lines of text."""
 
     files: int = 0
     added: int = 0
     deleted: int = 0
 
 
-class Committed(Recorded):
-    """`commit` is empty when the tree is the parent's. `conflicts`: open deliveries it may not go with. `change`: what
-    all commits so far come to."""
+class CommitResult(HistoryModel):
+    """The commit that was made; `commit` is empty when the tree is the parent's.
+
+    files, added, deleted  of this commit; change: of all commits so far together
+    conflicts              by key of another open delivery that this one may conflict with, the first path
+    """
 
     commit: str = ""
     tree: str = ""
@@ -168,10 +178,13 @@ class Committed(Recorded):
     change: ChangeSize | None = None
 
 
-class TestInput(Recorded):
-    """`baseline`: artifact of the base commit's TestReport; empty: what fails cannot be compared with anything.
-    `again`: how often a person let it be tried again after it had been cut off three times. `check`: commands of items
-    of a backlog that have to hold when it lands, by item; `item`: its own id there."""
+class TestInput(HistoryModel):
+    """Run the test commands on `commit`.
+
+    baseline          artifact of the base commit's TestReport; empty: failures cannot be compared with anything
+    approved_retries  how often a person let it be tried again after it had been cut off three times
+    check             by item of a backlog, commands that have to pass when it lands; `item`: its own id there
+    """
 
     __test__ = False
 
@@ -180,12 +193,12 @@ class TestInput(Recorded):
     commit: str
     attempt: int
     baseline: str = ""
-    again: int = 0
+    approved_retries: int = 0
     check: dict[str, tuple[str, ...]] = {}
     item: str = ""
 
 
-class TestVerdict(Recorded):
+class TestVerdict(HistoryModel):
     """The result of the repository's own test commands on one commit. The exit code is the verdict; what failed on the
     base commit too does not make it red.
 
@@ -229,15 +242,15 @@ class TestVerdict(Recorded):
     unchecked: tuple[str, ...] = ()
 
     def same_as(self, other: TestVerdict) -> bool:
-        """True where it is red with the same failures of the same tree; never for one of a release without
+        """Return whether it is red with the same failures of the same tree; false for one of a release without
         fingerprints."""
         return bool(self.fingerprint) and (self.tree, self.fingerprint) == (other.tree, other.fingerprint)
 
 
-class InspectInput(Recorded):
-    """The look of the engine itself at the change from the base to `commit`. Policy: artifact of the Contract.
+class InspectInput(HistoryModel):
+    """Let the engine itself look at the change from the base to `commit`.
 
-    report  artifact of the last TestReport; kind  of the request (perdure.models.phases.Kind); both may be empty
+    report  artifact of the last TestReport; kind: of the request (perdure.models.phases.Kind); both may be empty
     """
 
     delivery: str
@@ -247,9 +260,12 @@ class InspectInput(Recorded):
     kind: str = ""
 
 
-class Inspected(Recorded):
-    """Counts by severity. `findings`: artifact (perdure.models.report.Findings); `secrets`: how many of the blockers
-    must not even be pushed."""
+class InspectResult(HistoryModel):
+    """The engine's own findings, counted by severity.
+
+    findings  artifact (perdure.models.report.Findings)
+    secrets   how many of the blockers must not even be pushed
+    """
 
     findings: str = ""
     blockers: int = 0
@@ -258,9 +274,14 @@ class Inspected(Recorded):
     secrets: int = 0
     summary: str = ""
 
-    def with_review(self, said: Mapping[str, Any]) -> ReviewResult:
-        """Return the counts of a review: the reviewer's (`said`, by severity) and the engine's own together."""
-        counts = {one: value if isinstance(value := said.get(one), int) else 0 for one in Severity}
+    def with_review(self, review_counts: Mapping[str, Any]) -> ReviewResult:
+        """Return the result of a review: the reviewer's counts by severity and the engine's own, added up.
+
+        A severity that is missing or is no number counts as zero; with a blocker the status is blocked.
+        """
+        counts = {
+            severity: value if isinstance(value := review_counts.get(severity), int) else 0 for severity in Severity
+        }
         blockers = counts[Severity.BLOCKER] + self.blockers
         return ReviewResult(
             status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
@@ -270,17 +291,24 @@ class Inspected(Recorded):
         )
 
 
-class CloseInput(Recorded):
-    """`keep`: leave the worktree for a person to look at (7 days). `tasks`: keys of its plan's tasks."""
+class CloseInput(HistoryModel):
+    """Tidy up after a delivery.
+
+    keep   leave the worktree for a person to look at (7 days); tasks: keys of its plan's tasks
+    """
 
     delivery: str
     keep: bool = False
     tasks: tuple[str, ...] = ()
 
 
-class Closed(Recorded):
-    """`notifies`: this host tells somebody; known here also of a delivery that could not be prepared. `usage`: of all
-    replies that `spend` is the price of; None: nobody added them up. `tasks_usd`: what its plan's tasks paid."""
+class CloseResult(HistoryModel):
+    """The delivery's receipt and spending after everything was tidied up.
+
+    notifies   this host tells somebody; known here also of a delivery that could not be prepared
+    usage      of all replies that `spend` is the price of; None: nobody added them up
+    tasks_usd  what its plan's tasks paid
+    """
 
     receipt: Receipt = Receipt()
     spend: Spend = Spend()

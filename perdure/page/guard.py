@@ -1,4 +1,4 @@
-"""The one door of the page: who may look, who decides, and which requests no page of somebody else's can send."""
+"""Access control of the page: who may look, who decides, and which requests come from a page of somebody else's."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from aiohttp import web
 from perdure.text import one_line
 
 LEAVE = "/leave"
-"""The address of the form that ends a session in this browser."""
+"""The path of the form that ends a session in this browser."""
 
 CSRF = "csrf"
-"""The field that every form carries."""
+"""The name of the field that every form carries against forgery."""
 
 PERSON = web.RequestKey("person", str)
-"""The name of who decides."""
+"""The name of the person who decides."""
 
 SESSION = web.RequestKey("session", str)
-"""The cookie's value, from which a form's field is made."""
+"""The value of the session cookie, from which a form's field is made."""
 
 PERSON_CHARS = 200
-"""Of a name, as a decision records it."""
+"""Most characters of a person's name, as a decision records it."""
 
 _COOKIE_S = 30 * 24 * 3600
-"""A month: after that the address with the token is asked for again."""
+"""A month: after that, the address with the token has to be opened again."""
 
 _SAME = ("same-origin", "none")
-"""Sec-Fetch-Site of what our own page, or the person at the address line, has sent."""
+"""Sec-Fetch-Site of a request that our own page has sent, or the person at the address line."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -52,8 +52,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Guard:
-    """`names`: hosts the page is asked as. `port`: in Host, None for any (a proxy's). `user_header`: names the person,
-    as a proxy says it, which then stands for the token too. `person`: who decides where nobody says it."""
+    """Decides which requests are let in.
+
+    names        hosts that the page is called by, in the header Host
+    port         the port in Host; None: any, where a proxy has its own
+    user_header  the header in which a proxy names the person, which then stands for the token too; empty: no proxy
+    person       who decides where no header says it
+    """
 
     token: str
     names: frozenset[str]
@@ -64,46 +69,52 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        """Its name: another for every home, since a cookie is not bound to a port."""
+        """Return the session cookie's name, another one for every home, since a cookie is not bound to a port."""
         return f"perdure-{sha256(self.token.encode()).hexdigest()[:8]}"
 
-    def csrf(self, session: str) -> str:
+    def csrf_value(self, session: str) -> str:
         return self._mac("form", session)
 
-    async def door(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request in, or answer it here."""
-        if not self._ours(request.headers.getall("Host", [])):
-            return refused(403, "this page is not called by that name; perdure page prints its address")
+    async def check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let a request in and return the handler's answer, or refuse it and return that answer.
+
+        Checks the host's name, the person or the token, the session and, for a form, that our own page sent it. Sets
+        the request's PERSON and SESSION, and the cookie of a new session. Answers the address with the token, and the
+        form that ends the session, itself.
+        """
+        if not self._is_our_host(request.headers.getall("Host", [])):
+            return text_answer(403, "this page is not called by that name; perdure page prints its address")
         if self.user_header:
-            told = request.headers.getall(self.user_header, [])
-            if len(told) != 1 or not (person := one_line(told[0], PERSON_CHARS)):
-                return refused(401, f"the proxy before this page has not said who you are ({self.user_header})")
+            header_values = request.headers.getall(self.user_header, [])
+            if len(header_values) != 1 or not (person := one_line(header_values[0], PERSON_CHARS)):
+                return text_answer(401, f"the proxy before this page has not said who you are ({self.user_header})")
         elif "token" in request.query and request.method == "GET":
-            return self._by_token(request)
+            return self._log_in_by_token(request)
         else:
             person = self.person
         session = self._session(request)
         if not session and not self.user_header:
             if request.headers.get("Sec-Fetch-Site") == "cross-site" and request.method == "GET":
-                return _once_more(request)
-            return refused(401, "open the page by the address that perdure page prints: it has the token in it")
-        fresh = session or self._new_session()
-        request[PERSON], request[SESSION] = person, fresh
+                return _same_path_refresh(request)
+            return text_answer(401, "open the page by the address that perdure page prints: it has the token in it")
+        valid_session = session or self._new_session()
+        request[PERSON], request[SESSION] = person, valid_session
         if request.method not in ("GET", "HEAD"):
             if request.method != "POST":
-                return refused(405, "the page is read, and its forms are sent")
-            if not self._of_our_page(request) or not session or not await self._has_field(request, session):
-                return refused(403, "this was not sent by this page; open it again (perdure page) and decide there")
+                return text_answer(405, "the page is read, and its forms are sent")
+            if not self._is_from_our_page(request) or not session or not await self._has_csrf_field(request, session):
+                return text_answer(403, "this was not sent by this page; open it again (perdure page) and decide there")
             if request.path == LEAVE:
-                answer = refused(200, "you have left; perdure page prints the address that leads back")
+                answer = text_answer(200, "you have left; perdure page prints the address that leads back")
                 answer.del_cookie(self.cookie, path="/")
                 return answer
-        shown = await handler(request)
-        if not session and not shown.prepared:
-            self._remember(request, shown, fresh)
-        return shown
+        response = await handler(request)
+        if not session and not response.prepared:
+            self._set_cookie(request, response, valid_session)
+        return response
 
-    def _ours(self, hosts: list[str]) -> bool:
+    def _is_our_host(self, hosts: list[str]) -> bool:
+        """Return True where there is one Host header and it names this page, with the port it is asked at."""
         if len(hosts) != 1:
             return False
         name, _, port = hosts[0].lower().rpartition(":") if not hosts[0].endswith("]") else (hosts[0], "", "")
@@ -113,37 +124,47 @@ class Guard:
             return False
         return self.port is None or (port or ("443" if self.tls else "80")) == str(self.port)
 
-    def _of_our_page(self, request: web.Request) -> bool:
-        """Browsers say where a form comes from; what is no browser has no cookie that somebody could misuse."""
+    def _is_from_our_page(self, request: web.Request) -> bool:
+        """Return True where Sec-Fetch-Site and Origin, as far as they are sent, say that a form is our own page's.
+
+        Browsers say where a form comes from; what is no browser has no cookie that somebody could misuse.
+        """
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in _SAME:
             return False
         schemes = ("https", "http") if self.user_header else ("https",) if self.tls else ("http",)
-        ours = {f"{scheme}://{request.headers['Host'].lower()}" for scheme in schemes}
-        return all(origin.lower() in ours for origin in request.headers.getall("Origin", []))
+        our_origins = {f"{scheme}://{request.headers['Host'].lower()}" for scheme in schemes}
+        return all(origin.lower() in our_origins for origin in request.headers.getall("Origin", []))
 
-    async def _has_field(self, request: web.Request, session: str) -> bool:
+    async def _has_csrf_field(self, request: web.Request, session: str) -> bool:
+        """Return True where the form carries the field that belongs to this session."""
         form = await request.post()
-        said = form.get(CSRF)
-        return isinstance(said, str) and hmac.compare_digest(said.encode(), self.csrf(session).encode())
+        value = form.get(CSRF)
+        return isinstance(value, str) and hmac.compare_digest(value.encode(), self.csrf_value(session).encode())
 
-    def _by_token(self, request: web.Request) -> web.StreamResponse:
+    def _log_in_by_token(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request with the token in its address: set the session cookie and lead to the address without it.
+
+        A wrong token is refused with 401.
+        """
         if not hmac.compare_digest(request.query["token"].encode(), self.token.encode()):
-            return refused(401, "that is not this page's token; perdure page prints the address with the right one")
-        answer = _once_more(request)
-        self._remember(request, answer, self._session(request) or self._new_session())
+            return text_answer(401, "that is not this page's token; perdure page prints the address with the right one")
+        answer = _same_path_refresh(request)
+        self._set_cookie(request, answer, self._session(request) or self._new_session())
         return answer
 
     def _new_session(self) -> str:
+        """Create the value of a new session cookie: a random name, signed with the token."""
         name = secrets.token_hex(16)
         return f"{name}.{self._mac('session', name)}"
 
     def _session(self, request: web.Request) -> str:
-        """The cookie's value where we made it, else empty."""
+        """Return the session cookie's value where this page made it, else empty."""
         value = request.cookies.get(self.cookie, "")
         name, _, mac = value.partition(".")
         return value if name and hmac.compare_digest(mac.encode(), self._mac("session", name).encode()) else ""
 
-    def _remember(self, request: web.Request, answer: web.StreamResponse, session: str) -> None:
+    def _set_cookie(self, request: web.Request, answer: web.StreamResponse, session: str) -> None:
+        """Set the session cookie, which lasts a month, in the answer; only for HTTPS where the request came by it."""
         secure = self.tls or request.headers.get("X-Forwarded-Proto") == "https"
         answer.set_cookie(
             self.cookie, session, max_age=_COOKIE_S, path="/", httponly=True, samesite="Strict", secure=secure
@@ -153,27 +174,31 @@ class Guard:
         return hmac.new(self.token.encode(), f"{purpose}:{text}".encode(), sha256).hexdigest()
 
 
-def refused(status: int, words: str) -> web.Response:
-    """One line, and nothing of the page."""
-    return web.Response(status=status, text=f"{words}\n")
+def text_answer(status: int, text: str) -> web.Response:
+    """Return an answer of one line of text, and nothing of the page."""
+    return web.Response(status=status, text=f"{text}\n")
 
 
-async def with_headers(request: web.Request, answer: web.StreamResponse) -> None:
+async def add_security_headers(request: web.Request, answer: web.StreamResponse) -> None:
+    """Add the security headers to an answer that is about to be sent, and remove `Server`."""
     for name, value in HEADERS.items():
         answer.headers.setdefault(name, value)
     answer.headers.pop("Server", None)
 
 
-def _once_more(request: web.Request) -> web.Response:
-    """The same address, without a token, asked for by a page of ours: a browser that comes from another site shows the
-    cookie (SameSite=Strict) only then."""
+def _same_path_refresh(request: web.Request) -> web.Response:
+    """Return a page that opens the same path, without the query, once more by itself.
+
+    A browser that comes from another site sends the cookie (SameSite=Strict) only with a request that a page of ours
+    makes.
+    """
     path = escape("/" + request.path.lstrip("/"), quote=True)
     page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}"><title>Perdure</title>'
     return web.Response(text=f'{page}<p><a href="{path}">Go on</a>', content_type="text/html")
 
 
 def login_name() -> str:
-    """The login name of this process, for the record of what they decide."""
+    """Return the login name of this process, for the record of what is decided; its user id where there is none."""
     try:
         return getpass.getuser()[:PERSON_CHARS]
     except (OSError, KeyError):

@@ -14,33 +14,42 @@ from pathlib import Path
 from aiohttp import web
 from temporalio.service import RPCError
 
-from perdure.cli.host.workers import unanswered
+from perdure.cli.host.workers import adapt_no_worker_error
 from perdure.client import Perdure
 from perdure.client.overview import Overview
 from perdure.local.ports import HOST
 from perdure.models.errors import BadInput, PerdureError
-from perdure.page.feed import FEED, Feed
-from perdure.page.guard import Guard, Handler, login_name, with_headers
-from perdure.page.render import GUARD, OVERVIEW, PERDURE, SAID, WEB_UI, environment, render, static
+from perdure.page.feed import FEED, SharedFeed
+from perdure.page.guard import Guard, Handler, add_security_headers, login_name
+from perdure.page.render import (
+    GUARD,
+    LAST_MESSAGES,
+    OVERVIEW,
+    PERDURE,
+    WEB_UI,
+    render,
+    static_contents,
+    template_environment,
+)
 from perdure.page.views import all_routes, delivery
 
 PORT = 8240
-"""Beside Temporal's 8233."""
+"""The default port, beside Temporal's 8233."""
 
 PORTS_TRIED = 50
-"""After a taken one the next is tried, and so on."""
+"""Ports that are tried, from the wanted one on, where one is taken."""
 
 FORM_BYTES = 256 * 1024
-"""Of one form: a plan of 64 KiB, every character of it escaped, fits."""
+"""Most bytes of one form: a plan of 64 KiB, every character of it escaped, fits."""
 
 ENDING_S = 1.0
-"""Browsers keep a stream open for ever: they are not waited for."""
+"""How long the server waits for open streams as it ends: browsers keep a stream open for ever."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 @dataclass(frozen=True)
-class Place:
+class ListenAddress:
     """The address at which the page listens, and the names it is asked by.
 
     names        names besides the host's own: a proxy's
@@ -62,8 +71,12 @@ class Place:
     def loopback(self) -> bool:
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
-    def context(self) -> ssl.SSLContext | None:
-        """Raises BadInput for a place that strangers could listen in on, and for a certificate that cannot be read."""
+    def make_ssl_context(self) -> ssl.SSLContext | None:
+        """Create the TLS context for this address; None without a certificate.
+
+        Raises BadInput for an address that strangers could listen in on, a proxy's header where others reach the port,
+        a certificate without its key or a key without one, and a certificate that cannot be read.
+        """
         if (self.certificate is None) != (self.key is None):
             raise BadInput(
                 "a certificate needs its key, and a key its certificate",
@@ -88,26 +101,30 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page that listens. `url`: without the token. `taken`: the port that was wanted, where it was another's."""
+class ServedPage:
+    """A page that is served.
+
+    `url`: without the token. `occupied_port`: the port that was wanted, where it was another's.
+    """
 
     url: str
     token: str
-    taken: int | None = None
+    occupied_port: int | None = None
 
     @property
     def address(self) -> str:
-        """The link a person opens; empty token: a proxy lets them in."""
+        """Return the link a person opens, with the token; without one a proxy lets them in."""
         return f"{self.url}/?token={self.token}" if self.token else f"{self.url}/"
 
 
 @asynccontextmanager
-async def serve(perdure: Perdure, token: str, place: Place, web_ui: str = "") -> AsyncIterator[Page]:
-    """The page, until the end of the context. `web_ui`: Temporal's own page of a workflow, without its id.
+async def serve_page(perdure: Perdure, token: str, place: ListenAddress, web_ui: str = "") -> AsyncIterator[ServedPage]:
+    """Serve the page until the end of the context, on the first free port from the wanted one on.
 
-    Raises BadInput as Place.context does, and where no port is free.
+    `web_ui` is the address of Temporal's own page of a workflow, without its id. Raises BadInput as
+    ListenAddress.make_ssl_context does, and where it cannot listen or no port is free.
     """
-    context = place.context()
+    context = place.make_ssl_context()
     for port in range(place.port, min(place.port + PORTS_TRIED, 65536)):
         names = _LOOPBACK | {place.host.lower()} if place.loopback else {place.host.lower()}
         guard = Guard(
@@ -118,7 +135,7 @@ async def serve(perdure: Perdure, token: str, place: Place, web_ui: str = "") ->
             user_header=place.user_header,
             tls=place.tls,
         )
-        runner = web.AppRunner(application(perdure, guard, web_ui), access_log=None, shutdown_timeout=ENDING_S)
+        runner = web.AppRunner(build_application(perdure, guard, web_ui), access_log=None, shutdown_timeout=ENDING_S)
         await runner.setup()
         try:
             await web.TCPSite(runner, place.host, port, ssl_context=context).start()
@@ -128,38 +145,46 @@ async def serve(perdure: Perdure, token: str, place: Place, web_ui: str = "") ->
                 raise BadInput(f"cannot listen there: {error.strerror}", where=f"{place.host}:{port}") from None
             continue
         try:
-            taken = place.port if port != place.port else None
-            yield Page(_url(place, port), "" if place.user_header else token, taken)
+            occupied = place.port if port != place.port else None
+            yield ServedPage(_url(place, port), "" if place.user_header else token, occupied)
         finally:
             await runner.cleanup()
         return
     raise BadInput(f"no port from {place.port} on is free", where=place.host, fix="--port N names another beginning")
 
 
-def application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.Application:
-    @web.middleware
-    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await guard.door(request, lambda one: _answered(one, handler))
+def build_application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.Application:
+    """Build the web application: all routes, behind the guard, with what the views share."""
 
-    app = web.Application(middlewares=[door], client_max_size=FORM_BYTES)
-    app[PERDURE], app[GUARD], app[SAID], app[delivery.REPORTS] = perdure, guard, {}, {}
+    @web.middleware
+    async def check_and_handle(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await guard.check_request(request, lambda admitted: _handle_errors(admitted, handler))
+
+    app = web.Application(middlewares=[check_and_handle], client_max_size=FORM_BYTES)
+    app[PERDURE], app[GUARD], app[LAST_MESSAGES], app[delivery.REPORTS] = perdure, guard, {}, {}
     app[WEB_UI] = web_ui
-    app[OVERVIEW], app[FEED] = Overview(perdure.client), Feed(perdure.client)
-    app.on_response_prepare.append(with_headers)
-    app.add_routes([web.get("/static/{name}", _static), *all_routes()])
+    app[OVERVIEW], app[FEED] = Overview(perdure.client), SharedFeed(perdure.client)
+    app.on_response_prepare.append(add_security_headers)
+    app.add_routes([web.get("/static/{name}", _serve_static), *all_routes()])
     return app
 
 
-def settle() -> None:
-    """Leave what is loaded for good out of all later garbage collections, in a process that serves nothing but a page:
-    each took 80 ms of a processor, in which nobody was answered."""
-    environment()
+def freeze_loaded_objects() -> None:
+    """Leave what is loaded for good out of all later garbage collections, in a process that serves nothing but a page.
+
+    Each collection took 80 ms of a processor, in which nobody was answered. Loads the templates' environment first.
+    """
+    template_environment()
     gc.collect()
     gc.freeze()
 
 
-async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Whatever goes wrong is one line on a page of ours."""
+async def _handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Call the handler, and show an error of it as one line on a page of ours, with what to do.
+
+    An HTTP error keeps its status; BadInput is 400, another PerdureError and a Temporal server that does not answer are
+    502. Redirects pass.
+    """
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -168,23 +193,24 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return render(request, "error.html", status=error.status, what=error.reason, where=request.path, fix="")
     except PerdureError as error:
         status = HTTPStatus.BAD_REQUEST if isinstance(error, BadInput) else HTTPStatus.BAD_GATEWAY
-        fix = unanswered(error).fix
+        fix = adapt_no_worker_error(error).fix
         return render(request, "error.html", status=status, what=error.what, where=error.where, fix=fix)
     except (RPCError, TimeoutError) as error:
-        said = error.message if isinstance(error, RPCError) else "it did not answer in time"
+        reason = error.message if isinstance(error, RPCError) else "it did not answer in time"
         fix = "perdure up starts it; the page goes on by itself"
-        return render(request, "error.html", status=502, what=f"Temporal: {said[:200]}", where="", fix=fix)
+        return render(request, "error.html", status=502, what=f"Temporal: {reason[:200]}", where="", fix=fix)
 
 
-async def _static(request: web.Request) -> web.Response:
-    found = static().get(request.match_info["name"])
-    if found is None:
+async def _serve_static(request: web.Request) -> web.Response:
+    """Answer with the static file that the path names, for a browser to keep a day; 404 where there is none."""
+    content = static_contents().get(request.match_info["name"])
+    if content is None:
         raise web.HTTPNotFound
-    body, kind = found
+    body, kind = content
     return web.Response(body=body, content_type=kind, headers={"Cache-Control": "private, max-age=86400"})
 
 
-def _url(place: Place, port: int) -> str:
+def _url(place: ListenAddress, port: int) -> str:
     host = place.names[0] if place.names else f"[{place.host}]" if ":" in place.host else place.host
     scheme = "https" if place.tls or place.names else "http"
     return f"{scheme}://{host}" + ("" if place.names else f":{port}")

@@ -1,1 +1,1 @@
-"""A deterministic twin of the Anthropic Messages API: plays a screenplay over real HTTP."""
+"""A deterministic twin of the model APIs: plays a screenplay over real HTTP."""

@@ -1,4 +1,4 @@
-"""`python -m perdure.rehearsal FILE [--port N]`."""
+"""Command line `python -m perdure.rehearsal FILE [--port N]`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import sys
 from pathlib import Path
 
 from perdure.models.errors import PerdureError
-from perdure.rehearsal.server import run
+from perdure.rehearsal.server import play_file
 
 
 def main() -> int:
+    """Parse the command line and play the screenplay until SIGINT or SIGTERM; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m perdure.rehearsal", description="Play a screenplay over HTTP.")
     parser.add_argument("file", type=Path, help="the screenplay, a TOML file")
     parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
     arguments = parser.parse_args()
     try:
-        run(arguments.file, arguments.port)
+        play_file(arguments.file, arguments.port)
     except PerdureError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

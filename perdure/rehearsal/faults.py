@@ -1,17 +1,17 @@
-"""Faults on demand: what each looks like to a client."""
+"""Faults that a screenplay can ask for, and what each looks like to a client."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.rehearsal.wire import Refused
+from perdure.rehearsal.wire import ApiRefusal
 
 
 class Fault(StrEnum):
     """An HTTP error by its status, or by its name what goes wrong with the connection, the stream or the message.
 
     spend_limit   429 that will not go away: `error_code` names a spend limit
-    hang          the request is taken and never answered
+    hang          the request is accepted and never answered
     cut           the connection is reset in the middle of the stream
     close         the stream ends there without an error: no chunked framing, an ordinary end of the body
     stream_error  `event: error`, overloaded, inside a stream that began with 200
@@ -46,7 +46,7 @@ class Fault(StrEnum):
 
 
 PARTIAL = (Fault.CUT, Fault.CLOSE, Fault.STREAM_ERROR)
-"""The first half of the reply is sent."""
+"""Faults that let only the first half of the reply be sent."""
 
 _ERRORS = {
     Fault.INVALID: ("invalid_request_error", "the screenplay refuses this request"),
@@ -64,17 +64,20 @@ _ERRORS = {
     Fault.OVERLOADED: ("overloaded_error", "Overloaded"),
 }
 
-OVERLOADED = Refused(529, "overloaded_error", "Overloaded")
+OVERLOADED = ApiRefusal(529, "overloaded_error", "Overloaded")
 
 PAGE = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 
 
-def http_error(fault: Fault, model: str, retry_after: float | None) -> Refused | None:
-    """The error to answer with, or None when the fault is not an HTTP error."""
+def http_error(fault: Fault, model: str, retry_after: float | None) -> ApiRefusal | None:
+    """Return the error to answer with, None for a fault that is not an HTTP error.
+
+    `model` stands in the message of a 404; `retry_after` is in seconds and ignored for a spend limit.
+    """
     if fault is Fault.SPEND_LIMIT:
         details = {"error_code": "enforced_spend_limit_reached"}
-        return Refused(429, "rate_limit_error", "You have reached your spend limit.", details=details)
+        return ApiRefusal(429, "rate_limit_error", "You have reached your spend limit.", details=details)
     if fault not in _ERRORS:
         return None
     kind, message = _ERRORS[fault]
-    return Refused(int(fault), kind, message.format(model=model), retry_after=retry_after)
+    return ApiRefusal(int(fault), kind, message.format(model=model), retry_after=retry_after)

@@ -1,4 +1,4 @@
-"""Puts an answer on the connection: framed as HTTP should be, or broken the way networks break it."""
+"""The sending of an answer: framed as HTTP should be, or broken the way networks break it."""
 
 from __future__ import annotations
 
@@ -11,52 +11,63 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from perdure.rehearsal.faults import OVERLOADED, PAGE, PARTIAL, Fault
-from perdure.rehearsal.wires.base import Asked, Json, RehearsalWire
+from perdure.rehearsal.wires.base import Json, ParsedRequest, RehearsalWire
 
 REQUEST_ID = web.RequestKey("request_id", str)
 
 
-class Unframed(web.StreamResponse):
-    """A body that ends when the connection does: what is missing at its end, the client cannot notice."""
+class UnframedResponse(web.StreamResponse):
+    """A body that ends when the connection does: the client cannot notice what is missing at its end."""
 
     _length_check = False
 
 
-class Stopping(Exception):
-    """The server stops: whatever is on stage is cut."""
+class ServerStopping(Exception):
+    """The server stops: answers that are being sent are cut."""
 
 
 class Player:
-    """Plays answers until `stopping` is set."""
+    """Sends answers until `stopping` is set."""
 
     def __init__(self, stopping: asyncio.Event) -> None:
         self._stopping = stopping
 
-    async def message(
-        self, http: web.Request, wire: RehearsalWire, message: Json, asked: Asked, fault: Fault | None, seconds: float
+    async def send_message(
+        self,
+        http: web.Request,
+        wire: RehearsalWire,
+        message: Json,
+        parsed: ParsedRequest,
+        fault: Fault | None,
+        seconds: float,
     ) -> web.StreamResponse:
-        """Send a message, whole or cut by a fault of the connection, spread over `seconds`."""
-        stream = asked.request.stream
+        """Send a reply in the wire's format, as a stream or whole, spread over `seconds`, and return the response.
+
+        Of PARTIAL faults only half is sent, followed by an error event, an ordinary end, or a reset of the connection.
+        """
+        stream = parsed.request.stream
         frames = (
-            list(wire.frames(message, asked)) if stream else _halves(json.dumps(wire.whole(message, asked)).encode())
+            list(wire.reply_frames(message, parsed))
+            if stream
+            else _split_in_half(json.dumps(wire.reply_body(message, parsed)).encode())
         )
-        response: web.StreamResponse = Unframed() if fault is Fault.CLOSE else web.StreamResponse()
+        response: web.StreamResponse = UnframedResponse() if fault is Fault.CLOSE else web.StreamResponse()
         if fault in PARTIAL:
             frames = frames[: len(frames) // 2]
         if fault is Fault.STREAM_ERROR:
-            frames.append(wire.broken(OVERLOADED, http[REQUEST_ID]))
+            frames.append(wire.error_frame(OVERLOADED, http[REQUEST_ID]))
         if fault is Fault.CLOSE:
             response.force_close()
-        response.content_type = "text/event-stream" if stream and asked.framed else "application/json"
+        response.content_type = "text/event-stream" if stream and parsed.framed else "application/json"
         response.headers["request-id"] = http[REQUEST_ID]
         response.headers["cache-control"] = "no-cache"
-        await self._write(http, response, frames, seconds)
+        await self._send_frames(http, response, frames, seconds)
         if fault is Fault.CUT:
-            reset(http)
+            reset_connection(http)
         return response
 
-    async def garbage(self, http: web.Request, fault: Fault, stream: bool) -> web.StreamResponse:
-        """200, but not the JSON that 200 promises."""
+    async def send_garbage(self, http: web.Request, fault: Fault, stream: bool) -> web.StreamResponse:
+        """Send a response of status 200 that is not the JSON it should be: an HTML page or broken JSON."""
         response = web.StreamResponse(headers={"request-id": http[REQUEST_ID]})
         if fault is Fault.PAGE:
             response.content_type, frame = "text/html", PAGE.encode()
@@ -64,35 +75,37 @@ class Player:
             response.content_type, frame = "text/event-stream", b'event: message_start\ndata: {"type": "message_st\n\n'
         else:
             response.content_type, frame = "application/json", b'{"id": "msg_'
-        await self._write(http, response, [frame], 0)
+        await self._send_frames(http, response, [frame], 0)
         return response
 
     async def hang(self) -> None:
-        """Until the client goes away, which cancels this, or the server stops."""
+        """Wait until the server stops and raise ServerStopping; a client that goes away cancels this."""
         await self._stopping.wait()
-        raise Stopping
+        raise ServerStopping
 
-    async def _write(
+    async def _send_frames(
         self, http: web.Request, response: web.StreamResponse, frames: Sequence[bytes], seconds: float
     ) -> None:
+        """Send the frames, evenly spread over `seconds`. Raises ServerStopping when the server stops meanwhile."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         await response.prepare(http)
         for number, frame in enumerate(frames, start=1):
             await response.write(frame)
             if seconds:
-                await self._until(started + seconds * number / len(frames))
+                await self._wait_until(started + seconds * number / len(frames))
 
-    async def _until(self, moment: float) -> None:
+    async def _wait_until(self, moment: float) -> None:
+        """Wait until the loop's clock shows `moment`; raise ServerStopping when the server stops before."""
         try:
             async with asyncio.timeout_at(moment):
                 await self._stopping.wait()
         except TimeoutError:
             return
-        raise Stopping
+        raise ServerStopping
 
 
-def reset(http: web.Request) -> None:
+def reset_connection(http: web.Request) -> None:
     """End the connection as a crashed peer does: RST, not FIN."""
     if http.transport is None:
         return
@@ -102,5 +115,6 @@ def reset(http: web.Request) -> None:
     http.transport.abort()
 
 
-def _halves(body: bytes) -> list[bytes]:
+def _split_in_half(body: bytes) -> list[bytes]:
+    """Split a body into two halves."""
     return [body[: len(body) // 2], body[len(body) // 2 :]]

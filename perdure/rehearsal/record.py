@@ -1,4 +1,4 @@
-"""The record of a performance: the calls, what they cost, whether conversations only ever grew."""
+"""The record of a rehearsal: its calls, what they cost, and whether conversations only ever grew."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.rehearsal.wire import Request, canonical
+from perdure.rehearsal.wire import Request, canonical_json
 
 REHEARSAL_CALLS_KEPT = 1000
 REHEARSAL_BODIES_KEPT = 100
-"""Calls a rehearsal keeps for tests to look at, and how many with their request: a long one has megabytes."""
+"""How many calls a rehearsal keeps for tests, and how many of them with their request, which may have megabytes."""
 
 
 INPUT_KINDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Of a usage; together the whole input."""
+"""Fields of a usage that together are the whole input."""
 
 
 @dataclass
-class Call:
-    """One request to POST /v1/messages.
+class RecordedCall:
+    """One request to a model.
 
-    outcome  `reply`, the name of the fault that was given, or `refused`: a rule of the API, or no line that matches
-    body     the request; {} for all but the latest hundred
-    line     which line of the screenplay answered, counted from 1
-    message  of the error, when the answer was one
-    dropped  the client went away before the whole answer was sent
-    ended    nothing more will be sent
-    began    when it came, over when nothing more was sent: time.monotonic
+    outcome   `reply`, the name of the fault that was given, or `refused`: a rule of the API, or no line that matches
+    body      the request; {} for all but the latest hundred
+    line      which line of the screenplay answered, counted from 1
+    message   of the error, when the answer was one
+    dropped   the client went away before the whole answer was sent
+    ended     nothing more will be sent
+    began_at, ended_at  when it came, and when nothing more was sent: time.monotonic
     """
 
     number: int
@@ -43,56 +43,59 @@ class Call:
     usage: dict[str, Any] | None = None
     dropped: bool = False
     ended: bool = False
-    began: float = field(default_factory=time.monotonic)
-    over: float = 0.0
+    began_at: float = field(default_factory=time.monotonic)
+    ended_at: float = 0.0
 
 
-def chain(request: Request) -> list[str]:
-    """One digest a message, each of everything up to it: model, tools, system, messages, without cache marks."""
+def digest_chain(request: Request) -> list[str]:
+    """Return one digest a message, each of everything up to it: model, tools, system, messages, without cache marks."""
     digest = hashlib.sha256(request.model.encode())
     for part in (*request.tools, *request.system):
-        digest.update(canonical(part).encode())
+        digest.update(canonical_json(part).encode())
     links = []
     for message in request.messages:
         digest.update(f"\n{message.role}".encode())
         for block in message.content:
-            digest.update(canonical(block).encode())
+            digest.update(canonical_json(block).encode())
         links.append(digest.hexdigest())
     return links
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The parts of an answered request that a later one is compared with."""
+class _PromptParts:
+    """The parts of an answered request's prompt that a later one is compared with."""
 
     model: str
     system: str
     tools: str
 
     @classmethod
-    def of(cls, request: Request) -> _Asked:
-        return cls(request.model, "".join(map(canonical, request.system)), "".join(map(canonical, request.tools)))
+    def from_request(cls, request: Request) -> _PromptParts:
+        return cls(
+            request.model, "".join(map(canonical_json, request.system)), "".join(map(canonical_json, request.tools))
+        )
 
 
-class Record:
-    """Counts for the report; `calls` keeps the latest ones whole."""
+class PerformanceRecord:
+    """Counts for the report; `calls` keeps the latest calls whole."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self.prefix_breaks = 0
         self._count = 0
         self._outcomes: Counter[str] = Counter()
         self._usage: Counter[str] = Counter()
-        self._openings: set[str] = set()
-        self._seen: set[str] = set()
-        self._answered: set[str] = set()
-        self._repeated = 0
-        self._asked: dict[str, _Asked] = {}
-        self._misses: Counter[str] = Counter()
+        self._conversations: set[str] = set()
+        self._sent_digests: set[str] = set()
+        self._answered_digests: set[str] = set()
+        self._repeat_count = 0
+        self._parts_by_message_id: dict[str, _PromptParts] = {}
+        self._miss_reasons: Counter[str] = Counter()
 
-    def new_call(self) -> Call:
+    def new_call(self) -> RecordedCall:
+        """Append a new call and return it; delete the oldest calls and request bodies beyond the limits."""
         self._count += 1
-        self.calls.append(Call(self._count))
+        self.calls.append(RecordedCall(self._count))
         del self.calls[:-REHEARSAL_CALLS_KEPT]
         if len(self.calls) > REHEARSAL_BODIES_KEPT:
             self.calls[-1 - REHEARSAL_BODIES_KEPT].body = {}
@@ -104,49 +107,61 @@ class Record:
         A conversation is its system prompt and first user message. Sending an older request again, and going on from
         there in another way, is what a crash or a rewind looks like, and legal.
         """
-        opening = hashlib.sha256("\n".join(map(canonical, (*request.system, request.messages[0]))).encode()).hexdigest()
-        known = opening in self._openings
-        grows = links[-1] in self._seen or (len(links) > 2 and links[-3] in self._seen)
-        if known and not grows:
+        opening = hashlib.sha256(
+            "\n".join(map(canonical_json, (*request.system, request.messages[0]))).encode()
+        ).hexdigest()
+        is_known = opening in self._conversations
+        grows = links[-1] in self._sent_digests or (len(links) > 2 and links[-3] in self._sent_digests)
+        if is_known and not grows:
             self.prefix_breaks += 1
-        self._openings.add(opening)
-        self._seen.add(links[-1])
+        self._conversations.add(opening)
+        self._sent_digests.add(links[-1])
 
-    def note_reply(self, digest: str, usage: dict[str, Any]) -> None:
-        """A reply is begun, and paid for however it ends."""
-        self._repeated += digest in self._answered
+    def note_reply_begun(self, digest: str, usage: dict[str, Any]) -> None:
+        """Count a reply that begins, and its usage, which is paid for however it ends.
+
+        A conversation that was answered whole before counts as a repeat: paid for twice.
+        """
+        self._repeat_count += digest in self._answered_digests
         self._usage.update({kind: usage[kind] for kind in (*INPUT_KINDS, "output_tokens")})
 
-    def diagnosis(self, request: Request, links: list[str]) -> dict[str, Any] | None:
-        """The API's word on why its cache cannot have what was sent with the reply that `diagnostics` names; None where
-        it can. Message ids are made of the first 24 digits of a conversation's digest."""
-        previous = request.diagnostics.previous_message_id if request.diagnostics else None
-        now = self._asked[f"msg_{links[-1][:24]}"] = _Asked.of(request)
-        while len(self._asked) > REHEARSAL_CALLS_KEPT:
-            del self._asked[next(iter(self._asked))]
-        if previous is None or any(previous == f"msg_{link[:24]}" for link in links):
+    def diagnose_cache_miss(self, request: Request, links: list[str]) -> dict[str, Any] | None:
+        """Return the API's reason why its cache cannot have what was sent with the reply that `diagnostics` names.
+
+        None where it can, or the request names no reply. Also counts the reason and keeps this request's prompt parts
+        for later requests. Message ids are made of the first 24 digits of a conversation's digest.
+        """
+        previous_id = request.diagnostics.previous_message_id if request.diagnostics else None
+        parts_now = self._parts_by_message_id[f"msg_{links[-1][:24]}"] = _PromptParts.from_request(request)
+        while len(self._parts_by_message_id) > REHEARSAL_CALLS_KEPT:
+            del self._parts_by_message_id[next(iter(self._parts_by_message_id))]
+        if previous_id is None or any(previous_id == f"msg_{link[:24]}" for link in links):
             return None
-        was = self._asked.get(previous)
-        if was is None:
+        previous_parts = self._parts_by_message_id.get(previous_id)
+        if previous_parts is None:
             reason = "previous_message_not_found"
         else:
-            parts = ("model", "system", "tools")
-            reason = next((f"{part}_changed" for part in parts if getattr(was, part) != getattr(now, part)), "")
+            part_names = ("model", "system", "tools")
+            reason = next(
+                (f"{part}_changed" for part in part_names if getattr(previous_parts, part) != getattr(parts_now, part)),
+                "",
+            )
             reason = reason or "messages_changed"
-        self._misses[reason] += 1
-        missed = {} if reason == "previous_message_not_found" else {"cache_missed_input_tokens": 1}
-        return {"cache_miss_reason": {"type": reason, **missed}}
+        self._miss_reasons[reason] += 1
+        token_count = {} if reason == "previous_message_not_found" else {"cache_missed_input_tokens": 1}
+        return {"cache_miss_reason": {"type": reason, **token_count}}
 
-    def note_sent(self, digest: str) -> None:
-        """The whole of it went out."""
-        self._answered.add(digest)
+    def note_reply_sent(self, digest: str) -> None:
+        """Record that the reply to this conversation was sent whole."""
+        self._answered_digests.add(digest)
 
-    def note_end(self, call: Call) -> None:
-        call.ended, call.over = True, time.monotonic()
+    def note_end(self, call: RecordedCall) -> None:
+        """Mark a call as ended now and count its outcome."""
+        call.ended, call.ended_at = True, time.monotonic()
         self._outcomes["dropped" if call.dropped and call.outcome == "reply" else call.outcome] += 1
 
     def report(self, title: str) -> dict[str, Any]:
-        """The JSON of GET /rehearsal/report.
+        """Return the JSON of GET /rehearsal/report.
 
         replies   requests that were answered with a whole message
         dropped   clients that went away in the middle of one
@@ -163,9 +178,9 @@ class Record:
             "dropped": self._outcomes["dropped"],
             "refused": self._outcomes["refused"],
             "faults": faults,
-            "repeated": self._repeated,
+            "repeated": self._repeat_count,
             "prefix_breaks": self.prefix_breaks,
-            "cache_misses": dict(sorted(self._misses.items())),
+            "cache_misses": dict(sorted(self._miss_reasons.items())),
             "usage": usage,
             "cache_hit_ratio": round(usage["cache_read_input_tokens"] / total, 4) if total else None,
         }

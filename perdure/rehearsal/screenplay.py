@@ -1,4 +1,4 @@
-"""Screenplays: what the model says, chosen by what the conversation contains, never by call number."""
+"""Screenplays: what the model says, chosen by what the conversation contains, never by the number of the call."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from perdure.adapters.repository.keys import parse as parse_toml
-from perdure.adapters.repository.keys import place
-from perdure.adapters.system.bounded import read_text, why_unread
-from perdure.models.base import Written
+from perdure.adapters.repository.keys import locate_key
+from perdure.adapters.repository.keys import parse_toml_model as parse_toml
+from perdure.adapters.system.bounded import read_text, unreadable_reason
+from perdure.models.base import UserInputModel
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC
 from perdure.rehearsal.faults import Fault
 
 SCREENPLAY_BYTES = 8 * 1024 * 1024
-"""Of a screenplay: a recorded delivery holds whole files."""
+"""Limit on a screenplay: a recorded delivery holds whole files."""
 
 
-def _regex(text: str) -> str:
+def _check_regex(text: str) -> str:
+    """Return the text if it is a regular expression; raise ValueError if not."""
     try:
         re.compile(text)
     except re.error as error:
@@ -30,13 +31,14 @@ def _regex(text: str) -> str:
     return text
 
 
-def _agentic(step: Step) -> Step:
+def _check_agentic(step: Step) -> Step:
+    """Return the step if a model is asked in it; raise ValueError if not."""
     if step not in AGENTIC:
         raise ValueError(f"no model is asked in step {step}; write one of {', '.join(AGENTIC)}")
     return step
 
 
-class Use(Written):
+class ScriptedCall(UserInputModel):
     """A tool call. `unknown` makes the model call a tool that it was not offered."""
 
     tool: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")
@@ -44,14 +46,14 @@ class Use(Written):
     unknown: bool = False
 
 
-class Line(Written):
+class Line(UserInputModel):
     """One thing the model says, and when.
 
-    When (all that is given must hold; the first line that matches answers, as often as it matches):
+    When (all that is set must hold; the first line that matches answers, as often as it matches):
     step      the system prompt has a line `Step: <step>`
     model     that is asked
     turn      assistant messages already in the conversation + 1
-    contains  each occurs in what was said and done: texts, tool inputs, tool results; not the system prompt
+    contains  each occurs in the conversation: texts, tool inputs, tool results; not the system prompt
     lacks     none of them does
     last      regular expression, searched in the last user message with its tool results
 
@@ -62,16 +64,16 @@ class Line(Written):
     nothing to say, no longer matches.
     """
 
-    step: Annotated[Step, AfterValidator(_agentic)] | None = None
+    step: Annotated[Step, AfterValidator(_check_agentic)] | None = None
     model: str | None = Field(default=None, min_length=1)
     turn: int | None = Field(default=None, ge=1)
     contains: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
-    last: Annotated[str, AfterValidator(_regex)] | None = None
+    last: Annotated[str, AfterValidator(_check_regex)] | None = None
     think: str | None = Field(default=None, min_length=1)
     say: str | None = Field(default=None, pattern=r"\S")
     answer: dict[str, Any] | None = None
-    use: tuple[Use, ...] = ()
+    use: tuple[ScriptedCall, ...] = ()
     seconds: float = Field(default=0.0, ge=0, le=3600)
     fault: Fault | None = None
     times: int = Field(default=1, ge=1)
@@ -79,10 +81,12 @@ class Line(Written):
 
     @property
     def speaks(self) -> bool:
+        """Return whether the line has a text, an answer or tool calls."""
         return self.say is not None or self.answer is not None or bool(self.use)
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Line:
+    def _check_consistent(self) -> Line:
+        """Raise ValueError for a line with two texts, without any effect, or with settings of a fault but no fault."""
         if self.say is not None and self.answer is not None:
             raise ValueError("say and answer are both the text of the reply: write one of them")
         if not self.speaks and self.fault is None:
@@ -92,10 +96,10 @@ class Line(Written):
         return self
 
 
-class Script(Written):
-    """The whole file.
+class Script(UserInputModel):
+    """The whole file of a screenplay.
 
-    cache_minimum  the smallest prompt the twin caches, in tokens; the real ones differ
+    cache_minimum  the smallest prompt the twin caches, in tokens; the real APIs differ
     sums_up        the twin takes requests to sum a conversation up
     """
 
@@ -115,11 +119,11 @@ class Screenplay:
 
     @classmethod
     def load(cls, file: Path) -> Screenplay:
-        """Read a TOML file. BadInput with file, line and key."""
+        """Read a screenplay from a TOML file. Raises BadInput with file, line and key."""
         try:
             text = read_text(file, SCREENPLAY_BYTES)
         except (OSError, ValueError) as error:
-            reason = why_unread(error)
+            reason = unreadable_reason(error)
             raise BadInput(
                 f"the screenplay cannot be read: {reason}", where=str(file), fix="name a TOML file"
             ) from None
@@ -127,17 +131,18 @@ class Screenplay:
 
     @classmethod
     def parse(cls, text: str, name: str = "screenplay") -> Screenplay:
+        """Parse a screenplay from TOML text; `name` is the file's in messages. Raises BadInput with line and key."""
         return cls(parse_toml(text, name, Script, SCREENPLAY_BYTES), text, name)
 
     @property
     def lines(self) -> tuple[Line, ...]:
         return self.script.line
 
-    def place(self, index: int) -> str:
-        """`line 4 (demo.toml:31)`."""
-        return f"line {index + 1} ({place(self.text, self.name, ('line', index)).partition(' ')[0]})"
+    def line_place(self, index: int) -> str:
+        """Return where a line stands, for a message: `line 4 (demo.toml:31)`."""
+        return f"line {index + 1} ({locate_key(self.text, self.name, ('line', index)).partition(' ')[0]})"
 
     @property
     def made_up_tools(self) -> frozenset[str]:
-        """Tools a model in this screenplay calls although they were not offered."""
+        """Return the tools that a model in this screenplay calls although they were not offered."""
         return frozenset(use.tool for line in self.lines for use in line.use if use.unknown)

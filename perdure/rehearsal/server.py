@@ -1,4 +1,4 @@
-"""The HTTP server: the four wires that models are asked on, and GET /rehearsal/report."""
+"""The HTTP server of a rehearsal: the four wires on which models are asked, and GET /rehearsal/report."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from aiohttp import web
 from perdure.models.errors import BadInput
 from perdure.rehearsal.cache import PromptCache
 from perdure.rehearsal.faults import OVERLOADED, PARTIAL, Fault, http_error
-from perdure.rehearsal.match import Cues, scene
-from perdure.rehearsal.playing import REQUEST_ID, Player, Stopping, reset
-from perdure.rehearsal.record import Call, Record, chain
-from perdure.rehearsal.reply import compose, message, summed_up
+from perdure.rehearsal.match import LineChooser, find_position
+from perdure.rehearsal.playing import REQUEST_ID, Player, ServerStopping, reset_connection
+from perdure.rehearsal.record import PerformanceRecord, RecordedCall, digest_chain
+from perdure.rehearsal.reply import build_message, compose_reply, summary_blocks
 from perdure.rehearsal.screenplay import Screenplay
-from perdure.rehearsal.strict import count
-from perdure.rehearsal.wire import Refused, invalid
-from perdure.rehearsal.wires.base import Asked, Came, RehearsalWire
-from perdure.rehearsal.wires.chat import Chat
-from perdure.rehearsal.wires.gemini import Gemini
-from perdure.rehearsal.wires.messages import Messages
-from perdure.rehearsal.wires.responses import Responses
+from perdure.rehearsal.strict import count_tokens
+from perdure.rehearsal.wire import ApiRefusal, invalid_request
+from perdure.rehearsal.wires.base import IncomingRequest, ParsedRequest, RehearsalWire
+from perdure.rehearsal.wires.chat import ChatWire
+from perdure.rehearsal.wires.gemini import GeminiWire
+from perdure.rehearsal.wires.messages import MessagesWire
+from perdure.rehearsal.wires.responses import ResponsesWire
 
 REHEARSAL_STOP_S = 2.0
-"""A stopping rehearsal's wait for clients to take the end of their streams."""
+"""Limit for clients to receive the end of their streams when a rehearsal stops."""
 
 
-MAX_BODY = 32 * 1024 * 1024
-"""Bytes; the API's own limit on a request."""
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""The API's own limit on a request."""
 
 WIRES: dict[str, RehearsalWire] = {
-    "/v1/messages": Messages(),
-    "/v1/responses": Responses(),
-    "/v1/chat/completions": Chat(),
-    r"/v1beta/models/{asked:[^/]+}": Gemini(),
+    "/v1/messages": MessagesWire(),
+    "/v1/responses": ResponsesWire(),
+    "/v1/chat/completions": ChatWire(),
+    r"/v1beta/models/{asked:[^/]+}": GeminiWire(),
 }
 """The path of each wire."""
 
-KEY = "rehearsal"
-"""Any key opens this door; this is the one to show people."""
+SHOWN_API_KEY = "rehearsal"
+"""The API key to show people; the server takes any."""
 
 
 class Rehearsal:
     """A running twin, as an async context manager.
 
     `url` is what ANTHROPIC_BASE_URL points at, `calls` the latest requests, `report()` the JSON of /rehearsal/report.
-    Port 0 takes a free one. BadInput when the port is taken.
+    Port 0 takes a free one. Entering raises BadInput when the port is taken.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Rehearsal:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.screenplay = screenplay
-        self._record = Record()
-        self._cues = Cues(screenplay)
+        self._record = PerformanceRecord()
+        self._cues = LineChooser(screenplay)
         self._cache = PromptCache(screenplay.script.cache_minimum, clock)
         self._address = (host, port)
         self._stopping = asyncio.Event()
@@ -80,7 +80,7 @@ class Rehearsal:
         return f"http://{host}:{port}"
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[RecordedCall]:
         return self._record.calls
 
     @property
@@ -91,13 +91,14 @@ class Rehearsal:
         return self._record.report(self.screenplay.script.title)
 
     async def __aenter__(self) -> Rehearsal:
-        app = web.Application(client_max_size=MAX_BODY)
+        """Start listening. Raises BadInput when the address cannot be used."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
         for path, wire in WIRES.items():
-            app.router.add_post(path, partial(self._asked, wire))
-        app.router.add_post("/v1/messages/count_tokens", self._counted)
-        app.router.add_get("/", _here)  # Claude Code looks whether anybody is there
-        app.router.add_get("/rehearsal/report", self._report)
-        app.router.add_route("*", "/{path:.*}", _nowhere)
+            app.router.add_post(path, partial(self._handle_model_request, wire))
+        app.router.add_post("/v1/messages/count_tokens", self._handle_count)
+        app.router.add_get("/", _handle_root)  # Claude Code looks whether anybody is there
+        app.router.add_get("/rehearsal/report", self._handle_report)
+        app.router.add_route("*", "/{path:.*}", _handle_unknown_path)
         # With cancellation a hang ends as soon as its client goes away.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=REHEARSAL_STOP_S)
         await self._runner.setup()
@@ -121,28 +122,32 @@ class Rehearsal:
         assert self._runner is not None
         await self._runner.cleanup()
 
-    async def _report(self, http: web.Request) -> web.Response:
+    async def _handle_report(self, http: web.Request) -> web.Response:
         return web.json_response(self.report())
 
-    async def _counted(self, http: web.Request) -> web.Response:
-        """Counting is free and no call: nothing of the screenplay answers it."""
+    async def _handle_count(self, http: web.Request) -> web.Response:
+        """Answer a request to count tokens: it is free, not recorded, and no line of the screenplay is used up."""
         try:
-            return web.json_response({"input_tokens": count(await _body(http), http.headers)})
-        except Refused as refused:
-            return _error(Messages(), refused, "req_count")
+            return web.json_response({"input_tokens": count_tokens(await _read_body(http), http.headers)})
+        except ApiRefusal as refused:
+            return _error_response(MessagesWire(), refused, "req_count")
 
-    async def _asked(self, wire: RehearsalWire, http: web.Request) -> web.StreamResponse:
+    async def _handle_model_request(self, wire: RehearsalWire, http: web.Request) -> web.StreamResponse:
+        """Answer a request to a model and record the call, also when it was refused or dropped.
+
+        A refusal is answered in the wire's format. When the client or the server goes away, the connection is reset.
+        """
         call = self._record.new_call()
         http[REQUEST_ID] = f"req_{call.number:08d}"
         try:
-            return await self._answer(wire, http, call)
-        except Refused as refused:
+            return await self._answer_request(wire, http, call)
+        except ApiRefusal as refused:
             call.status, call.message = refused.status, refused.message
             call.outcome = "refused" if call.outcome == "reply" else call.outcome
-            return _error(wire, refused, http[REQUEST_ID])
-        except (ConnectionError, Stopping):
+            return _error_response(wire, refused, http[REQUEST_ID])
+        except (ConnectionError, ServerStopping):
             call.dropped = True
-            reset(http)
+            reset_connection(http)
             return web.Response()  # goes nowhere: the connection is gone
         except asyncio.CancelledError:
             call.dropped = True
@@ -150,22 +155,27 @@ class Rehearsal:
         finally:
             self._record.note_end(call)
 
-    async def _answer(self, wire: RehearsalWire, http: web.Request, call: Call) -> web.StreamResponse:
-        raw = await _body(http)
-        came = Came(raw, http.headers, http.query, http.match_info.get("asked", ""))
-        asked = wire.read(came, self.screenplay.made_up_tools)
-        request = asked.request
+    async def _answer_request(self, wire: RehearsalWire, http: web.Request, call: RecordedCall) -> web.StreamResponse:
+        """Parse a request, choose the line that answers it, and send its reply or fault; fill in `call`.
+
+        Charges the prompt cache and records prefix, usage and whole replies. Raises ApiRefusal for a request that the
+        API would not take, one that no line answers, and a fault that is an HTTP error.
+        """
+        raw = await _read_body(http)
+        incoming = IncomingRequest(raw, http.headers, http.query, http.match_info.get("asked", ""))
+        parsed = wire.parse_request(incoming, self.screenplay.made_up_tools)
+        request = parsed.request
         call.body = json.loads(raw)
-        now = scene(request)
-        call.step, call.turn = now.step, now.turn
-        links = chain(request)
+        position = find_position(request)
+        call.step, call.turn = position.step, position.turn
+        links = digest_chain(request)
         self._record.note_prefix(request, links)
         if request.compaction is not None:
-            return await self._sum_up(wire, http, call, asked, f"{links[-1]} summed up")
-        index, fault = self._cues.next(now)
+            return await self._answer_compaction(wire, http, call, parsed, f"{links[-1]} summed up")
+        index, fault = self._cues.choose_line(position)
         call.line = index + 1
         line = self.screenplay.lines[index]
-        blocks, stop_reason = compose(line, request, links[-1], partial(self.screenplay.place, index), fault)
+        blocks, stop_reason = compose_reply(line, request, links[-1], partial(self.screenplay.line_place, index), fault)
         if fault is not None:
             call.outcome = fault
             if refused := http_error(fault, request.model, line.retry_after):
@@ -175,54 +185,73 @@ class Rehearsal:
             if fault is Fault.HANG:
                 await self._player.hang()
             if fault in (Fault.NOT_JSON, Fault.PAGE):
-                return await self._player.garbage(http, fault, request.stream)
-        reply = message(request, links[-1], blocks, stop_reason, self._cache.charge(request))
-        reply["diagnostics"] = self._record.diagnosis(request, links)
+                return await self._player.send_garbage(http, fault, request.stream)
+        reply = build_message(request, links[-1], blocks, stop_reason, self._cache.charge_request(request))
+        reply["diagnostics"] = self._record.diagnose_cache_miss(request, links)
         call.usage = reply["usage"]
-        self._record.note_reply(links[-1], reply["usage"])
-        response = await self._player.message(http, wire, reply, asked, fault, line.seconds)
+        self._record.note_reply_begun(links[-1], reply["usage"])
+        response = await self._player.send_message(http, wire, reply, parsed, fault, line.seconds)
         if fault not in PARTIAL:
-            self._record.note_sent(links[-1])
+            self._record.note_reply_sent(links[-1])
         return response
 
-    async def _sum_up(
-        self, wire: RehearsalWire, http: web.Request, call: Call, asked: Asked, digest: str
+    async def _answer_compaction(
+        self, wire: RehearsalWire, http: web.Request, call: RecordedCall, parsed: ParsedRequest, digest: str
     ) -> web.StreamResponse:
+        """Send the reply to a request for a summary of its conversation, and record its usage.
+
+        Raises ApiRefusal where the screenplay has `sums_up` off.
+        """
         if not self.screenplay.script.sums_up:
-            raise invalid("compaction: Extra inputs are not permitted")
-        request = asked.request
-        reply = message(request, digest, summed_up(request), "compaction", self._cache.charge(request))
+            raise invalid_request("compaction: Extra inputs are not permitted")
+        request = parsed.request
+        reply = build_message(
+            request, digest, summary_blocks(request), "compaction", self._cache.charge_request(request)
+        )
         call.usage = reply["usage"]
-        self._record.note_reply(digest, reply["usage"])
-        response = await self._player.message(http, wire, reply, asked, None, 0)
-        self._record.note_sent(digest)
+        self._record.note_reply_begun(digest, reply["usage"])
+        response = await self._player.send_message(http, wire, reply, parsed, None, 0)
+        self._record.note_reply_sent(digest)
         return response
 
 
-async def _body(http: web.Request) -> bytes:
+async def _read_body(http: web.Request) -> bytes:
+    """Read the body of a request. Raises ApiRefusal (413) when it is larger than MAX_BODY_BYTES."""
     try:
         return await http.read()
     except web.HTTPRequestEntityTooLarge:
-        raise Refused(413, "request_too_large", f"Request exceeds the maximum size of {MAX_BODY} bytes") from None
+        raise ApiRefusal(
+            413, "request_too_large", f"Request exceeds the maximum size of {MAX_BODY_BYTES} bytes"
+        ) from None
 
 
-async def _here(http: web.Request) -> web.Response:
+async def _handle_root(http: web.Request) -> web.Response:
+    """Answer GET / with the service's name: Claude Code looks whether anybody is there."""
     return web.json_response({"service": "rehearsal"})
 
 
-async def _nowhere(http: web.Request) -> web.Response:
-    return _error(Messages(), Refused(404, "not_found_error", f"{http.method} {http.path}: not found"), "req_none")
+async def _handle_unknown_path(http: web.Request) -> web.Response:
+    """Answer 404 to every unknown path, in the format of the Messages API."""
+    return _error_response(
+        MessagesWire(), ApiRefusal(404, "not_found_error", f"{http.method} {http.path}: not found"), "req_none"
+    )
 
 
-def _error(wire: RehearsalWire, refused: Refused, request_id: str) -> web.Response:
+def _error_response(wire: RehearsalWire, refused: ApiRefusal, request_id: str) -> web.Response:
+    """Return a refusal as an HTTP response in the wire's format, with request id and retry-after headers."""
     headers = {"request-id": request_id}
     if refused.retry_after is not None:
         headers["retry-after"] = f"{refused.retry_after:g}"
     return web.json_response(wire.error(refused, request_id), status=refused.status, headers=headers)
 
 
-async def serve(screenplay: Screenplay, host: str, port: int, announce: Callable[[str], None] = print) -> None:
-    """Play until SIGINT or SIGTERM; `announce` gets the URL, and on a second line what to export."""
+async def play_until_signal(
+    screenplay: Screenplay, host: str, port: int, announce: Callable[[str], None] = print
+) -> None:
+    """Run the screenplay's server until SIGINT or SIGTERM; `announce` gets its URL and the variables to export.
+
+    Raises BadInput when the port is taken.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -231,7 +260,7 @@ async def serve(screenplay: Screenplay, host: str, port: int, announce: Callable
         async with Rehearsal(screenplay, host=host, port=port) as rehearsal:
             announce(
                 f"{screenplay.script.title!r} plays on {rehearsal.url} until Ctrl-C; in another terminal:\n"
-                f"  export ANTHROPIC_BASE_URL={rehearsal.url} ANTHROPIC_API_KEY={KEY}"
+                f"  export ANTHROPIC_BASE_URL={rehearsal.url} ANTHROPIC_API_KEY={SHOWN_API_KEY}"
             )
             await stop.wait()
     finally:
@@ -239,7 +268,7 @@ async def serve(screenplay: Screenplay, host: str, port: int, announce: Callable
             loop.remove_signal_handler(number)
 
 
-def run(file: Path, port: int) -> None:
-    """`perdure rehearse FILE`: play until SIGINT or SIGTERM. BadInput when the file is wrong or the port taken."""
+def play_file(file: Path, port: int) -> None:
+    """Run the server of a screenplay's file until SIGINT or SIGTERM. Raises BadInput for a bad file or taken port."""
     screenplay = Screenplay.load(file)
-    asyncio.run(serve(screenplay, "127.0.0.1", port, lambda line: print(line, flush=True)))
+    asyncio.run(play_until_signal(screenplay, "127.0.0.1", port, lambda line: print(line, flush=True)))

@@ -1,4 +1,4 @@
-"""The request of the Messages API, in the shapes this twin plays: anything else is refused as the real one refuses it.
+"""The request of the Messages API, in the shapes that this twin plays; all else is refused as the API does.
 
 Field names, limits and literals are those of the API's parameters (anthropic-version 2026-10-21).
 """
@@ -10,18 +10,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
-class Wire(BaseModel):
-    """Extra inputs are not permitted, and "5" is not a number."""
+class StrictModel(BaseModel):
+    """A model of an API's JSON: unknown fields are refused, and "5" is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class CacheControl(Wire):
+class CacheControl(StrictModel):
+    """A cache breakpoint."""
+
     type: Literal["ephemeral"]
     ttl: Literal["5m", "1h"] = "5m"
 
 
-class Cacheable(Wire):
+class Cacheable(StrictModel):
+    """A block or tool that may carry a cache breakpoint."""
+
     cache_control: CacheControl | None = None
 
 
@@ -32,7 +36,7 @@ class Text(Cacheable):
 
 
 class Media(Cacheable):
-    """An image or a document; what an image has to be is in `media`."""
+    """An image or a document; what an image has to be is in `cache.image_problem`."""
 
     type: Literal["image", "document"]
     source: dict[str, Any]
@@ -41,13 +45,13 @@ class Media(Cacheable):
     citations: dict[str, Any] | None = None
 
 
-class Thinking(Wire):
+class Thinking(StrictModel):
     type: Literal["thinking"]
     thinking: str
     signature: str
 
 
-class RedactedThinking(Wire):
+class RedactedThinking(StrictModel):
     type: Literal["redacted_thinking"]
     data: str
 
@@ -61,7 +65,8 @@ class ToolUse(Cacheable):
     toolset_name: str | None = None
 
 
-def _blocks(content: object) -> object:
+def _as_text_block(content: object) -> object:
+    """Return text content as a list of one text block, other content unchanged (a validator)."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
@@ -71,7 +76,7 @@ ResultBlock = Annotated[Text | Media, Field(discriminator="type")]
 class ToolResult(Cacheable):
     type: Literal["tool_result"]
     tool_use_id: str
-    content: Annotated[list[ResultBlock], BeforeValidator(_blocks)] = []
+    content: Annotated[list[ResultBlock], BeforeValidator(_as_text_block)] = []
     is_error: bool | None = None
     toolset_name: str | None = None
 
@@ -79,31 +84,33 @@ class ToolResult(Cacheable):
 Block = Annotated[Text | Media | Thinking | RedactedThinking | ToolUse | ToolResult, Field(discriminator="type")]
 
 
-class JsonFormat(Wire):
+class JsonFormat(StrictModel):
     type: Literal["json_schema"]
     json_schema: dict[str, Any] = Field(alias="schema")
 
 
-class OutputConfig(Wire):
+class OutputConfig(StrictModel):
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: JsonFormat | None = None
 
 
-class Message(Wire):
-    """`system` among the messages, and a setting of one turn, are betas: `strict`."""
+class ApiMessage(StrictModel):
+    """A message of the conversation. Role `system` and an `output_config` are betas, which `strict` checks."""
 
     role: Literal["user", "assistant", "system"]
-    content: Annotated[list[Block], BeforeValidator(_blocks)]
+    content: Annotated[list[Block], BeforeValidator(_as_text_block)]
     output_config: OutputConfig | None = None
 
 
 class InputSchema(BaseModel):
+    """The schema of a tool's input: an object, with any keywords."""
+
     model_config = ConfigDict(extra="allow", strict=True)
 
     type: Literal["object"]
 
 
-class Tool(Cacheable):
+class ApiTool(Cacheable):
     """A client tool. The API's own tools need its servers and are not played."""
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")
@@ -116,44 +123,44 @@ class Tool(Cacheable):
     defer_loading: bool | None = None
 
 
-class ToolChoice(Wire):
+class ToolChoice(StrictModel):
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
     disable_parallel_tool_use: bool | None = None
 
 
-class BlockBinding(Wire):
+class BlockBinding(StrictModel):
     prefix_mismatch_behavior: Literal["error", "drop_block"] | None = None
 
 
-class ThinkingConfig(Wire):
+class ThinkingConfig(StrictModel):
     type: Literal["adaptive", "between_tools", "enabled", "disabled"]
-    display: Literal["summarized", "omitted", "updates"] | None = None  # the last: `strict`
+    display: Literal["summarized", "omitted", "updates"] | None = None  # The last value is a beta: `strict` checks it.
     budget_tokens: int | None = Field(default=None, ge=1024)
-    block_binding: BlockBinding | None = None  # `strict`
+    block_binding: BlockBinding | None = None  # A beta: `strict` checks it.
 
 
-class Diagnostics(Wire):
+class Diagnostics(StrictModel):
     previous_message_id: str | None = None
 
 
-class Compaction(Wire):
+class Compaction(StrictModel):
     type: Literal["summarize"]
     instructions: str | None = None
 
 
-class Metadata(Wire):
+class Metadata(StrictModel):
     user_id: str | None = None
 
 
-class Request(Wire):
+class Request(StrictModel):
     """The body of POST /v1/messages."""
 
     model: str = Field(min_length=1)
     max_tokens: int = Field(ge=1)
-    messages: list[Message] = Field(min_length=1)
-    system: Annotated[list[Text], BeforeValidator(_blocks)] = []
-    tools: list[Tool] = []
+    messages: list[ApiMessage] = Field(min_length=1)
+    system: Annotated[list[Text], BeforeValidator(_as_text_block)] = []
+    tools: list[ApiTool] = []
     tool_choice: ToolChoice | None = None
     thinking: ThinkingConfig | None = None
     output_config: OutputConfig | None = None
@@ -165,28 +172,28 @@ class Request(Wire):
     service_tier: Literal["auto", "standard_only"] | None = None
     speed: Literal["standard", "fast"] | None = None
     context_management: dict[str, Any] | None = None
-    compaction: Compaction | None = None  # `strict`
+    compaction: Compaction | None = None  # A beta: `strict` checks it.
 
     @property
     def json_schema(self) -> dict[str, Any] | None:
-        """The schema a structured answer must follow, when one is asked for."""
+        """Return the schema that a structured answer must follow; None where none is requested."""
         return self.output_config.format.json_schema if self.output_config and self.output_config.format else None
 
 
-class Summary(Wire):
-    """The one block of the reply to a request for a summary; nothing here takes it back."""
+class Summary(StrictModel):
+    """The one block of the reply to a request for a summary; no request here may carry it."""
 
     type: Literal["compaction"]
     content: str
 
 
-def canonical(part: BaseModel) -> str:
-    """The JSON of a block, message or tool as the cache and the ids see it: without its cache mark."""
+def canonical_json(part: BaseModel) -> str:
+    """Return the JSON of a block, message or tool as the cache and the ids see it: without its cache breakpoint."""
     return part.model_dump_json(exclude={"cache_control"}, exclude_unset=True, by_alias=True)
 
 
-class Refused(Exception):
-    """The answer is an error.
+class ApiRefusal(Exception):
+    """The error with which the API answers instead of a reply.
 
     `details` carries a stable `error_code` where the API gives one; `retry_after` is in seconds.
     """
@@ -204,12 +211,14 @@ class Refused(Exception):
         self.status, self.kind, self.message = status, kind, message
         self.details, self.retry_after = details, retry_after
 
-    def body(self, request_id: str) -> dict[str, Any]:
+    def error_body(self, request_id: str) -> dict[str, Any]:
+        """Return the error as the JSON body of the Messages API."""
         error: dict[str, Any] = {"type": self.kind, "message": self.message}
         if self.details:
             error["details"] = self.details
         return {"type": "error", "error": error, "request_id": request_id}
 
 
-def invalid(message: str) -> Refused:
-    return Refused(400, "invalid_request_error", message)
+def invalid_request(message: str) -> ApiRefusal:
+    """Return the refusal of an invalid request: status 400, `invalid_request_error`."""
+    return ApiRefusal(400, "invalid_request_error", message)

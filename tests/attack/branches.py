@@ -9,9 +9,9 @@ from pathlib import Path
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import BranchBase as Standing
-from perdure.adapters.repository.terms import branches_of, check_branch
+from perdure.adapters.repository.terms import branch_names, check_branch
 from perdure.models.errors import InvalidRequest
-from perdure.models.issue import Issue
+from perdure.models.issue import ForgeIssue
 from perdure.models.request import DeliveryRequest
 from tests.attack.table import Case, Ground, Seen, held
 from tests.targets import git, heads, make_target
@@ -26,7 +26,7 @@ def _vault(at: Ground) -> Vault:
     git(work, "switch", "-qc", "topic")
     git(work, "commit", "-q", "--allow-empty", "-m", "somebody's work")
     git(work, "push", "-q", str(target), "topic")
-    vault = Vault.open(at.home, str(target))
+    vault = Vault.open_or_create(at.home, str(target))
     vault.fetch()
     vault.fetch_branch("topic")
     return vault
@@ -36,9 +36,9 @@ def _settled(at: Ground, template: str, title: str = "Add sub") -> str:
     vault = at.once(_vault)
     base, base_sha = vault.fetch()
     standing = Standing(vault, remote_heads(vault.url), base, base_sha, "calc-issue-1")
-    issue = Issue(number=1, title=title, body="", author="eve", url="")
+    issue = ForgeIssue(number=1, title=title, body="", author="eve", url="")
     request = DeliveryRequest(repository=vault.url, issue=1)
-    return branches_of(template, "calc-issue-1", request, issue, "perdure.toml", standing)[""]
+    return branch_names(template, "calc-issue-1", request, issue, "perdure.toml", standing)[""]
 
 
 def _template(template: str) -> Callable[[Ground], Seen]:

@@ -11,18 +11,18 @@ from tests.attack.exhausting_case import case
 
 @case
 def a_model_answer_nested_a_million_deep() -> None:
-    from perdure.adapters.agents.builtin.answers import read_answer
+    from perdure.adapters.agents.builtin.answers import parse_answer
     from perdure.models.phases import Step
 
-    read_answer(Step.PLAN, '{"title": ' + "[" * 1_000_000)
+    parse_answer(Step.PLAN, '{"title": ' + "[" * 1_000_000)
 
 
 @case
 def a_model_answer_with_a_number_of_60_000_digits() -> None:
-    from perdure.adapters.agents.builtin.answers import read_answer
+    from perdure.adapters.agents.builtin.answers import parse_answer
     from perdure.models.phases import Step
 
-    read_answer(Step.REVIEW, '{"issues": [{"line": ' + "9" * 60_000 + "}]}")
+    parse_answer(Step.REVIEW, '{"issues": [{"line": ' + "9" * 60_000 + "}]}")
 
 
 def _report(text: str) -> None:
@@ -85,11 +85,11 @@ def a_tool_output_of_one_long_line() -> None:
 
 @case
 def a_go_mod_of_a_million_empty_lines() -> None:
-    from perdure.adapters.repository.detect import detect
+    from perdure.adapters.repository.detect import detect_commands
 
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "go.mod").write_text("\n" * 1_000_000)
-        detect(Path(directory))
+        detect_commands(Path(directory))
 
 
 def _judged(name: str, before: str, after: str) -> None:

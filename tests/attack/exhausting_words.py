@@ -87,10 +87,10 @@ def a_command_of_60_000_characters() -> None:
 
 
 def _branch(template: str) -> str:
-    from perdure.adapters.repository.terms import branch_of
+    from perdure.adapters.repository.terms import branch_name
     from perdure.models.request import DeliveryRequest
 
-    return branch_of(template, "d" * 80, DeliveryRequest(repository="/r", request="x"), None, "perdure.toml")
+    return branch_name(template, "d" * 80, DeliveryRequest(repository="/r", request="x"), None, "perdure.toml")
 
 
 @case
@@ -222,9 +222,9 @@ def a_request_with_a_million_unknown_fields() -> None:
 @case
 def a_request_that_resumes_from_a_state_of_1_MB() -> None:
     from perdure.models.request import parse_request
-    from perdure.models.state import parse_resume
+    from perdure.models.state import parse_resume_state
 
     raw = _ASKED | {"resume": {"run_id": "r", "state": {"notes": ["x" * 1000] * 1000}}}
     resume = parse_request(raw).resume
     assert resume is not None
-    parse_resume(resume)
+    parse_resume_state(resume)

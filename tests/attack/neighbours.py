@@ -148,13 +148,13 @@ def _copied(name: str) -> Callable[[Ground], Seen]:
 def _source(at: Ground) -> Seen:
     """`source` of a start request that anybody could have sent names a checkout of the host."""
     from perdure.adapters.git.credentials import NO_KEYS
-    from perdure.adapters.git.source import resolve
+    from perdure.adapters.git.target import resolve_repository
     from perdure.adapters.repository.terms import find_source
     from perdure.models.errors import InvalidRequest
     from perdure.models.request import DeliveryRequest
 
     work = make_target(Path(tempfile.mkdtemp(dir=at.root)) / "calc.git").with_name("calc.git-work")
-    target = resolve(str(work), work, NO_KEYS)
+    target = resolve_repository(str(work), work, NO_KEYS)
     request = DeliveryRequest(repository=target.url, request="x", source=str(work))
     if find_source(request, True, target, True) != str(work):
         return Seen("MISSED", "proves nothing: its owner's is not taken either")

@@ -21,7 +21,7 @@ PAGE = "web page in the browser"
 
 def server(at: Ground) -> Home:
     """The home of a running embedded server, made under the usual umask, that others could read before."""
-    from perdure.local.ports import any_free
+    from perdure.local.ports import find_free_ports
     from perdure.local.server import ensure_server, stop_server
 
     at.root.chmod(0o755)
@@ -35,7 +35,7 @@ def server(at: Ground) -> Home:
     umask = os.umask(0o022)
     at.until_the_end.callback(lambda: asyncio.run(stop_server(home)))
     try:
-        asyncio.run(ensure_server(home, say=lambda _: None, port=any_free().grpc))
+        asyncio.run(ensure_server(home, say=lambda _: None, port=find_free_ports().grpc))
         return home
     finally:
         os.umask(umask)
@@ -47,10 +47,10 @@ def server(at: Ground) -> Home:
 
 def _listening(at: Ground) -> tuple[str, str, set[str]]:
     """Where the Web UI answers and where it listens itself, and every address of the server that a page can find."""
-    from perdure.local.identity import read_record
+    from perdure.local.identity import read_server_record
     from perdure.local.places import Places
 
-    record = read_record(Places(at.once(server)))
+    record = read_server_record(Places(at.once(server)))
     assert record is not None
     found = psutil.Process(record.pid).net_connections("inet")
     known, behind = record.ui.removeprefix("http://"), record.ui_behind

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.source import not_included, resolve
+from perdure.adapters.git.target import list_not_included, resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import PerdureError
@@ -105,15 +105,15 @@ def _plain(work: Path, command: Sequence[str]) -> None:
 
 def _as_a_person_delivers(work: Path) -> str:
     """The command line in somebody's checkout, before anything is asked or paid."""
-    from perdure.cli.request.repository import file_at, in_working_tree, origin_of
+    from perdure.cli.request.repository import origin_url, read_file_at_commit, read_working_tree_config
 
     try:
-        origin_of(work)
-        target = resolve(str(work), work)
-        base, sha = target.base()
-        not_included(work, base)
-        file_at(work, sha)
-        in_working_tree(work)
+        origin_url(work)
+        target = resolve_repository(str(work), work)
+        base, sha = target.base_branch()
+        list_not_included(work, base)
+        read_file_at_commit(work, sha)
+        read_working_tree_config(work)
     except PerdureError as error:
         return f"refused: {error}"
     return "read"
@@ -178,20 +178,20 @@ def _agents_worktree(what: Callable[[Workspace, Path, Path], None]) -> Callable[
         from perdure.adapters.system.home import Home
 
         home = Home(place / "home")
-        vault = Vault.open(home, str(target))
+        vault = Vault.open_or_create(home, str(target))
         _, base = vault.fetch()
         workspace = Workspace.create(home, vault, "demo-1", base)
         (workspace.path / ".gitattributes").write_text("* filter=x diff=x merge=x\n")
         what(workspace, place, evil)
         try:
             (workspace.path / "new.x").write_text("changed\n")
-            first = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+            first = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
             (workspace.path / "README.md").write_text("changed\n")
-            second = cp.snapshot(workspace, parent=first, turn={}, transcript=[])
-            cp.restore(workspace, second)
+            second = cp.snapshot_worktree(workspace, parent=first, turn={}, transcript=[])
+            cp.restore_checkpoint(workspace, second)
             vault.diff(first + ":tree", second + ":tree")
-            commit, _ = branch.commit_tree(workspace, checkpoint=second, parent=base, message="feat: x")
-            workspace.advance(commit)
+            commit, _ = branch.commit_checkpoint(workspace, checkpoint=second, parent=base, message="feat: x")
+            workspace.advance_head(commit)
             said = "snapshot, restore, diff and commit done"
         except PerdureError as error:
             said = f"refused: {error}"

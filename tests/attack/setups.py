@@ -10,7 +10,7 @@ from perdure.adapters.sandbox.packages import PLACES
 from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.lease import Leases
-from perdure.adapters.worker.setting_up import set_up
+from perdure.adapters.worker.workspace_setup import set_up_workspace
 from perdure.models.config import RepositoryConfig, SandboxGrade
 from perdure.models.contract import Contract
 from tests.attack.inside import Try, cases_of, connect, python, reached
@@ -82,7 +82,7 @@ def _set_up(at: Ground, delivery: str, script: str, *, repository: str = "mine",
     origin = at.root / f"{repository}.git"
     if not origin.exists():
         make_target(origin, CALC)
-    vault = Vault.open(at.home, str(origin))
+    vault = Vault.open_or_create(at.home, str(origin))
     _, base = vault.fetch()
     workspace = Workspace.create(at.home, vault, delivery, base)
     config = RepositoryConfig.model_validate({"version": 1, "setup": {"commands": [script]}})
@@ -90,9 +90,9 @@ def _set_up(at: Ground, delivery: str, script: str, *, repository: str = "mine",
     contract = Contract(delivery=delivery, repository=str(origin), request="x", config=config, **terms)  # type: ignore[arg-type]
 
     async def go() -> None:
-        async with Leases(at.home).take(delivery) as lease:
+        async with Leases(at.home).acquire(delivery) as lease:
             env, none = {"PATH": "/usr/local/bin:/usr/bin:/bin"}, Environments(at.home, 0)
-            await set_up(at.home, workspace, lease, contract, SandboxGrade.FULL, env, none)
+            await set_up_workspace(at.home, workspace, lease, contract, SandboxGrade.FULL, env, none)
 
     asyncio.run(go())
     return (at.home.workspace(delivery) / "logs" / "setup-1.log").read_text()

@@ -12,15 +12,15 @@ import pytest
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.git.branch import push
-from perdure.adapters.git.source import not_included, resolve
+from perdure.adapters.git.branch import push_commit
+from perdure.adapters.git.foreign_repository import _STARTS, find_repository, receive_pack_options
+from perdure.adapters.git.target import list_not_included, resolve_repository
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.visit import _STARTS, find, receiving
 from perdure.adapters.system.home import Home
-from perdure.cli.host.init import _root
-from perdure.cli.host.origin import _known_default
-from perdure.cli.look.pulls import _origin
-from perdure.cli.request.repository import file_at, origin_of, place_of
+from perdure.cli.host.init import _find_root
+from perdure.cli.host.origin import _remembered_default_branch
+from perdure.cli.look.pulls import _find_origin
+from perdure.cli.request.repository import find_local_repository, origin_url, read_file_at_commit
 from perdure.models.errors import BadInput, PerdureError
 from tests.engine import CALC, git, make_target
 
@@ -61,23 +61,23 @@ def hostile(tmp_path: Path, config: str) -> tuple[Path, Path]:
 
 def everything(checkout: Path, tmp_path: Path) -> None:
     """Whatever the product asks of a person's checkout, from `doctor` to the pull request."""
-    target = resolve(".", checkout)
-    name, sha = target.base()
-    not_included(checkout, name)
+    target = resolve_repository(".", checkout)
+    name, sha = target.base_branch()
+    list_not_included(checkout, name)
     for commit in (sha, "1" * 40):
-        if place := place_of(target, commit):
-            file_at(place, commit)
-    for ask in (origin_of, _known_default, _origin, _root):
+        if place := find_local_repository(target, commit):
+            read_file_at_commit(place, commit)
+    for ask in (origin_url, _remembered_default_branch, _find_origin, _find_root):
         ask(checkout)
-    vault = Vault.open(Home(tmp_path / "home"), target.url)
+    vault = Vault.open_or_create(Home(tmp_path / "home"), target.url)
     vault.fetch()
     made = vault.git.text("commit-tree", "-p", sha, "-m", "x", f"{sha}^{{tree}}")
-    push(vault, target.url, made, "perdure/x", None)
+    push_commit(vault, target.url, made, "perdure/x", None)
     forge = LocalForge(target.url)
     forge.create(Proposal("x", "x", "x", "perdure/x", made, name))
     forge.of_branch("perdure/x", "x")
     forge.show(1)
-    assert not_included(checkout, name), "it is looked at all the same"
+    assert list_not_included(checkout, name), "it is looked at all the same"
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -124,12 +124,12 @@ def bare_inside(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda docs: resolve(".", docs),
-        lambda docs: resolve("docs", docs.parent),
-        lambda docs: resolve(".", docs / "objects"),
-        lambda docs: not_included(docs, "main"),
+        lambda docs: resolve_repository(".", docs),
+        lambda docs: resolve_repository("docs", docs.parent),
+        lambda docs: resolve_repository(".", docs / "objects"),
+        lambda docs: list_not_included(docs, "main"),
         lambda docs: LocalForge(str(docs)).list(),
-        _root,
+        _find_root,
     ],
 )
 def test_a_folder_of_a_clone_that_is_a_repository_runs_nothing_and_is_never_taken_for_one(
@@ -150,9 +150,9 @@ def test_a_bare_repository_inside_a_checkout_is_refused_with_the_way_out(tmp_pat
     inside = tmp_path / "calc.git-work" / "docs"
     git(tmp_path, "clone", "-q", "--bare", "--template=", str(tmp_path / "calc.git"), str(inside))
     with pytest.raises(BadInput, match="docs is a bare repository inside the checkout") as refused:
-        resolve(".", inside)
+        resolve_repository(".", inside)
     assert "--repo .." in refused.value.fix
-    assert find(tmp_path / "calc.git").root is None, "one that lies by itself is a place to push to"
+    assert find_repository(tmp_path / "calc.git").root is None, "one that lies by itself is a place to push to"
 
 
 def test_what_became_such_a_folder_since_the_delivery_began_starts_nothing_at_its_push(tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ def test_what_became_such_a_folder_since_the_delivery_began_starts_nothing_at_it
     git(clone, "push", "-q", str(docs), "HEAD:refs/heads/unprotected")
     assert ran.exists(), "unprotected it does"
     ran.unlink()
-    git(clone, "push", "-q", *receiving(str(docs)), str(docs), "HEAD:refs/heads/ours")
+    git(clone, "push", "-q", *receive_pack_options(str(docs)), str(docs), "HEAD:refs/heads/ours")
     assert not ran.exists()
 
 
 def test_a_checkout_cannot_make_another_directory_its_working_tree(tmp_path: Path) -> None:
     checkout, _ = hostile(tmp_path, f"[core]\n worktree = {tmp_path}\n")
     with pytest.raises(BadInput, match=r"core\.worktree leads elsewhere"):
-        resolve(".", checkout)
+        resolve_repository(".", checkout)
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"two\nlines"])
@@ -180,7 +180,7 @@ def test_a_directory_whose_name_cannot_be_written_down_is_refused_by_that(tmp_pa
     odd = tmp_path / os.fsdecode(name)
     subprocess.run(["git", "init", "-q", odd], check=True, timeout=60)
     with pytest.raises(BadInput, match="path is not UTF-8 text, or has the end of a line") as refused:
-        find(odd)
+        find_repository(odd)
     assert refused.value.fix == "rename the directory"
     str(refused.value).encode()
 
@@ -216,5 +216,5 @@ def test_more_programs_than_can_be_blanked_are_refused_in_words(tmp_path: Path, 
     name = "x" * (200_000 // count)
     checkout, ran = hostile(tmp_path, "".join(f'[filter "{n}{name}"]\n clean = "RUN"\n' for n in range(count)))
     with pytest.raises(BadInput, match="names programs by more than 64 KiB of keys"):
-        find(checkout)
+        find_repository(checkout)
     assert not ran.exists()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.view import view
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.config import SandboxGrade
 from tests.attack.inside import GROUP, Try, cases_of
@@ -29,7 +29,7 @@ def _delivery(at: Ground) -> tuple[Workspace, str, Vault, str]:
     git(work, "switch", "-qc", "internal")
     git(work, "commit", "-q", "--allow-empty", "-m", "not for everybody")
     git(work, "push", "-q", str(target), "internal")
-    vault = Vault.open(at.home, str(target))
+    vault = Vault.open_or_create(at.home, str(target))
     _, base = vault.fetch()
     vault.fetch("internal")
     mine, other = (Workspace.create(at.home, vault, name, base) for name in ("demo-1", "other-2"))
@@ -37,16 +37,16 @@ def _delivery(at: Ground) -> tuple[Workspace, str, Vault, str]:
     made = {}
     for one in (mine, other):
         said = [{"role": "assistant", "content": f"{one.delivery}: {SECRET}"}]
-        made[one] = cp.snapshot(one, parent=None, turn={}, transcript=said)
-        vault.git.run("update-ref", f"refs/perdure/{one.delivery}/run", made[one])
-    commit, _ = branch.commit_tree(mine, checkpoint=made[mine], parent=base, message="feat: mine")
-    mine.advance(commit)
+        made[one] = cp.snapshot_worktree(one, parent=None, turn={}, transcript=said)
+        vault.git.execute("update-ref", f"refs/perdure/{one.delivery}/run", made[one])
+    commit, _ = branch.commit_checkpoint(mine, checkpoint=made[mine], parent=base, message="feat: mine")
+    mine.advance_head(commit)
     return mine, made[other], vault, git(work, "rev-parse", "internal")
 
 
 def _viewed(at: Ground) -> tuple[dict[str, object], dict[str, object]]:
     mine, other, vault, internal = at.once(_delivery)
-    shown = view(mine, "main", mine.record().base_sha, _BRANCH)
+    shown = update_view(mine, "main", mine.record().base_sha, _BRANCH)
     named = {"vault": vault.path, "others": other, "internal": internal}
     return {"worktree": mine.path, "git_dir": shown}, named
 

@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from perdure.adapters.worker.inflight import BURIAL
-from perdure.local import front
+from perdure.adapters.worker.inflight import REPORTING
+from perdure.local import web_ui_proxy
 from tests.chaos.world import World, mentions
 from tests.engine import git
 
@@ -18,7 +18,7 @@ def left_behind(world: World) -> list[str]:
     others = {os.getpid(), world.server()}
     # What stands before the Web UI lives as long as the server does.
     processes = [
-        one for one in mentions(str(home)) if one.pid not in others and str(front.__file__) not in one.cmdline()
+        one for one in mentions(str(home)) if one.pid not in others and str(web_ui_proxy.__file__) not in one.cmdline()
     ]
     found = [f"process {one.pid}: {' '.join(one.cmdline())[:200]}" for one in processes]
     found += [f"lock held: {path.relative_to(home)}" for path in _held(home)]
@@ -31,7 +31,7 @@ def left_behind(world: World) -> list[str]:
     found += [f"port leased: {path.name}" for path in home.glob("ports/[0-9]*-[0-9]*")]
     # A worker that was killed before it could show its lock leaves a hidden one, which a later worker removes after a
     # minute; one that somebody holds is named above.
-    found += [f"in flight: {path.name}" for path in home.glob("inflight/[!.]*") if path.stem != BURIAL]
+    found += [f"in flight: {path.name}" for path in home.glob("inflight/[!.]*") if path.stem != REPORTING]
     return found
 
 

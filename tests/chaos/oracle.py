@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.models.result import DeliveryResult
-from perdure.rehearsal.record import Call
+from perdure.rehearsal.record import RecordedCall
 from tests.chaos.faults import DEADLY
 from tests.chaos.stories import CUTS
 from tests.chaos.world import PATIENCE_S, World, answered
@@ -119,13 +119,13 @@ def completed(history: dict[str, Any], activity: str) -> list[dict[str, Any]]:
 class Bought:
     """A request that was asked again although a reply to it had been begun: both were paid for."""
 
-    first: Call
-    again: Call
+    first: RecordedCall
+    again: RecordedCall
 
 
-def bought_again(calls: list[Call]) -> list[Bought]:
+def bought_again(calls: list[RecordedCall]) -> list[Bought]:
     """By the request's bytes, as they arrived at the twin; each with the one before it."""
-    last: dict[str, Call] = {}
+    last: dict[str, RecordedCall] = {}
     found = []
     for call in calls:
         if call.usage is None or not call.body:  # refused, or a fault that sent no reply: nobody pays for that
@@ -153,13 +153,13 @@ def _rewound(world: World, pair: Bought) -> bool:
     return any(
         struck.kind in REWINDS
         and not struck.detail.startswith("missed")
-        and pair.first.began - 1 <= struck.ended
-        and struck.began <= pair.again.began
+        and pair.first.began_at - 1 <= struck.ended
+        and struck.began <= pair.again.began_at
         for struck in world.struck
     )
 
 
-def _used(calls: list[Call], pair: Bought) -> bool:
+def _used(calls: list[RecordedCall], pair: Bought) -> bool:
     """True when its reply had come back in another request before: it had arrived whole, and its tools had run."""
     asked = _without_marks(pair.first.body.get("messages", []))
     between = (call for call in calls if pair.first.number < call.number < pair.again.number)
@@ -178,9 +178,9 @@ def _without_marks(messages: Any) -> Any:
 
 def _interrupted(world: World, pair: Bought) -> bool:
     """True when a fault struck between the request and the moment at which its reply must have been kept."""
-    kept = max(pair.first.over, pair.first.began) + SETTLE_S
+    kept = max(pair.first.ended_at, pair.first.began_at) + SETTLE_S
     return any(
-        pair.first.began - SETTLE_S <= struck.ended and struck.began <= kept and struck.kind != "forge"
+        pair.first.began_at - SETTLE_S <= struck.ended and struck.began <= kept and struck.kind != "forge"
         for struck in world.struck
     )
 

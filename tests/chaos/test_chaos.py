@@ -85,7 +85,7 @@ async def _ended(world: World, raging: asyncio.Task[None]) -> DeliveryResult:
         while True:
             described = await answered(delivery.describe)
             if described.running:
-                if described.asked is not None and "approve" in described.asked.options:
+                if described.pending_decision is not None and "approve" in described.pending_decision.options:
                     await answered(delivery.approve)
                 await asyncio.sleep(0.2)
                 continue

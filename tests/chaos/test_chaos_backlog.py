@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.backlog.file import read_file
+from perdure.cli.backlog.file import read_backlog_file
 from perdure.cli.backlog.receipt import read_receipt
 from perdure.client import Backlog
-from perdure.demo.night import decide
-from perdure.demo.stage import DemoDirectories, build
-from perdure.local.places import examples
+from perdure.demo.backlog_demo import answer_questions
+from perdure.demo.environment import DemoDirectories, build_repository
+from perdure.local.places import examples_directory
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.errors import PerdureError
 from tests.chaos.faults import strike
@@ -72,10 +72,10 @@ async def test_a_backlog_lands_the_same_though_worker_and_server_are_killed(
     seed: int, kills: int, items: tuple[str, ...], tmp_path: Path, ports: int
 ) -> None:
     place, rng = DemoDirectories(tmp_path), random.Random(seed)
-    build(place)
-    material = examples() / "backlog"
+    build_repository(place)
+    material = examples_directory() / "backlog"
     screenplay = re.sub(r"^seconds = .*$", f"seconds = {SPEECH_S}", (material / f"{ID}.toml").read_text(), flags=re.M)
-    raw = read_file(str(material / f"{ID}.yaml")).raw
+    raw = read_backlog_file(str(material / f"{ID}.yaml")).raw
     raw |= {"repository": str(place.origin), "items": [item for item in raw["items"] if item["id"] in items]}
     base = git(place.origin, "rev-parse", "main")
     print(f"seed {seed}: {kills} kills, {len(items)} items")
@@ -123,7 +123,7 @@ async def _watched(world: World, backlog: Backlog) -> dict[str, str]:
             with suppress(PerdureError, TimeoutError):
                 progress = await answered(backlog.progress)
                 blocked |= {view.id: view.blocked_by for view in progress.items if view.phase == "blocked"}
-                await answered(lambda at=progress: decide(world.engine.perdure, at))  # type: ignore[misc]
+                await answered(lambda at=progress: answer_questions(world.engine.perdure, at))  # type: ignore[misc]
                 for view in progress.items:
                     if view.phase == "failed":
                         print(f"  retried: {view.id}: {view.because}")

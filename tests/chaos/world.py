@@ -17,7 +17,7 @@ from typing import TypeVar
 import psutil
 from temporalio.service import RPCError
 
-from perdure.local.ports import any_free
+from perdure.local.ports import find_free_ports
 from tests.chaos.stories import Story
 from tests.engine import Engine, git, make_target
 from tests.engine_with_github import TOKEN
@@ -178,4 +178,4 @@ def chaos_engine(
 ) -> AbstractAsyncContextManager[Engine]:
     """Its server's port is not the one that everybody tries first: this server is killed, and another home's would take
     it meanwhile."""
-    return Engine.open(root, screenplay, ports=ports, env=env, server_port=any_free().grpc)
+    return Engine.open(root, screenplay, ports=ports, env=env, server_port=find_free_ports().grpc)

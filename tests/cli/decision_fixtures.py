@@ -18,12 +18,12 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure.client import Perdure
-from perdure.models.decisions import Asked, KeepInput, Kept, Question
+from perdure.models.decisions import PendingDecision, Question, StoredText, StoreTextInput
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.plan import Plan, Task
-from perdure.models.turn import Ending, Outcome, Page, ReadInput, TurnInput, TurnResult
+from perdure.models.turn import Ending, Outcome, TextPage, TurnInput, TurnResult, VaultReadInput
 from tests.cli.conftest import Cli, Ran
 from tests.temporal_server import apart
 from tests.waiting import patient
@@ -68,24 +68,24 @@ class Scene(Cast):
         made = PLAN.model_copy(update={"problem": f"{PLAN.problem}\n{work.materials.get('words', '')}"})
         artifact = "" if work.step == "classify" else self.put(made.model_dump_json())
         outcome = Outcome(ending=Ending.DONE, summary="done", data=data, artifact=artifact)
-        notes = tuple(said.id for said in work.said)
+        notes = tuple(said.id for said in work.messages)
         return TurnResult(
             checkpoint="c2" * 20, summary="turn 2", usage=Usage(), spend=Spend(usd=0.25), outcome=outcome, notes=notes
         )
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn
-        async def keep(work: KeepInput) -> Kept:
-            return Kept(sha256=self.put(work.text))
+        async def keep(work: StoreTextInput) -> StoredText:
+            return StoredText(sha256=self.put(work.text))
 
         @activity.defn
-        async def read(work: ReadInput) -> Page:
+        async def read(work: VaultReadInput) -> TextPage:
             if work.what == "diff":
-                return Page(text="")
+                return TextPage(text="")
             if work.what == "logs":
                 self.logs_read += 1
-                return Page(text=self.log[work.offset :])
-            return Page(text=base64.b64encode(self.artifacts[work.checkpoint]).decode())
+                return TextPage(text=self.log[work.offset :])
+            return TextPage(text=base64.b64encode(self.artifacts[work.checkpoint]).decode())
 
         return [*super().activities(), keep, read]
 
@@ -124,13 +124,13 @@ class Desk:
         await self.perdure.submit({"repository": "/r", "request": "Add sub", "phases": ["plan"], **more}, id=id)
         return id
 
-    async def asked(self, id: str, not_of: str = "") -> Asked:
-        found: Asked = await self.until(lambda: self._asked(id, not_of))
+    async def asked(self, id: str, not_of: str = "") -> PendingDecision:
+        found: PendingDecision = await self.until(lambda: self._asked(id, not_of))
         return found
 
-    async def _asked(self, id: str, not_of: str) -> Asked | None:
-        asked = (await self.perdure.delivery(id).describe()).asked
-        return asked if asked is not None and asked.of != not_of else None
+    async def _asked(self, id: str, not_of: str) -> PendingDecision | None:
+        asked = (await self.perdure.delivery(id).describe()).pending_decision
+        return asked if asked is not None and asked.target != not_of else None
 
     async def until(self, what: Callable[[], Awaitable[Any]]) -> Any:
         async with asyncio.timeout(patient(30)):

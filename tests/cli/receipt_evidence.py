@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perdure.cli.look.claims import claims
+from perdure.cli.look.claims import check_claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import DeliveryResult, PullRequest, Receipt, Status, StepRecord, TestsStatus, UsageResult
 from perdure.models.result import TestsResult as Verdict
 from perdure.models.verify import (
     CheckpointFact,
+    ClaimStatus,
     CommitFact,
-    Facts,
+    HostFacts,
     LedgerFact,
-    Mark,
     PublishedFacts,
     PullFact,
     ReportFact,
 )
-from perdure.models.work import Prepared
+from perdure.models.work import PreparedWorkspace
 
 
 def sha(letter: str) -> str:
@@ -45,7 +45,7 @@ RESULT = DeliveryResult(
     receipt=Receipt(worker_deaths=1, turns_redone=1),
 )
 
-PREPARED = Prepared(
+PREPARED = PreparedWorkspace(
     queue="q",
     base="main",
     base_sha=sha("b"),
@@ -58,14 +58,14 @@ PREPARED = Prepared(
 
 TOLD = HistoryFacts(
     prepared=PREPARED,
-    first=sha("0"),
-    start=PREPARED.head,
+    first_checkpoint=sha("0"),
+    start_commit=PREPARED.head,
     turns=(TurnSpan(sha("0"), sha("1"), "plan", 1, 1), TurnSpan(sha("1"), sha("2"), "implement", 1, 1)),
-    newest=2,
+    newest_turns=2,
     commits={HEAD: (sha("2"), "implement/1")},
     head=HEAD,
-    tested=TREE,
-    shipped=1,
+    tested_tree=TREE,
+    pull_request_number=1,
     receipt=RESULT.receipt,
 )
 
@@ -76,10 +76,12 @@ CHECKPOINTS = (
 )
 
 COMMIT = CommitFact(commit=HEAD, parents=(sha("b"),), delivery=KEY, step="implement/1", checkpoint=True)
-LEDGER = LedgerFact(worker_deaths=1, turns_redone=1, settled=2, spend=Spend(usd=0.3), kept=Usage(cost_usd=0.3), turns=2)
-HOST = Facts(
-    begun=(),
-    held=True,
+LEDGER = LedgerFact(
+    worker_deaths=1, turns_redone=1, settled=2, spend=Spend(usd=0.3), kept_usage=Usage(cost_usd=0.3), turns=2
+)
+HOST = HostFacts(
+    start_differences=(),
+    is_referenced=True,
     tree=TREE,
     commits=(COMMIT,),
     report=ReportFact(commit=HEAD, tree=TREE, status="green", passed=2, failed=0),
@@ -94,11 +96,11 @@ RED_REPORT = ReportFact(commit=HEAD, tree=TREE, status="red", passed=1, failed=1
 GOOD = Evidence(RESULT, "completed", TOLD, HOST, CHECKPOINTS, OUTSIDE, KEY)
 
 
-def judged(evidence: Evidence) -> dict[str, tuple[Mark, str]]:
-    return {claim.claim: (claim.mark, claim.said) for claim in claims(evidence)}
+def judged(evidence: Evidence) -> dict[str, tuple[ClaimStatus, str]]:
+    return {claim.claim: (claim.mark, claim.explanation) for claim in check_claims(evidence)}
 
 
-def marked(evidence: Evidence, mark: Mark) -> set[str]:
+def marked(evidence: Evidence, mark: ClaimStatus) -> set[str]:
     return {claim for claim, (found, _) in judged(evidence).items() if found is mark}
 
 
@@ -107,7 +109,7 @@ def result(**changes: Any) -> Evidence:
 
 
 def told(**changes: Any) -> Evidence:
-    return replace(GOOD, told=replace(TOLD, **changes))
+    return replace(GOOD, history=replace(TOLD, **changes))
 
 
 def host(**changes: Any) -> Evidence:
@@ -123,4 +125,4 @@ def commit(**changes: Any) -> Evidence:
 
 
 def outside(**changes: Any) -> Evidence:
-    return replace(GOOD, outside=OUTSIDE.model_copy(update=changes))
+    return replace(GOOD, published=OUTSIDE.model_copy(update=changes))

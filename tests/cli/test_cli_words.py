@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.words import count, money, span, tokens
+from perdure.cli.formatting import format_tokens, money, pluralise, span
 
 
 @pytest.mark.parametrize(
@@ -17,5 +17,5 @@ def test_time_reads_as_people_say_it(seconds: float, text: str) -> None:
 
 def test_amounts_read_as_people_say_them() -> None:
     assert (money(None), money(0), money(0.001), money(1234.5)) == ("cost unknown", "$0.00", "<$0.01", "$1,234.50")
-    assert (tokens(950), tokens(118_200), tokens(999_600)) == ("950", "118k", "1.0M")
-    assert (count(1, "turn"), count(2, "reply", "replies")) == ("1 turn", "2 replies")
+    assert (format_tokens(950), format_tokens(118_200), format_tokens(999_600)) == ("950", "118k", "1.0M")
+    assert (pluralise(1, "turn"), pluralise(2, "reply", "replies")) == ("1 turn", "2 replies")

@@ -12,13 +12,13 @@ from perdure.cli.app import app
 
 
 def test_a_command_that_comes_first_is_looked_at_alone() -> None:
-    alone = get_command(app.needed(["show", "x", "--json"]))
+    alone = get_command(app.narrow_to(["show", "x", "--json"]))
     assert list(getattr(alone, "commands", ())) == ["show"]
     assert [param.name for param in alone.params] == [param.name for param in get_command(app).params]
 
 
 def test_a_group_that_comes_first_is_looked_at_alone() -> None:
-    alone = get_command(app.needed(["backlog", "status", "night"]))
+    alone = get_command(app.narrow_to(["backlog", "status", "night"]))
     assert list(getattr(alone, "commands", ())) == ["backlog"]
     group = getattr(alone, "commands", {})["backlog"]
     assert list(group.commands) == [
@@ -29,12 +29,12 @@ def test_a_group_that_comes_first_is_looked_at_alone() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["shwo"], ["--version", "show"]])
 def test_before_help_and_words_that_are_no_command_all_of_them_are(arguments: list[str]) -> None:
-    assert app.needed(arguments) is app
+    assert app.narrow_to(arguments) is app
 
 
 def prioritise(*arguments: str) -> Any:
     """The priority that these arguments of `perdure backlog prioritise` name."""
-    command: Any = get_command(app.needed(["backlog"]))
+    command: Any = get_command(app.narrow_to(["backlog"]))
     context = command.commands["backlog"].commands["prioritise"].make_context("prioritise", list(arguments))
     return context.params["priority"]
 

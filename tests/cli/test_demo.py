@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
-from perdure.demo.stage import DemoDirectories, environment, stage
+from perdure.demo.environment import DemoDirectories, demo_variables, open_directories
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
@@ -30,7 +30,7 @@ __all__ = ["show", "visitor"]
 
 def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
     theirs = dict.fromkeys((*SECRET_VARIABLES, *ELSEWHERE, "PERDURE_GITHUB_URL", "https_proxy"), "theirs")
-    world = environment(
+    world = demo_variables(
         DemoDirectories(tmp_path), "http://127.0.0.1:1", SandboxGrade.OFF, {**theirs, "PATH": "/usr/bin"}
     )
     assert "theirs" not in world.values()
@@ -117,16 +117,16 @@ def test_a_demo_removes_what_the_one_before_it_left_unless_somebody_looks_at_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with stage(None) as first:
-        first.over.touch()
-    with stage(None) as cut_off:
+    with open_directories(None) as first:
+        first.finished_file.touch()
+    with open_directories(None) as cut_off:
         assert not first.root.exists()
     assert not cut_off.root.exists()
-    with stage(None) as looked_at:
-        looked_at.over.touch()
+    with open_directories(None) as looked_at:
+        looked_at.finished_file.touch()
     with Places(looked_at.home).server_lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with stage(None):
+        with open_directories(None):
             assert looked_at.root.exists()
 
 
@@ -136,9 +136,7 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    playing = (
-        "import time, perdure.demo.stage as s\nwith s.stage(None) as it: print(it.root, flush=True); time.sleep(600)"
-    )
+    playing = "import time, perdure.demo.environment as s\nwith s.stage(None) as it: print(it.root, flush=True); time.sleep(600)"
     with ExitStack() as ended:
         demo = _started(ended, playing, TMPDIR=str(tmp_path))
         killed = DemoDirectories(Path(_first_line(demo)))
@@ -147,11 +145,11 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
         _first_line(server)
         record = ServerRecord(pid=server.pid, address="a:1", ui="http://a:2", temporal="", home_id="")
         Places(killed.home).server_record.write_text(record.model_dump_json())
-        with stage(None):
+        with open_directories(None):
             assert server.poll() is None, "it is played just now"
         demo.kill()
         demo.wait(10)
-        with stage(None):
+        with open_directories(None):
             assert not killed.root.exists()
             assert server.wait(10) == -signal.SIGKILL
 

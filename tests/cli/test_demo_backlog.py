@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from perdure.demo.night import whole
+from perdure.demo.backlog_demo import is_as_expected
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from tests.cli.demo_run import Show, show
 
@@ -19,7 +19,7 @@ def test_it_is_whole_only_when_all_landed_and_one_of_them_was_blocked_meanwhile(
     def played(blocked: dict[str, str], **other: str) -> bool:
         items = tuple(ItemView(id=id, phase=phase) for id, phase in ({"total": "landed"} | other).items())
         ended = BacklogProgress(backlog_id="night", run_id="r", repository="/r", status="ended", items=items)
-        return whole(ended, blocked)
+        return is_as_expected(ended, blocked)
 
     assert played({"invoice": "halves"}, invoice="landed")
     assert not played({}, invoice="landed")

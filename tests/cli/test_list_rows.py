@@ -7,26 +7,28 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.ids import only
-from perdure.cli.table import delivery_rows, listed_json, waiting_rows
-from perdure.client import Listed
-from perdure.models.decisions import Asked, Gate, Question
+from perdure.cli.ids import only_waiting_id
+from perdure.cli.table import delivery_rows, entry_json, waiting_delivery_rows
+from perdure.client import ListEntry
+from perdure.models.decisions import Gate, PendingDecision, Question
 from perdure.models.errors import BadInput
 
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
-PLAN = Asked(gate=Gate.PLAN, of="1a", words="approve the plan: Add sub", since=NOON)
-QUESTION = Asked(
+PLAN = PendingDecision(gate=Gate.PLAN, target="1a", summary="approve the plan: Add sub", since=NOON)
+QUESTION = PendingDecision(
     gate=Gate.QUESTION,
-    of="plan-1-1",
-    words="question: Which?",
+    target="plan-1-1",
+    summary="question: Which?",
     since=NOON - timedelta(days=2),
     question=Question(text="Which?"),
     options=("answer",),
 )
 
 
-def one(id: str, status: str = "waiting", asked: Asked | None = None, closed: datetime | None = None) -> Listed:
-    return Listed(id, "r", status, NOON - timedelta(days=3), closed, "/r", "build", "", 0.25, asked)
+def one(
+    id: str, status: str = "waiting", asked: PendingDecision | None = None, closed: datetime | None = None
+) -> ListEntry:
+    return ListEntry(id, "r", status, NOON - timedelta(days=3), closed, "/r", "build", "", 0.25, asked)
 
 
 def test_the_list_says_what_each_delivery_waits_for() -> None:
@@ -36,7 +38,7 @@ def test_the_list_says_what_each_delivery_waits_for() -> None:
         "waiting (build)",
         "delivered",
     ]
-    rows = waiting_rows([one("a", asked=QUESTION), one("b", asked=PLAN), one("c")], None, NOON)
+    rows = waiting_delivery_rows([one("a", asked=QUESTION), one("b", asked=PLAN), one("c")], None, NOON)
     assert [row.split() for row in rows[1:]] == [
         ["a", "question", "2", "d", "ago", "Which?"],
         ["b", "plan", "just", "now", "approve", "the", "plan:", "Add", "sub"],
@@ -51,18 +53,18 @@ def test_one_that_has_ended_waits_for_nobody() -> None:
 
 
 def test_a_program_reads_the_same_and_what_is_asked() -> None:
-    told: dict[str, Any] = listed_json(one("a", asked=PLAN))
+    told: dict[str, Any] = entry_json(one("a", asked=PLAN))
     assert (told["delivery_id"], told["started"], told["closed"]) == ("a", "2031-04-28T12:00:00+00:00", None)
     assert told["asked"]["of"] == "1a"
-    assert listed_json(one("a"))["asked"] is None
+    assert entry_json(one("a"))["asked"] is None
 
 
 def test_waiting_means_the_only_one_that_a_decision_can_be_meant_for() -> None:
     both = [one("a", asked=PLAN), one("b", asked=QUESTION), one("c")]
-    assert only(both, "approve") == "a"
-    assert only(both, "answer") == "b"
+    assert only_waiting_id(both, "approve") == "a"
+    assert only_waiting_id(both, "answer") == "b"
     with pytest.raises(BadInput, match="no delivery waits for that"):
-        only(both, "add_budget")
+        only_waiting_id(both, "add_budget")
     with pytest.raises(BadInput, match="2 deliveries wait: name one") as caught:
-        only([one("a", asked=PLAN), one("d", asked=PLAN)], "approve")
+        only_waiting_id([one("a", asked=PLAN), one("d", asked=PLAN)], "approve")
     assert caught.value.where == "a (plan), d (plan)"

@@ -8,11 +8,11 @@ import signal
 
 import pytest
 
-from perdure.cli.session import person_at_work
+from perdure.cli.session import handle_interrupts
 
 
 async def interrupted(told: list[str], *, interrupts: bool) -> None:
-    with person_at_work(interrupts=interrupts):
+    with handle_interrupts(interrupts=interrupts):
         os.kill(os.getpid(), signal.SIGINT)
         told.append("typed on")
     await asyncio.sleep(0)  # where a cancellation that asyncio has noted would be raised
@@ -34,6 +34,6 @@ def test_in_an_editor_ctrl_c_is_the_editors_and_what_was_edited_is_sent() -> Non
 
 def test_what_ctrl_c_did_before_it_does_again() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), person_at_work(interrupts=True):
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(interrupts=True):
         os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

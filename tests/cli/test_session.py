@@ -23,6 +23,6 @@ def test_a_command_that_stays_collects_its_garbage_and_one_that_only_loads_does_
     before = gc.isenabled()
     gc.disable()
     try:
-        assert session.carry_out(stays()) is collects
+        assert session.run_coroutine(stays()) is collects
     finally:
         (gc.enable if before else gc.disable)()

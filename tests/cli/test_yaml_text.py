@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.yaml_text import NotRead, read
+from perdure.cli.yaml_text import InvalidYaml, parse_yaml
 
 
 def test_what_looks_like_a_switch_a_time_or_an_octal_number_is_the_word_that_was_typed() -> None:
     text = "[no, on, yes, 010, 12:30, 2026-01-05, 1e3, 0x1f, 1_000, .inf, <<]"
-    assert read(text).data == ["no", "on", "yes", "010", "12:30", "2026-01-05", "1e3", "0x1f", "1_000", ".inf", "<<"]
-    assert read("[true, False, null, ~, 12, -1, 2.5]").data == [True, False, None, None, 12, -1, 2.5]
-    assert read("a:\n").data == {"a": None}
-    assert read("").data is None
+    assert parse_yaml(text).data == [
+        "no",
+        "on",
+        "yes",
+        "010",
+        "12:30",
+        "2026-01-05",
+        "1e3",
+        "0x1f",
+        "1_000",
+        ".inf",
+        "<<",
+    ]
+    assert parse_yaml("[true, False, null, ~, 12, -1, 2.5]").data == [True, False, None, None, 12, -1, 2.5]
+    assert parse_yaml("a:\n").data == {"a": None}
+    assert parse_yaml("").data is None
 
 
 @pytest.mark.parametrize(
@@ -32,15 +44,15 @@ def test_what_looks_like_a_switch_a_time_or_an_octal_number_is_the_word_that_was
     ],
 )
 def test_what_is_not_read_is_told_with_its_line(text: str, line: int, what: str) -> None:
-    with pytest.raises(NotRead) as error:
-        read(text)
+    with pytest.raises(InvalidYaml) as error:
+        parse_yaml(text)
     assert what in str(error.value)
     assert error.value.line == line
 
 
 def test_a_field_has_a_line_and_one_that_is_missing_that_of_what_should_hold_it() -> None:
-    found = read("version: 1\nitems:\n  - id: a\n    request: x\n  - id: b\n")
-    assert [found.line(loc) for loc in ((), ("items",), ("items", 0, "request"), ("items", 1, "request"))] == [
+    found = parse_yaml("version: 1\nitems:\n  - id: a\n    request: x\n  - id: b\n")
+    assert [found.line_of(loc) for loc in ((), ("items",), ("items", 0, "request"), ("items", 1, "request"))] == [
         1,
         2,
         4,

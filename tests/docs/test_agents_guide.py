@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from perdure.adapters.agents.presets import SHIPPED
-from perdure.models.preset import Abilities, Preset, Result
+from perdure.models.preset import Abilities, Preset, ResultSelectors
 
 TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 
@@ -17,7 +17,7 @@ def test_the_preset_of_the_guide_can_be_read_and_shows_every_key() -> None:
     assert block
     Preset.model_validate(written := tomllib.loads(block[1]))
     assert set(Preset.model_fields) - set(written) == {"network"}
-    assert set(Result.model_fields) - set(written["result"]) == {"denied"}
+    assert set(ResultSelectors.model_fields) - set(written["result"]) == {"denied"}
     assert set(written["abilities"]) <= set(Abilities.model_fields)
     assert all(f"`{name}`" in TEXT for name in Abilities.model_fields)
 

@@ -12,16 +12,27 @@ import typer.main
 
 from perdure.cli.app import app
 from perdure.cli.decide.asking import waits_for_you
-from perdure.models.base import Written
-from perdure.models.decisions import Asked, Decide, Gate, Hold, Question, QuestionKind, Resume, Rewind, Say, understood
-from perdure.models.rules.inbox import SHAPES
+from perdure.models.base import UserInputModel
+from perdure.models.decisions import (
+    Decide,
+    Gate,
+    Hold,
+    PendingDecision,
+    Question,
+    QuestionKind,
+    Resume,
+    Rewind,
+    Say,
+    parse_input,
+)
+from perdure.models.rules.inbox import DECISION_MODELS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "control.md").read_text(encoding="utf-8")
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 ID = "durations-parse-3f9c"
 
-MESSAGES: dict[str, type[Written]] = {
-    **SHAPES,
+MESSAGES: dict[str, type[UserInputModel]] = {
+    **DECISION_MODELS,
     "say": Say,
     "hold": Hold,
     "resume": Resume,
@@ -33,17 +44,17 @@ MESSAGES: dict[str, type[Written]] = {
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked(
+        PendingDecision(
             gate=Gate.PLAN,
-            of="1a2b3c4d",
-            words="approve the plan: Accept compound durations",
+            target="1a2b3c4d",
+            summary="approve the plan: Accept compound durations",
             since=NOON,
             options=("approve", "reject", "edit_plan"),
         ),
-        Asked(
+        PendingDecision(
             gate=Gate.QUESTION,
-            of="plan-1-2",
-            words="question",
+            target="plan-1-2",
+            summary="question",
             since=NOON,
             options=("answer",),
             question=Question(
@@ -56,7 +67,7 @@ MESSAGES: dict[str, type[Written]] = {
     ],
     ids=["plan", "question"],
 )
-def test_what_a_waiting_delivery_says_is_shown_as_it_is_said(asked: Asked) -> None:
+def test_what_a_waiting_delivery_says_is_shown_as_it_is_said(asked: PendingDecision) -> None:
     assert "\n".join(waits_for_you(asked, ID)) in GUIDE
 
 
@@ -85,4 +96,4 @@ def test_the_messages_of_the_guide_are_understood_and_none_is_left_out() -> None
         (first, *_) = re.findall(r"`([a-z_]+)`", names)
         for written in re.findall(r"`(\{.*?\}+)`", examples):
             said = json.loads(written.replace("SHA-256 of an artifact", 64 * "a"))
-            understood(MESSAGES[first], said)
+            parse_input(MESSAGES[first], said)

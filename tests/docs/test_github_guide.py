@@ -8,8 +8,8 @@ from pathlib import Path
 
 from perdure.adapters.forges.github.access import APP_ID, SECRET_VARIABLES, URL
 from perdure.adapters.repository.host import OTHER_VARIABLES, VARIABLES
-from perdure.cli.request.issue import named_issue
-from perdure.models.issue import mentioned
+from perdure.cli.request.issue import parse_issue_name
+from perdure.models.issue import mentioned_issues
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "github.md").read_text(encoding="utf-8")
 
@@ -28,5 +28,5 @@ def test_every_way_to_name_the_issue_in_the_guide_names_it() -> None:
         assert (program, command) == ("perdure", "deliver")
         option = words[words.index("--issue") + 1] if "--issue" in words else None
         texts = [word for word in words if word not in ("--issue", option)]
-        name = named_issue(option, texts[0] if texts else None)
-        assert (name.number if name else mentioned(texts[0])[0]) == 12
+        name = parse_issue_name(option, texts[0] if texts else None)
+        assert (name.number if name else mentioned_issues(texts[0])[0]) == 12

@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 from perdure.adapters.notify.addresses import NOTIFY_SECRET_BYTES, headers, key_of
 from perdure.adapters.notify.send import NOTIFY_ATTEMPT_S
-from perdure.models.host_config import Heard, HostConfig
+from perdure.models.host_config import HostConfig, NoticeEvent
 from perdure.models.limits import NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
-from perdure.models.notice import Message
-from workflows.notification import NOTIFY_FOR
-from workflows.people import REMIND_AFTER, REMIND_LATER, REMINDERS
+from perdure.models.notice import WebhookMessage
+from workflows.gates import REMIND_AFTER, REMIND_LATER, REMINDERS
+from workflows.notification import NOTIFY_FOR_TIME
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text(encoding="utf-8")
 
@@ -33,15 +33,15 @@ def block(kind: str) -> str:
 def test_the_settings_of_the_guide_are_read_and_name_every_event() -> None:
     shown = HostConfig.model_validate(tomllib.loads(block("toml"))).notify
     assert len(shown.url) == 2
-    assert shown.events == HostConfig().notify.events == get_args(Heard)
-    assert re.findall(r"^\| `(\w+)` \|", GUIDE, re.MULTILINE) == list(get_args(Heard))
+    assert shown.events == HostConfig().notify.events == get_args(NoticeEvent)
+    assert re.findall(r"^\| `(\w+)` \|", GUIDE, re.MULTILINE) == list(get_args(NoticeEvent))
 
 
 def test_the_message_of_the_guide_is_one() -> None:
     shown = json.loads(block("json"))
-    assert shown.keys() <= Message.model_fields.keys()
+    assert shown.keys() <= WebhookMessage.model_fields.keys()
     shown["decisions"][0]["said"]["of"] = shown["of"]
-    assert Message.model_validate(shown).decisions[0].update == "approve"
+    assert WebhookMessage.model_validate(shown).decisions[0].update == "approve"
 
 
 def test_the_check_of_the_guide_accepts_what_is_signed_and_nothing_else() -> None:
@@ -71,7 +71,7 @@ def test_the_check_of_the_guide_in_a_shell_does_the_same(tmp_path: Path) -> None
 def test_the_figures_of_the_guide_are_those_of_the_code() -> None:
     text = " ".join(GUIDE.split())
     assert f"within {NOTIFY_ATTEMPT_S:.0f} seconds" in text
-    assert NOTIFY_FOR.days == 1
+    assert NOTIFY_FOR_TIME.days == 1
     assert f"after {NOTIFY_PAUSE.seconds} seconds" in text
     assert f"every {NOTIFY_PAUSE_MAX.seconds // 60} minutes" in text
     assert f"at least {NOTIFY_SECRET_BYTES} of them" in text

@@ -6,23 +6,29 @@ import json
 import re
 from pathlib import Path
 
-from perdure.models.base import Written
-from perdure.models.decisions import Decide, Hold, Resume, Say, understood
+from perdure.models.base import UserInputModel
+from perdure.models.decisions import Decide, Hold, Resume, Say, parse_input
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.request import parse_request
-from perdure.models.rules.inbox import SHAPES
-from perdure.models.turn import ReadInput
+from perdure.models.rules.inbox import DECISION_MODELS
+from perdure.models.turn import VaultReadInput
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "webui.md").read_text(encoding="utf-8")
-MESSAGES: dict[str, type[Written]] = {**SHAPES, "say": Say, "hold": Hold, "resume": Resume, "decide": Decide}
+MESSAGES: dict[str, type[UserInputModel]] = {
+    **DECISION_MODELS,
+    "say": Say,
+    "hold": Hold,
+    "resume": Resume,
+    "decide": Decide,
+}
 
 
 def test_every_message_of_the_guide_is_understood() -> None:
     rows = re.findall(r"^\| .*?`(\w+)` \| `(\{.*?\})`(?: \||,|:)", GUIDE, re.M)
     assert {name for name, _ in rows} == MESSAGES.keys() - {"edit_plan"}  # that one is sent from a terminal
     for name, said in rows:
-        understood(MESSAGES[name], json.loads(said))
+        parse_input(MESSAGES[name], json.loads(said))
 
 
 def test_the_request_of_the_guide_starts_a_delivery() -> None:
@@ -35,7 +41,7 @@ def test_the_request_of_the_guide_starts_a_delivery() -> None:
 def test_the_guide_names_what_exists() -> None:
     assert set(re.findall(r"Perdure[A-Z]\w+", GUIDE)) <= SEARCH_ATTRIBUTES.keys() | MORE_ATTRIBUTES.keys()
     for said in re.findall(r"`(\{\"delivery\".*?\})`", GUIDE):
-        ReadInput.model_validate(json.loads(said))
+        VaultReadInput.model_validate(json.loads(said))
     links = re.findall(r"\]\(([\w.]+)\)", GUIDE)
     assert links
     assert all((Path(__file__).parents[2] / "docs" / link).exists() for link in links)

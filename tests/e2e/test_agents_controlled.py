@@ -15,7 +15,7 @@ import pytest
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
-from perdure.client import Delivery, Submitted
+from perdure.client import Delivery, Submission
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns
 from tests import needs
@@ -51,7 +51,7 @@ def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def working(
     root: Path, agent: str, ports: int, *, more: str = "", phases: tuple[str, ...] = ("build",), **env: str
-) -> AsyncIterator[tuple[Engine, Submitted]]:
+) -> AsyncIterator[tuple[Engine, Submission]]:
     """A delivery whose agent is in the middle of its second turn."""
     config = f"version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = '{agent}'\n{more}"
     origin = make_target(root / "calc.git")
@@ -73,8 +73,8 @@ async def working(
 
 async def asking(delivery: Delivery) -> str:
     """The decision it waits for, by name; empty: none."""
-    asked = (await delivery.describe()).asked
-    return asked.of if asked is not None else ""
+    asked = (await delivery.describe()).pending_decision
+    return asked.target if asked is not None else ""
 
 
 def go(engine: Engine) -> None:
@@ -110,7 +110,7 @@ async def check_once(engine: Engine, delivery: Delivery, *, paid: int = TURNS) -
     assert engine.rehearsal is not None
     asked = [json.dumps(call.body) for call in engine.rehearsal.calls if call.step == "implement"]
     assert len(asked) == paid
-    assert SpendLog(engine.home.workspace(ID)).repeats() == (0, 0)
+    assert SpendLog(engine.home.workspace(ID)).count_repeats() == (0, 0)
     report = engine.rehearsal.report()
     assert (report["refused"], report["repeated"]) == (0, 0)
     notes = vault.git.text("show", f"{kept[-1]}:tree/notes.txt")

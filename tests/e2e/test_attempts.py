@@ -121,9 +121,9 @@ async def test_a_flaky_verdict_wins_over_red_and_blocked_ones_and_the_report_has
         assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
         assert (second.review.status, third.review.status, third.review.blockers) == ("clean", "blocked", 1)
         text = await said(engine, "report", "calc-sub")
-        assert f"1 {first.words} · tests red · review: not done" in text
+        assert f"1 {first.failure} · tests red · review: not done" in text
         assert "2 chosen · tests green · review: 0 blockers" in text
-        assert f"3 {third.words} · tests green · review: 1 blocker" in text
+        assert f"3 {third.failure} · tests green · review: 1 blocker" in text
         assert third.branch in await said(engine, "report", "calc-sub", "--html", "-")
         assert "+def sub" in await said(engine, "diff", "calc-sub/attempt-3"), "it stays to be looked at"
         claims = {one["claim"]: one for one in json.loads(await said(engine, "verify", "calc-sub", "--json"))["claims"]}
@@ -155,7 +155,7 @@ async def test_the_smallest_green_one_of_three_is_taken_though_the_worker_is_kil
         first, second, third = result.attempts
         assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
         assert second.lines == third.lines + 4
-        assert first.words.startswith("tests are red")
+        assert first.failure.startswith("tests are red")
         assert engine.rehearsal is not None
         calls = [call for call in engine.rehearsal.calls if call.status == 200]
         assert [call.step for call in calls].count("review") == 2, "of the two green ones, and not once more"

@@ -10,7 +10,7 @@ from test_attempts import LARGE, NO_FIXES, SUB, TESTS, story
 
 from perdure.client.forking import fork
 from perdure.client.rewinding import rewind
-from perdure.models.comparing import Comparison
+from perdure.models.comparison import Comparison
 from perdure.models.errors import BadInput
 from tests.commands import perdure
 from tests.engine import Engine, finished, make_target, pulls, until
@@ -29,7 +29,7 @@ async def test_two_attempts_are_compared_and_their_delivery_is_what_goes_back(tm
         beside = Comparison.model_validate_json(await perdure(engine, "compare", *ids, "--json"))
         assert beside.related == "attempts of calc-sub"
         assert {one.path: one.same for one in beside.files} == {"calc.py": False, "tests/test_sub.py": True}
-        assert beside.left.added == beside.right.added + 4
+        assert beside.left_delivery.added == beside.right_delivery.added + 4
 
         one = engine.perdure.delivery(ids[0])
         with pytest.raises(BadInput, match="an attempt is begun and chosen by its delivery"):

@@ -13,18 +13,18 @@ from temporalio.service import RPCError
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.worker.spend import SpendLog
-from perdure.models.decisions import Asked
+from perdure.models.decisions import PendingDecision
 from tests.engine import BUILT, BUILT_CALLS, HAPPY, Engine, check_shipped, finished, make_target, sandboxes, until
 
 CENT = 0.01
 
 
-async def _asked(engine: Engine) -> Asked | None:
+async def _asked(engine: Engine) -> PendingDecision | None:
     try:
         asked = (await engine.handle().query("progress"))["asked"]
     except RPCError:  # a busy machine: it is asked again
         return None
-    return Asked.model_validate(asked) if asked else None
+    return PendingDecision.model_validate(asked) if asked else None
 
 
 def _log(engine: Engine) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
         submitted = await engine.submit(origin, budget_usd=CENT)
         asked = await until(lambda: _asked(engine))
         assert (asked.gate, asked.of) == ("budget", "1")
-        spent = SpendLog(engine.home.workspace("calc-sub")).total()
+        spent = SpendLog(engine.home.workspace("calc-sub")).total_spend()
         newest = [line["usage"]["cost_usd"] for line in _log(engine) if "settled" in line][-1]
         assert spent.usd is not None
         paid = spent.usd + spent.at_risk_usd
@@ -80,7 +80,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
         assert engine.model_calls() == 8 + 1, "it went on behind the turn it held at; one reply was cut off"
         settled = [line["settled"] for line in _log(engine) if "settled" in line]
         assert len(settled) == len(set(settled)) == 8
-        assert delivered.usage.cost_usd == SpendLog(engine.home.workspace("calc-sub")).total().usd
+        assert delivered.usage.cost_usd == SpendLog(engine.home.workspace("calc-sub")).total_spend().usd
         assert delivered.receipt.replies_paid_twice == 0
 
 

@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
-from perdure.models.decisions import Asked
+from perdure.models.decisions import PendingDecision
 from tests import needs
 from tests.engine import Engine, finished, make_target, sandboxes, until
 from tests.stand_in_agent import PYTHON, StandIn
@@ -62,12 +62,12 @@ agent = "{agent}"
 """
 
 
-async def _asked(engine: Engine) -> Asked | None:
+async def _asked(engine: Engine) -> PendingDecision | None:
     try:
         asked = (await engine.handle().query("progress"))["asked"]
     except RPCError:  # a busy machine: it is asked again
         return None
-    return Asked.model_validate(asked) if asked else None
+    return PendingDecision.model_validate(asked) if asked else None
 
 
 @pytest.mark.long
@@ -94,7 +94,7 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
         assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.words
         assert sandboxes(engine) == []
         assert engine.model_calls() == 1, "neither the title nor the other model was asked"
-        spent = SpendLog(engine.home.workspace("calc-sub")).total()
+        spent = SpendLog(engine.home.workspace("calc-sub")).total_spend()
         workspace = Workspace.open(engine.home, "calc-sub")
         assert spent.at_risk_usd == 0.0
         assert spent.usd
@@ -107,4 +107,4 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
         assert result.status == "delivered", result
         assert engine.model_calls() == 4, "the reply that began the turn was not bought again"
         assert result.receipt.replies_paid_twice == 0
-        assert result.usage.cost_usd == SpendLog(engine.home.workspace("calc-sub")).total().usd
+        assert result.usage.cost_usd == SpendLog(engine.home.workspace("calc-sub")).total_spend().usd

@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from perdure.local.places import temporal_binary
-from perdure.models.decisions import Asked
-from schemas import SHAPES, schema
+from perdure.models.decisions import PendingDecision
+from schemas import SHAPES, build_schema
 from tests.engine import HAPPY, Engine, make_target, until
 from tests.guide import Stranger, snippet
 
@@ -29,20 +29,20 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
         hand.env["PATH"] = f"{temporal_binary().parent}:{os.environ['PATH']}"
         delivery = engine.perdure.delivery("from-shell")
 
-        async def asked(behind: str = "") -> Asked:
-            async def found() -> Asked | None:
-                asked = (await delivery.describe()).asked
-                return asked if asked is not None and asked.of != behind else None
+        async def asked(behind: str = "") -> PendingDecision:
+            async def found() -> PendingDecision | None:
+                asked = (await delivery.describe()).pending_decision
+                return asked if asked is not None and asked.target != behind else None
 
-            there: Asked = await until(found, timeout=90)
+            there: PendingDecision = await until(found, timeout=90)
             return there
 
         out = await hand.runs("bash", "-euc", snippet("submit"))
         assert str(origin) in out
         first = await asked()
         reject, approve = snippet("decide").splitlines()
-        assert f"rejected: plan {first.of}" in await hand.runs("bash", "-euc", reject)
-        assert f'"of":"{(await asked(behind=first.of)).of}"' in await progress(hand)
+        assert f"rejected: plan {first.target}" in await hand.runs("bash", "-euc", reject)
+        assert f'"of":"{(await asked(behind=first.target)).target}"' in await progress(hand)
         assert "approved: plan" in await hand.runs("bash", "-euc", approve)
         end = await hand.runs("bash", "-euc", snippet("result"))
         assert "completed" in end
@@ -57,7 +57,7 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
         again = {name: snippet(name).replace("from-shell", "by-signal") for name in ("submit", "signalled", "result")}
         await hand.runs("bash", "-euc", again["submit"])
         delivery = engine.perdure.delivery("by-signal")
-        hand.env["OF"] = (await asked()).of
+        hand.env["OF"] = (await asked()).target
         engine.end_workers()
         await hand.runs("bash", "-euc", again["signalled"])
         engine.worker()
@@ -66,7 +66,7 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
 
 def valid(name: str, value: Any) -> None:
     (shape,) = (shape for shape in SHAPES if shape.name == name)
-    Draft202012Validator(schema(shape)).validate(value)
+    Draft202012Validator(build_schema(shape)).validate(value)
 
 
 async def progress(hand: Stranger) -> str:

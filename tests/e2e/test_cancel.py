@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client import Submitted
+from perdure.client import Submission
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, FIXES, HAPPY, Engine, check_shipped, finished, git, heads, make_target, pulls, until
 
@@ -36,7 +36,7 @@ def holding(lock: Path) -> Iterator[None]:
         yield
 
 
-async def pending(submitted: Submitted, name: str) -> bool:
+async def pending(submitted: Submission, name: str) -> bool:
     return any(activity.activity == name for activity in (await submitted.delivery.describe()).pending)
 
 
@@ -173,7 +173,7 @@ def _asked(engine: Engine, step: str) -> int:
     return sum(call.step == step for call in engine.rehearsal.calls)
 
 
-async def _stands_behind(submitted: Submitted, step: str) -> bool:
+async def _stands_behind(submitted: Submission, step: str) -> bool:
     """Its last turn has ended, and nothing has begun since."""
     newest = (await submitted.delivery.progress()).steps[-1]
     return newest.step == step and newest.status == "done"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from perdure.client import Submitted
+from perdure.client import Submission
 from perdure.models.crash import CrashPoint
-from perdure.models.decisions import Asked
+from perdure.models.decisions import PendingDecision
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, heads, make_target, until
 from tests.processes import alive, children_of, name_of
 
@@ -62,7 +62,7 @@ async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp
         asked = await until(lambda: _asked(planning))
         assert (asked.gate, asked.of, asked.options) == ("deaths", "prepare-1", ("approve", "reject"))
         assert asked.words.startswith("prepare was cut off 3 times: its worker died (3 times)")
-        assert [one.delivery_id for one in await engine.perdure.waiting()] == ["calc-plan"]
+        assert [one.delivery_id for one in await engine.perdure.list_waiting()] == ["calc-plan"]
         assert engine.model_calls() == 0
         await planning.delivery.approve(asked.of)
         assert (await finished(planning, engine)).status == "completed"
@@ -87,5 +87,5 @@ async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp
         assert engine.model_calls() == calls + 2
 
 
-async def _asked(submitted: Submitted) -> Asked | None:
-    return (await submitted.delivery.describe()).asked
+async def _asked(submitted: Submission) -> PendingDecision | None:
+    return (await submitted.delivery.describe()).pending_decision

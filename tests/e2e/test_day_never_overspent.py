@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.prices import usage_cost
 from perdure.models.ledger import Usage
 from tests.cli.conftest import Cli
 from tests.engine import Engine, finished, make_target, until
@@ -44,7 +44,7 @@ def billed(engine: Engine) -> float:
     assert engine.rehearsal is not None
     used = [call.usage for call in engine.rehearsal.calls if call.usage is not None]
     costs = [
-        price(
+        usage_cost(
             MODEL,
             Usage(
                 input_tokens=one["input_tokens"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.models.crash import CrashPoint
 from perdure.models.result import Status
 from tests.cli.conftest import Cli

@@ -15,7 +15,7 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.client import Delivery
 from perdure.client.forking import fork
 from perdure.client.turns import turns
-from perdure.models.comparing import Comparison
+from perdure.models.comparison import Comparison
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step
 from tests.commands import perdure
@@ -50,7 +50,7 @@ async def waiting(delivery: Delivery) -> None:
     async def waits() -> bool:
         described = await delivery.describe()
         assert described.running, described
-        return described.asked is not None
+        return described.pending_decision is not None
 
     await until(waits, 100)
 
@@ -117,7 +117,7 @@ async def test_a_fork_goes_on_from_a_turn_and_the_delivery_it_came_from_notices_
         assert receipt.inherited_usd == pytest.approx(shared)
         own = sum(one.cost_usd or 0.0 for one in anew)
         assert results[1].usage.cost_usd == pytest.approx(own), "what the other one paid was counted twice"
-        assert SpendLog(engine.home.workspace(id)).repeats() == (0, 0)
+        assert SpendLog(engine.home.workspace(id)).count_repeats() == (0, 0)
         assert receipt.worker_deaths == 1
         listed = {one.delivery_id: one.cost_usd for one in await engine.perdure.list()}
         if listed[id] is not None:
@@ -129,7 +129,7 @@ async def test_a_fork_goes_on_from_a_turn_and_the_delivery_it_came_from_notices_
         assert (beside.same, [one.path for one in beside.files]) == (True, ["notes.txt"])
         assert beside.related == f"{id} is forked from whole at implement:{AT}"
         assert beside.cost_usd == pytest.approx(sum(result.usage.cost_usd or 0 for result in results))
-        assert (beside.left.turns, beside.right.turns) == (TURNS, TURNS + 1 - AT)
+        assert (beside.left_delivery.turns, beside.right_delivery.turns) == (TURNS, TURNS + 1 - AT)
         assert "together $" in await perdure(engine, "compare", "whole", id)
         assert "started" in (await perdure(engine, "events", id)).splitlines()[0]
         assert "11 claims of 11 verified" in await perdure(engine, "verify", id)
@@ -138,7 +138,7 @@ async def test_a_fork_goes_on_from_a_turn_and_the_delivery_it_came_from_notices_
         again = await fork(whole, "implement:1", id="from-the-end")
         assert (await approved(engine, again.delivery)).status == "delivered", "a fork of one that has ended"
         of_fork = await fork(sibling, f"implement:{TURNS}", id="of-a-fork")
-        assert of_fork.began.turns == TURNS - 1
+        assert of_fork.origin.turns == TURNS - 1
         assert (await approved(engine, of_fork.delivery)).status == "delivered", "a fork of a fork"
         with pytest.raises(BadInput, match="is another delivery"):
             await fork(whole, "implement:2", id=id)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.models.decisions import Asked
+from perdure.models.decisions import PendingDecision
 from perdure.page.guard import login_name
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, git, make_target, pulls, until
@@ -44,13 +44,13 @@ class Person:
         assert ran.code == 0, (args, ran, self.engine.worker_log()[-2000:])
         return ran.out
 
-    async def asked(self, not_of: str = "", within_s: float = 90) -> Asked:
-        found: Asked = await until(lambda: self._asked(not_of), timeout=within_s)
+    async def asked(self, not_of: str = "", within_s: float = 90) -> PendingDecision:
+        found: PendingDecision = await until(lambda: self._asked(not_of), timeout=within_s)
         return found
 
-    async def _asked(self, not_of: str) -> Asked | None:
-        asked = (await self.engine.perdure.delivery("calc-sub").describe()).asked
-        return asked if asked is not None and asked.of != not_of else None
+    async def _asked(self, not_of: str) -> PendingDecision | None:
+        asked = (await self.engine.perdure.delivery("calc-sub").describe()).pending_decision
+        return asked if asked is not None and asked.target != not_of else None
 
 
 def told(engine: Engine, words: str) -> list[tuple[str | None, int]]:
@@ -82,16 +82,16 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
         first = await person.asked()
         assert "waits for" in await person("list")
         await person("reject", "calc-sub", "--note", "with types, please")
-        second = await person.asked(first.of)
-        assert second.words == "approve the plan: Add typed sub"
+        second = await person.asked(first.target)
+        assert second.summary == "approve the plan: Add typed sub"
         plan = await person("approve", "calc-sub", "--print")
         await person("say", "calc-sub", "mind the sign")
         edited = plan.replace("title: Add typed sub", "title: Add sub as edited", 1)
         assert "approved" in await person("approve", "calc-sub", "--file", "-", stdin=edited)
 
-        third = await person.asked(second.of)
+        third = await person.asked(second.target)
         while third.gate == "plan":  # the edited plan, in the moment before its approval was counted
-            third = await person.asked(third.of)
+            third = await person.asked(third.target)
         assert third.gate == "pull_request"
         assert not pulls(origin)
         assert told(engine, "mind the sign") == [("implement", 1), ("review", 1)], (
@@ -99,9 +99,9 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
         )
         assert told(engine, "Add sub as edited")[0] == ("implement", 1)
         await person("reject", "calc-sub", "--note", "say what it is for")
-        fourth = await person.asked(third.of)
+        fourth = await person.asked(third.target)
         engine.kill_workers()
-        assert "recorded, not yet read" in await person("approve", "calc-sub", "--of", fourth.of)
+        assert "recorded, not yet read" in await person("approve", "calc-sub", "--of", fourth.target)
         assert not pulls(origin)
 
         engine.worker()

@@ -54,7 +54,7 @@ def _ended_long_ago(workspace: Workspace) -> None:
     """As if `retry` came after a week: what is kept for a person's eyes is about to be swept away."""
     record = workspace.record()
     assert record.ended_at is not None
-    workspace.write(record.model_copy(update={"ended_at": datetime.now(UTC) - timedelta(days=8)}))
+    workspace.write_record(record.model_copy(update={"ended_at": datetime.now(UTC) - timedelta(days=8)}))
 
 
 @pytest.mark.always

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.checkouts import LARGE, Checkouts
+from perdure.adapters.git.checkouts import LARGE_CHECKOUT_FILES, CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.models.crash import CrashPoint
 from tests.engine import CALC, Engine, finished, make_target
@@ -49,7 +49,7 @@ say = "Add sub"
 async def test_deliveries_one_after_another_and_beside_each_other_use_the_same_files_and_each_finds_them_clean(
     tmp_path: Path,
 ) -> None:
-    many = {f"many/{number % 20}/{number}.txt": "x\n" for number in range(LARGE)}
+    many = {f"many/{number % 20}/{number}.txt": "x\n" for number in range(LARGE_CHECKOUT_FILES)}
     origin = make_target(tmp_path / "calc.git", {**CALC, **many, "tests/test_marks.py": MARKING})
     asked = {"phases": ["build", "test", "ship"], "config": CONFIG}
     async with Engine.open(tmp_path, LINES) as engine:
@@ -65,21 +65,21 @@ async def test_deliveries_one_after_another_and_beside_each_other_use_the_same_f
 
 @pytest.mark.timeout(240)
 async def test_what_a_killed_worker_was_at_work_in_is_no_other_deliverys_to_begin_with(tmp_path: Path) -> None:
-    many = {f"many/{number % 20}/{number}.txt": "x\n" for number in range(LARGE)}
+    many = {f"many/{number % 20}/{number}.txt": "x\n" for number in range(LARGE_CHECKOUT_FILES)}
     origin = make_target(tmp_path / "calc.git", {**CALC, **many})
     points = (CrashPoint.DURING_PREPARE, CrashPoint.DURING_TESTS, CrashPoint.DURING_CANARIES)
     async with Engine.open(tmp_path, LINES, env={"PERDURE_CRASH_AT": ",".join(points)}) as engine:
         engine.kept()
         await _delivered(engine, origin, ["one"], {"phases": ["build", "test", "ship"], "config": CONFIG})
         assert sorted(path.stem for path in engine.home.crashes.iterdir()) == sorted(points), "each point was come by"
-        vault = Vault.open(engine.home, str(origin))
+        vault = Vault.open_or_create(engine.home, str(origin))
         _, base = vault.fetch()
-        fresh = Checkouts(vault, tmp_path / "none")
-        fresh.make(base, tmp_path / "fresh")
+        fresh = CheckoutPool(vault, tmp_path / "none")
+        fresh.check_out(base, tmp_path / "fresh")
         kept = len(list(engine.home.checkouts.glob("*/[!.]*")))
         assert kept > 0
         for number in range(kept):
-            Checkouts.of(engine.home, vault).make(base, tmp_path / f"{number}")
+            CheckoutPool.for_vault(engine.home, vault).check_out(base, tmp_path / f"{number}")
             differing = filecmp.dircmp(tmp_path / "fresh", tmp_path / f"{number}", ignore=[], hide=[])
             assert _differs(differing) == [], "it is what a fresh one would be"
         assert list(engine.home.checkouts.glob("*/[!.]*")) == []

@@ -193,5 +193,5 @@ async def test_a_virtual_environment_that_setup_makes_serves_agent_and_tests_and
     assert result.status == "delivered", result.message
     assert git(origin, "diff", "--name-only", "main", "perdure/venv").splitlines() == ["calc.py"]
     log = happy.perdure.delivery("venv")
-    page = await log.read("logs")
+    page = await log.read_page("logs")
     assert "exit code 0" in page.text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.notifications import not_notified
+from perdure.client.notifications import failed_notices
 from perdure.models.crash import CrashPoint
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until
@@ -69,7 +69,7 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
             submitted = await engine.submit(origin, **BUILT)
             result = await finished(submitted, engine)
             assert result.status == "delivered", "it does not fail by that"
-            assert await until(submitted.delivery.not_notified) == [f"{host} answered 404"]
+            assert await until(submitted.delivery.failed_notices) == [f"{host} answered 404"]
             cli = Cli(engine.home.root, tmp_path, {})
             findings = [found for found in json.loads(cli("doctor", "--json").out) if found["name"] == "notify"]
             assert [found["text"] for found in findings] == [f"not told of calc-sub: {host} answered 404"]
@@ -82,6 +82,6 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
                 (0, f"✓ notify     {host} answered 204"),
             ]
             assert [told.path for told in receiver.of("test")] == ["/secret-part"] * 2
-            assert await not_notified(engine.client) == [f"calc-sub: {host} answered 404"], (
+            assert await failed_notices(engine.client) == [f"calc-sub: {host} answered 404"], (
                 "a test is nobody's delivery"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.workspace import worktree
+from perdure.adapters.git.workspace import worktree_path
 from perdure.models.crash import CrashPoint
 from tests.e2e.test_verify import verify
 from tests.engine import CALC, HAPPY, Engine, check_shipped, finished, git, make_target
@@ -35,7 +35,7 @@ async def test_files_damaged_while_everything_is_dead_during_prepare_do_not_ship
         for point in points:
             engine.worker().wait(60)
             assert (engine.home.crashes / f"{point}.0").exists(), engine.worker_log()
-            tree = worktree(engine.home, "calc-sub", 0)
+            tree = worktree_path(engine.home, "calc-sub", 0)
             os.truncate(tree / "README.rst", 0)
             (tree / "tests" / "__init__.py").unlink()
             (tree / "stray.txt").write_text("nobody's")

@@ -62,10 +62,10 @@ async def test_what_nothing_asks_for_is_sent_back_and_a_person_reads_of_the_rest
         person = Person(engine, tmp_path)
         submitted = await engine.submit(origin, request=REQUEST, gates=["pull_request"], **TESTED)
         asked = await person.asked(within_s=200)
-        assert (asked.gate, "with 1 changed promise: test_words" in asked.words) == (Gate.PULL_REQUEST, True), asked
+        assert (asked.gate, "with 1 changed promise: test_words" in asked.summary) == (Gate.PULL_REQUEST, True), asked
         shown = await person("show", "calc-sub")
         assert "with 1 changed promise: test_words" in shown
-        await person("approve", "calc-sub", "--of", asked.of)
+        await person("approve", "calc-sub", "--of", asked.target)
         result = await finished(submitted, engine, timeout=200)
         assert result.status == "delivered", result
         assert [step.summary for step in result.steps if step.step == "review"] == ["1 blocker", "no issues"]
@@ -73,7 +73,7 @@ async def test_what_nothing_asks_for_is_sent_back_and_a_person_reads_of_the_rest
         assert (result.tests.experiment, result.tests.promises, result.receipt.experiment) == (line, 1, line)
         tried = report_of(engine, result).experiment
         assert tried is not None
-        assert [promise.name for promise in tried.promises] == [WORDS]
+        assert [promise.name for promise in tried.changed_promises] == [WORDS]
         assert len(pulls(origin)) == 1
         body = git(origin, "show", "refs/pull/1/record:body.md")
         for words in (line, f"the request says “{QUOTE}”", '-     assert add("a", "b") == "ab"', "pytest.raises"):

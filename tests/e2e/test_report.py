@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.look.report.facts import Report
+from perdure.cli.look.report.facts import DeliveryReport
 from perdure.models.plan import Plan
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
@@ -38,7 +38,7 @@ async def test_a_delivery_is_reported_whole_and_without_its_host_as_far_as_tempo
         page = tmp_path / "report.html"
         page.write_text("an older one")
         told, _ = await perdure(engine, "report", "calc-sub", "--html", str(page), "--json")
-        whole = Report.model_validate(json.loads(told))
+        whole = DeliveryReport.model_validate(json.loads(told))
         check_complete(whole, result)
         await check_artifacts(engine, result)
         html = page.read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ async def test_a_delivery_is_reported_whole_and_without_its_host_as_far_as_tempo
         assert "did you mean calc-sub?" in error
 
 
-def check_complete(report: Report, result: DeliveryResult) -> None:
+def check_complete(report: DeliveryReport, result: DeliveryResult) -> None:
     assert report.unread == ()
     assert (report.status, report.steps, report.usage) == (result.status, result.steps, result.usage)
     assert (report.tests, report.review, report.receipt) == (result.tests, result.review, result.receipt)
@@ -74,10 +74,10 @@ def check_complete(report: Report, result: DeliveryResult) -> None:
     (redone,) = [turn for turn in report.turns if turn.died]
     assert (death.activity, redone.tries) == (redone.step, 2)
     assert report.started <= redone.started <= death.at <= (report.ended or report.taken)
-    assert all(turn.said for turn in report.turns)
+    assert all(turn.transcript for turn in report.turns)
     edited = next(turn for turn in report.turns if (turn.step, turn.turn) == ("fix_tests", 2))
-    assert "▸ edit" in edited.said
-    assert "▸ read" not in edited.said, "what another turn did"
+    assert "▸ edit" in edited.transcript
+    assert "▸ read" not in edited.transcript, "what another turn did"
 
 
 async def check_artifacts(engine: Engine, result: DeliveryResult) -> None:
@@ -91,13 +91,13 @@ async def check_artifacts(engine: Engine, result: DeliveryResult) -> None:
     assert await delivery.artifact(sha256) == kept.stdout
 
 
-async def check_without_a_host(engine: Engine, whole: Report) -> None:
+async def check_without_a_host(engine: Engine, whole: DeliveryReport) -> None:
     page = engine.root / "down.html"
     told, error = await perdure(engine, "report", "calc-sub", "--html", str(page), "--json")
     assert "What could not be read" in page.read_text(encoding="utf-8")
     assert "the plan, the test report, the review" in error
     assert "does not answer" in error
-    left = Report.model_validate(json.loads(told))
+    left = DeliveryReport.model_validate(json.loads(told))
     assert (left.plan, left.test_report, left.reviewed) == (None, None, None)
     assert (left.steps, left.deaths, left.usage) == (whole.steps, whole.deaths, whole.usage)
     assert [turn.cost_usd for turn in left.turns] == [turn.cost_usd for turn in whole.turns]

@@ -11,7 +11,7 @@ import pytest
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
 from perdure.client.rewinding import rewind
-from perdure.client.turns import Turn, find, turns
+from perdure.client.turns import TurnRecord, find_turn, turns
 from perdure.models.errors import BadInput
 from tests.commands import perdure
 from tests.engine import Engine, make_target, until
@@ -47,13 +47,13 @@ REQUEST: dict[str, Any] = {
 """Builds, then waits for a person."""
 
 
-async def at_the_gate(engine: Engine, run: str = "") -> list[Turn]:
+async def at_the_gate(engine: Engine, run: str = "") -> list[TurnRecord]:
     """The turns once the delivery waits, in another run than that."""
     delivery = engine.perdure.delivery("long")
 
     async def waits() -> bool:
         described = await delivery.describe()
-        return described.run_id != run and described.asked is not None
+        return described.run_id != run and described.pending_decision is not None
 
     await until(waits, 100)
     return await turns(delivery)
@@ -65,7 +65,7 @@ def parents(engine: Engine, checkpoints: list[str]) -> list[str]:
     return [vault.git.text("rev-parse", f"{one}^") for one in checkpoints]
 
 
-async def by_command(engine: Engine, known: list[Turn], turns_taken: int) -> None:
+async def by_command(engine: Engine, known: list[TurnRecord], turns_taken: int) -> None:
     """`perdure turns` names them all, `perdure rewind` takes one of these names."""
     told = json.loads(await perdure(engine, "turns", "long", "--json"))
     assert [one["place"] for one in told] == [one.place for one in known]
@@ -111,13 +111,13 @@ async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
             assert words in asked[0]
             heard = [older for older in range(1, number_of_turns + 1) if f"words for turn {older}\n" in asked[0] + "\n"]
             assert set(heard) <= {number}, "words of another rewind were said once more"
-            assert SpendLog(engine.home.workspace("long")).repeats() == (0, 0), "paid twice, or cut off"
+            assert SpendLog(engine.home.workspace("long")).count_repeats() == (0, 0), "paid twice, or cut off"
             first = again
         await by_command(engine, first, number_of_turns)
         with pytest.raises(BadInput, match="there is no turn 'implement:40'") as refused:
             await rewind(delivery, "implement:40")
         assert refused.value.fix == f"the nearest one is implement:{number_of_turns}"
         with pytest.raises(BadInput, match="there is no turn 'implment:2'") as refused:
-            find(first, "implment:2")
+            find_turn(first, "implment:2")
         assert refused.value.fix == "did you mean implement:2?"
         await delivery.cancel()

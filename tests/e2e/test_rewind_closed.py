@@ -12,7 +12,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.client import Delivery
 from perdure.client.forking import fork
 from perdure.client.rewinding import rewind
-from perdure.client.turns import Turn, turns
+from perdure.client.turns import TurnRecord, turns
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult, Status
@@ -47,7 +47,7 @@ say = "All turns are done."
 """
 
 
-def called(known: list[Turn], place: str) -> Turn:
+def called(known: list[TurnRecord], place: str) -> TurnRecord:
     (found,) = [one for one in known if one.place == place]
     return found
 
@@ -92,7 +92,7 @@ async def test_one_that_was_delivered_goes_back_to_a_turn_and_updates_its_pull_r
         assert len(asked) == 2, "a turn before it was paid again"
         assert {call.body["model"] for call in asked} == {"claude-opus-5-5"}
         assert "another way" in str(asked[0].body)
-        assert (await rewind(delivery, "implement:2", say="another way", model="claude-opus-5-5")).before
+        assert (await rewind(delivery, "implement:2", say="another way", model="claude-opus-5-5")).already_done
         assert second.usage.cost_usd is not None
         assert first.usage.cost_usd is not None
         assert second.usage.cost_usd > first.usage.cost_usd, "what was rewound was paid all the same"
@@ -116,7 +116,7 @@ async def test_one_that_was_cancelled_goes_on_and_what_cannot_be_taken_anew_is_r
         delivery = (await engine.submit(origin, "Add notes", **gated)).delivery
 
         async def waits() -> bool:
-            return (await delivery.describe()).asked is not None
+            return (await delivery.describe()).pending_decision is not None
 
         await until(waits, 60)
         await delivery.cancel()

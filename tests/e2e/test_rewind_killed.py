@@ -72,7 +72,7 @@ async def waiting(engine: Engine, left: str = "") -> str:
 
     async def waits() -> str:
         described = await delivery.describe()
-        return described.run_id if described.asked is not None and described.run_id != left else ""
+        return described.run_id if described.pending_decision is not None and described.run_id != left else ""
 
     return str(await until(waits, 100))
 
@@ -94,7 +94,7 @@ async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_noth
         run = await waiting(engine)
         for moment in ("before", "during", "after"):
             run = await finished_by_another(engine, moment, run)
-        assert SpendLog(engine.home.workspace(ID)).repeats() == (0, 0)
+        assert SpendLog(engine.home.workspace(ID)).count_repeats() == (0, 0)
         once_more = await perdure(engine, *rewind("after"), "--again")
         assert once_more.startswith(f"rewound: {ID}"), once_more
         run, calls = await waiting(engine, run), engine.model_calls()

@@ -51,6 +51,6 @@ async def test_of_two_rewinds_in_the_same_instant_one_stands_whole_and_who_sent_
             assert (len(after), after[:back]) == (TURNS, before[:back])
             assert after[back] != before[back], "not the turn of who is heard"
             assert engine.model_calls() - calls <= 2 * TURNS
-        twice, _ = SpendLog(engine.home.workspace(ID)).repeats()
+        twice, _ = SpendLog(engine.home.workspace(ID)).count_repeats()
         assert twice == 0  # the run that does not stand is ended, also while it waits for a reply
         await delivery.cancel()

@@ -46,6 +46,6 @@ async def test_it_goes_on_where_the_first_one_stood_and_the_refusal_is_paid_once
         assert len(engine.rehearsal.calls[-1].body["messages"]) == 1, "what the first one has thought stays with it"
         [built] = [step for step in result.steps if step.step == "implement"]
         assert (built.summary, built.turns) == (f"with {SECOND} · Add sub", 3)
-        state = await engine.perdure.delivery("calc-sub").read("turns")
+        state = await engine.perdure.delivery("calc-sub").read_page("turns")
         assert f"goes on with {SECOND}: the model refused (general_harms)" in state.text
     assert git(origin, "show", f"{result.branch}:calc.py").endswith("def sub(a, b):\n    return a - b")

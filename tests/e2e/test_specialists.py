@@ -196,7 +196,9 @@ async def test_a_cancelled_delivery_says_what_its_tasks_have_cost(tmp_path: Path
         result = await finished(submitted, engine, 100)
         assert result.status == "cancelled"
         assert engine.rehearsal is not None
-        tokens = [SpendLog(path.parent).total().tokens for path in engine.home.root.glob("workspaces/*/spend.jsonl")]
+        tokens = [
+            SpendLog(path.parent).total_spend().tokens for path in engine.home.root.glob("workspaces/*/spend.jsonl")
+        ]
         assert len(tokens) == 3, "its own and two tasks'"
         paid = result.usage
         all_of_them = paid.input_tokens + paid.cache_read_tokens + paid.cache_write_tokens + paid.output_tokens
@@ -207,7 +209,9 @@ async def test_a_cancelled_delivery_says_what_its_tasks_have_cost(tmp_path: Path
 
 def _settled(engine: Engine) -> int:
     """Replies that are paid for, by all logs there are."""
-    return sum(len(SpendLog(path.parent).settled()) for path in engine.home.root.glob("workspaces/*/spend.jsonl"))
+    return sum(
+        len(SpendLog(path.parent).settled_usages()) for path in engine.home.root.glob("workspaces/*/spend.jsonl")
+    )
 
 
 @pytest.mark.timeout(120)

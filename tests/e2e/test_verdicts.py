@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from perdure.client import Submitted
+from perdure.client import Submission
 from perdure.models.report import TestReport
 from perdure.models.result import DeliveryResult
 from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, make_target, until
@@ -90,10 +90,10 @@ def steps_of(result: DeliveryResult) -> list[str]:
     return [record.step for record in result.steps]
 
 
-async def asked_for(submitted: Submitted) -> str:
+async def asked_for(submitted: Submission) -> str:
     """What names the decision it waits for, empty while it waits for none."""
-    asked = (await submitted.delivery.describe()).asked
-    return asked.of if asked is not None else ""
+    asked = (await submitted.delivery.describe()).pending_decision
+    return asked.target if asked is not None else ""
 
 
 def evidence(origin: Path) -> str:
@@ -160,7 +160,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
 
     asked = await happy.submit(origin, "Add sub: asked", id="calc-asked", **TESTED)
     of = await until(lambda: asked_for(asked), timeout=100)
-    assert (await asked.delivery.approve(of, by="Ada", note="the old one")).read
+    assert (await asked.delivery.approve(of, by="Ada", note="the old one")).received
     taken = await finished(asked, happy, timeout=100)
     assert (taken.status, taken.tests.status) == ("delivered", "red")
     assert taken.tests.accepted == "approved by Ada: the old one"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.ids import resolve_id
-from perdure.cli.look.verifying import verified
+from perdure.cli.look.verifying import check_receipt
 from perdure.models.errors import BadInput
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
@@ -93,7 +93,7 @@ async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is
     async with Engine.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as engine:
         submitted = await engine.submit(origin)
         with pytest.raises(BadInput, match="is running: there is no receipt yet"):
-            await anext(verified(engine.client, submitted.delivery, tests=False, say=lambda _: None))
+            await anext(check_receipt(engine.client, submitted.delivery, tests=False, say=lambda _: None))
         engine.kept()
         result = await finished(submitted, engine, timeout=100)
         check_shipped(origin, engine, result, {})

@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 
 from perdure.local.server import find_server
-from perdure.models.webui.markdown import cell, compact, copied
+from perdure.models.webui.markdown import compact_json, copyable_lines, escape_line
 from tests import needs
 from tests.engine import HAPPY, Engine, heads, make_target
 
@@ -170,11 +170,16 @@ async def test_a_delivery_is_started_approved_held_answered_and_cancelled_with_t
 async def check_rendering(ui: str) -> None:
     """What the Web UI's own renderer makes of anybody's words: the same words, and of JSON the same JSON."""
     words = 'http://x.y <b>b</b> ![i](http://x.y/z) | `c` *d* $e$ and $f$ 1/2 -- "g" # h\n\n- i ~~j~~ &lt; k^2 [^1] (c)'
-    said = compact({"answer": words})
+    said = compact_json({"answer": words})
     markdown = "\n".join(
-        [f"### {cell(words, 200)}", f"- {cell(words, 200)}", *copied(said), f"**x:** {cell(words, 200)}"]
+        [
+            f"### {escape_line(words, 200)}",
+            f"- {escape_line(words, 200)}",
+            *copyable_lines(said),
+            f"**x:** {escape_line(words, 200)}",
+        ]
     )
-    table = f"| a | b |\n|:--|:--|\n| {cell(words, 200)} | c |\n"
+    table = f"| a | b |\n|:--|:--|\n| {escape_line(words, 200)} | c |\n"
     html = await asyncio.to_thread(rendered, ui, f"{markdown}\n\n{table}")
     tags = {found.lower() for found in re.findall(r"<\s*([a-zA-Z0-9]+)", html)}
     assert tags <= {"main", "h3", "ul", "li", "p", "strong", "code", "table", "thead", "tbody", "tr", "th", "td"}, html

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.agents.proxied.upstream import VARIABLES
-from perdure.local.access import check_same, check_same_forge, fingerprint, forge_names
+from perdure.local.access import check_same_forge_access, check_same_model_access, fingerprint, forge_variables
 from perdure.models.errors import BadInput
 from perdure.secrets import without_secrets
 
@@ -38,12 +38,12 @@ def silent() -> Iterator[str]:
 
 def test_a_worker_with_another_token_for_the_forge_is_not_taken_for_ours() -> None:
     salt = "2026-01-01"
-    started = fingerprint({"GH_TOKEN": SECRET}, salt, forge_names())
-    check_same_forge(started, {"GH_TOKEN": SECRET, "ANTHROPIC_API_KEY": "another"}, salt)
-    check_same_forge("", {}, salt)  # a worker from before there were forges
+    started = fingerprint({"GH_TOKEN": SECRET}, salt, forge_variables())
+    check_same_forge_access(started, {"GH_TOKEN": SECRET, "ANTHROPIC_API_KEY": "another"}, salt)
+    check_same_forge_access("", {}, salt)  # a worker from before there were forges
     for other in ({}, {"GH_TOKEN": "another"}, {"GH_TOKEN": SECRET, "PERDURE_GITHUB_URL": "https://ghe.example.com"}):
         with pytest.raises(BadInput, match="another token for GitHub than yours") as error:
-            check_same_forge(started, other, salt)
+            check_same_forge_access(started, other, salt)
         assert SECRET not in str(error.value)
 
 
@@ -52,11 +52,11 @@ def test_a_worker_with_another_key_or_address_of_any_model_is_not_taken_for_ours
     salt = "2026-01-01"
     ours = dict.fromkeys((*names.keys, names.address), SECRET)
     started = fingerprint(ours, salt)
-    check_same(started, ours, salt)
+    check_same_model_access(started, ours, salt)
     for name in ours:
         for other in ({**ours, name: "another"}, {key: value for key, value in ours.items() if key != name}):
             with pytest.raises(BadInput, match="another key or model address than yours") as error:
-                check_same(started, other, salt)
+                check_same_model_access(started, other, salt)
             assert name in error.value.where
             assert SECRET not in str(error.value)
 

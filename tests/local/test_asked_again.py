@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.host.workers import COMES
+from perdure.cli.host.workers import WORKER_RESTARTS
 from perdure.client import calls
 from perdure.local.places import Places
 from perdure.models.limits import TASK_QUEUE
@@ -59,6 +59,6 @@ async def test_where_a_supervisor_lives_nobody_is_told_to_start_a_worker(tmp_pat
     assert told.err.splitlines() == [
         "error: no worker answers",
         "  where: backlog",
-        f"  fix: {COMES}; the work goes on then",
+        f"  fix: {WORKER_RESTARTS}; the work goes on then",
     ]
     assert told.code == 1

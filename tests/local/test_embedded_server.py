@@ -19,12 +19,12 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
-from perdure.adapters.system.files import held, try_lock
+from perdure.adapters.system.files import is_locked, try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.identity import RETENTION, answers_as, read_record
+from perdure.local.identity import RETENTION, is_own_server_ready, read_server_record
 from perdure.local.places import Places
-from perdure.local.ports import any_free
-from perdure.local.processes import holds, signal_holder
+from perdure.local.ports import find_free_ports
+from perdure.local.processes import holds_lock, signal_lock_holder
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
@@ -70,21 +70,21 @@ async def test_two_starters_at_once_end_with_one_server_that_outlives_them(home:
 
 
 async def test_the_server_itself_holds_the_lock(home: Home) -> None:
-    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     places = Places(home)
-    assert holds(info.pid, places.server_lock)
-    assert not holds(os.getpid(), places.server_lock)
+    assert holds_lock(info.pid, places.server_lock)
+    assert not holds_lock(os.getpid(), places.server_lock)
     os.kill(info.pid, signal.SIGKILL)
-    await until(lambda: not held(places.server_lock), 10)
+    await until(lambda: not is_locked(places.server_lock), 10)
     assert await find_server(home) is None
 
 
 async def test_a_killed_server_comes_back_at_its_address_with_its_workflows(home: Home) -> None:
-    first = await ensure_server(home, say=quiet, port=any_free().grpc)
+    first = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     client = await Client.connect(first.address)
     await client.start_workflow("Delivery", id="kept", task_queue=f"nobody-{uuid.uuid4()}")
     os.kill(first.pid, signal.SIGKILL)
-    await until(lambda: not held(Places(home).server_lock), 10)
+    await until(lambda: not is_locked(Places(home).server_lock), 10)
     second = await ensure_server(home, say=quiet)
     assert second.started
     assert (second.address, second.ui_url) == (first.address, first.ui_url)
@@ -94,10 +94,10 @@ async def test_a_killed_server_comes_back_at_its_address_with_its_workflows(home
 
 
 async def test_a_stopped_server_is_gone_and_a_second_stop_finds_nothing(home: Home) -> None:
-    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     assert await stop_server(home)
     assert servers_on(home) == []
-    assert not signal_holder(info.pid, Places(home).server_lock, signal.SIGKILL)
+    assert not signal_lock_holder(info.pid, Places(home).server_lock, signal.SIGKILL)
     assert not Places(home).server_record.exists()
     assert not await stop_server(home)
 
@@ -106,14 +106,14 @@ async def test_a_server_that_ignores_everything_but_sigkill_is_stopped_by_it(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.local.server.SERVER_STOP_S", 0.5)
-    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     os.kill(info.pid, signal.SIGSTOP)
     assert await stop_server(home)
     assert servers_on(home) == []
 
 
 async def test_a_server_is_ready_for_deliveries_when_it_is_handed_out(home: Home) -> None:
-    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     client = await Client.connect(info.address, namespace=info.namespace)
     described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=info.namespace))
     assert described.config.workflow_execution_retention_ttl.ToTimedelta() == RETENTION
@@ -123,24 +123,24 @@ async def test_a_server_is_ready_for_deliveries_when_it_is_handed_out(home: Home
 
 async def test_the_server_gets_no_secret_of_its_starter(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     environment = psutil.Process(info.pid).environ()
     assert "sk-secret" not in environment.values()
     assert set(environment) <= {"PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOGC", "GOMEMLIMIT"}
 
 
 async def test_another_homes_server_at_our_address_is_not_ours(home: Home, tmp_path: Path) -> None:
-    theirs = await ensure_server(home, say=quiet, port=any_free().grpc)
+    theirs = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     ours = Home(tmp_path / "other")
-    record = read_record(Places(home))
+    record = read_server_record(Places(home))
     assert record is not None
     assert record.address == theirs.address
-    assert await answers_as(record, home)
-    assert not await answers_as(record, ours)
+    assert await is_own_server_ready(record, home)
+    assert not await is_own_server_ready(record, ours)
 
 
 async def test_a_record_without_a_lock_is_no_server(home: Home) -> None:
-    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    info = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     copy = Home(home.root.with_name("copy"))
     copy.root.mkdir()
     for name in ("server.json", "host-id"):
@@ -170,7 +170,7 @@ async def test_a_taken_port_is_refused_and_its_owner_named(home: Home) -> None:
             await ensure_server(home, port=port, say=quiet)
     assert f"port {port} is taken by" in error.value.what
     assert f"pid {os.getpid()}" in error.value.what
-    assert not held(Places(home).server_lock)
+    assert not is_locked(Places(home).server_lock)
 
 
 async def test_a_starter_killed_half_way_leaves_a_server_that_the_next_one_adopts(home: Home) -> None:

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from perdure.local import forkserver
-from perdure.local.forkserver import ForkServer, Gone
-from perdure.local.processes import dying_with_us
+from perdure.local.forkserver import ForkServer, ForkServerEnded
+from perdure.local.processes import command_tied_to_us
 from tests.engine import until
 
 WORKER = """
@@ -36,7 +36,7 @@ time.sleep(60)
 """
 
 pytestmark = [
-    pytest.mark.skipif(not forkserver.POSSIBLE, reason="workers are forked on Linux alone"),
+    pytest.mark.skipif(not forkserver.FORKING_POSSIBLE, reason="workers are forked on Linux alone"),
     pytest.mark.timeout(180),
 ]
 
@@ -49,8 +49,8 @@ async def serving(home: Path, load_more: float = 30.0) -> AsyncIterator[tuple[Fo
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = await asyncio.create_subprocess_exec(
-            *dying_with_us([sys.executable, str(home / "worker.py"), str(home), str(load_more)]),
-            env={**os.environ, "PYTHONPATH": os.getcwd(), forkserver.DESCRIPTOR: str(theirs.fileno())},
+            *command_tied_to_us([sys.executable, str(home / "worker.py"), str(home), str(load_more)]),
+            env={**os.environ, "PYTHONPATH": os.getcwd(), forkserver.SOCKET_VARIABLE: str(theirs.fileno())},
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
@@ -58,16 +58,16 @@ async def serving(home: Path, load_more: float = 30.0) -> AsyncIterator[tuple[Fo
     try:
         yield server, process.pid
     finally:
-        await server.end()
+        await server.kill_and_wait()
 
 
 async def test_each_worker_is_forked_from_what_is_loaded_and_its_end_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, pid):
-        first = await server.fork()
+        first = await server.fork_worker()
         await until((tmp_path / f"ready-{first.pid}").exists)
         first.kill()
         assert await first.wait() == -signal.SIGKILL
-        second = await server.fork()
+        second = await server.fork_worker()
         await until((tmp_path / f"ready-{second.pid}").exists)
         assert psutil.Process(second.pid).ppid() == pid
         assert os.getsid(second.pid) == second.pid, "Ctrl-C for the supervisor does not reach it"
@@ -79,7 +79,7 @@ async def test_each_worker_is_forked_from_what_is_loaded_and_its_end_is_told(tmp
 
 async def test_a_worker_that_has_ended_gets_no_signal(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, _):
-        worker = await server.fork()
+        worker = await server.fork_worker()
         worker.kill()
         await worker.wait()
         for signalling in (worker.terminate, worker.kill):
@@ -89,13 +89,13 @@ async def test_a_worker_that_has_ended_gets_no_signal(tmp_path: Path) -> None:
 
 async def test_a_worker_may_finish_its_turns_when_its_fork_server_dies(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, pid):
-        worker = await server.fork()
+        worker = await server.fork_worker()
         await until((tmp_path / f"ready-{worker.pid}").exists)
         os.kill(pid, signal.SIGKILL)
         assert await worker.wait() == -signal.SIGTERM
         assert (tmp_path / f"drained-{worker.pid}").exists()
-        with pytest.raises(Gone):
-            await server.fork()
+        with pytest.raises(ForkServerEnded):
+            await server.fork_worker()
 
 
 async def test_a_fork_server_that_does_not_answer_is_gone_and_ended(
@@ -103,12 +103,12 @@ async def test_a_fork_server_that_does_not_answer_is_gone_and_ended(
 ) -> None:
     monkeypatch.setattr(forkserver, "FORKS_ANSWER_S", 0.2)
     async with serving(tmp_path) as (server, pid):
-        worker = await server.fork()
+        worker = await server.fork_worker()
         os.kill(pid, signal.SIGSTOP)
         worker.kill()
         assert await worker.wait() == -signal.SIGTERM, "nobody says how it ended"
-        with pytest.raises(Gone):
-            await server.fork()
+        with pytest.raises(ForkServerEnded):
+            await server.fork_worker()
     assert not psutil.pid_exists(pid)
 
 
@@ -125,20 +125,20 @@ def test_what_a_fork_server_loads_starts_no_thread_and_leaves_out_what_not_every
 async def test_another_release_that_came_while_it_loaded_is_seen(tmp_path: Path) -> None:
     """The model's library is loaded later than the rest: what lies there by then may be another release."""
     async with serving(tmp_path, load_more=0.0) as (server, _):
-        worker = await server.fork()
+        worker = await server.fork_worker()
         os.utime(tmp_path / "release.py", (1, 1))
         worker.kill()
         assert await worker.wait() == -signal.SIGKILL
-        with pytest.raises(Gone):
-            await server.fork()
+        with pytest.raises(ForkServerEnded):
+            await server.fork_worker()
 
 
 async def test_another_release_is_not_mixed_with_the_one_that_was_loaded(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, _):
-        worker = await server.fork()
+        worker = await server.fork_worker()
         await until((tmp_path / f"ready-{worker.pid}").exists)
         os.utime(tmp_path / "release.py", (1, 1))
         worker.kill()
         assert await worker.wait() == -signal.SIGKILL
-        with pytest.raises(Gone):
-            await server.fork()
+        with pytest.raises(ForkServerEnded):
+            await server.fork_worker()

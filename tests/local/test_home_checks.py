@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.local import checks
-from perdure.local.checks import check_home, check_platform, network_filesystem
+from perdure.local.checks import check_home, check_platform, network_filesystem_type
 from perdure.models.errors import BadInput
 
 MOUNTS = """\
@@ -36,16 +36,16 @@ overlay /var/ctr fuse.fuse-overlayfs rw 0 0
     ],
 )
 def test_the_innermost_mount_decides_whether_a_home_is_on_a_network(path: str, kind: str | None) -> None:
-    assert network_filesystem(Path(path), MOUNTS) == kind
+    assert network_filesystem_type(Path(path), MOUNTS) == kind
 
 
 def test_a_later_mount_on_the_same_directory_covers_the_earlier_one() -> None:
     covered = MOUNTS + "tmpfs /home tmpfs rw 0 0\n"
-    assert network_filesystem(Path("/home/me"), covered) is None
+    assert network_filesystem_type(Path("/home/me"), covered) is None
 
 
 def test_a_sandboxed_container_whose_root_is_9p_is_local() -> None:
-    assert network_filesystem(Path("/root/x"), "none / 9p rw 0 0\n") is None
+    assert network_filesystem_type(Path("/root/x"), "none / 9p rw 0 0\n") is None
 
 
 def test_a_home_on_a_network_file_system_is_refused_and_not_created(

@@ -11,9 +11,9 @@ import pytest
 from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
-from perdure.local.connect import configured, connect, embedded_environment, heartbeat_throttle
-from perdure.local.pauses import running_deliveries
-from perdure.local.ports import any_free
+from perdure.local.connect import connect_to_temporal, embedded_environment, external_server_config, heartbeat_throttle
+from perdure.local.ports import find_free_ports
+from perdure.local.restart_pauses import has_running_deliveries
 from perdure.local.server import ensure_server
 from perdure.models.errors import BadInput, TemporalUnreachable
 
@@ -22,25 +22,25 @@ def quiet(_: str) -> None: ...
 
 
 async def test_nothing_configured_means_the_embedded_server(home: Home) -> None:
-    server = await ensure_server(home, say=quiet, port=any_free().grpc)
-    client = await connect(home, start=False, say=quiet)
+    server = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
+    client = await connect_to_temporal(home, start=False, say=quiet)
     assert client.service_client.config.target_host == server.address
     assert client.namespace == "default"
 
 
 async def test_without_a_server_and_not_to_start_one_it_says_how_to(home: Home) -> None:
     with pytest.raises(TemporalUnreachable) as error:
-        await connect(home, start=False, say=quiet)
+        await connect_to_temporal(home, start=False, say=quiet)
     assert "perdure up" in error.value.fix
     assert error.value.exit_code == 3
     assert not home.root.exists()
 
 
 async def test_temporal_variables_win_over_the_embedded_server(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = await ensure_server(home, say=quiet, port=any_free().grpc)
+    server = await ensure_server(home, say=quiet, port=find_free_ports().grpc)
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "elsewhere")
-    client = await connect(Home(home.root / "nothing-here"), start=True, say=quiet)
+    client = await connect_to_temporal(Home(home.root / "nothing-here"), start=True, say=quiet)
     assert client.namespace == "elsewhere"
     assert not (home.root / "nothing-here").exists()
 
@@ -49,19 +49,19 @@ async def test_a_profile_counts_as_configured(monkeypatch: pytest.MonkeyPatch, t
     profile = tmp_path / "temporal.toml"
     profile.write_text('[profile.default]\naddress = "temporal.internal:7233"\nnamespace = "team"\n')
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(profile))
-    assert configured() == {"target_host": "temporal.internal:7233", "namespace": "team"}
+    assert external_server_config() == {"target_host": "temporal.internal:7233", "namespace": "team"}
     for name in embedded_environment(os.environ).keys() ^ os.environ.keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", embedded_environment(os.environ)["TEMPORAL_CONFIG_FILE"])
-    assert configured() is None
+    assert external_server_config() is None
 
 
 async def test_a_variable_that_is_not_text_is_left_out_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWD", os.fsdecode(b"/home/caf\xe9"))
-    assert configured() is None
+    assert external_server_config() is None
     monkeypatch.setenv("TEMPORAL_ADDRESS", os.fsdecode(b"caf\xe9:7233"))
     with pytest.raises(BadInput, match="not UTF-8") as refused:
-        configured()
+        external_server_config()
     assert refused.value.where == "environment variable TEMPORAL_ADDRESS"
     assert "unset it" in refused.value.fix
 
@@ -69,14 +69,14 @@ async def test_a_variable_that_is_not_text_is_left_out_or_named(monkeypatch: pyt
 async def test_a_profile_that_does_not_exist_is_bad_input(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_PROFILE", "nope")
     with pytest.raises(BadInput, match="nope"):
-        await connect(home, start=True, say=quiet)
+        await connect_to_temporal(home, start=True, say=quiet)
 
 
 async def test_a_closed_port_is_unreachable_with_its_address(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = f"127.0.0.1:{any_free().grpc}"
+    address = f"127.0.0.1:{find_free_ports().grpc}"
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)
     with pytest.raises(TemporalUnreachable) as error:
-        await connect(home, start=True, say=quiet)
+        await connect_to_temporal(home, start=True, say=quiet)
     assert error.value.where == address
     assert "TEMPORAL_ADDRESS" in error.value.fix
 
@@ -86,7 +86,7 @@ async def test_a_name_that_is_nobodys_is_told_without_the_librarys_own_words(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "nonsense.invalid:7233")
     with pytest.raises(TemporalUnreachable, match="lookup address") as error:
-        await connect(home, start=True, say=quiet)
+        await connect_to_temporal(home, start=True, say=quiet)
     assert "tonic" not in error.value.what
 
 
@@ -98,20 +98,20 @@ async def test_a_port_that_never_answers_is_given_up(home: Home, monkeypatch: py
         monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{listener.getsockname()[1]}")
         began = time.monotonic()
         with pytest.raises(TemporalUnreachable, match="answered within"):
-            await connect(home, start=True, say=quiet)
+            await connect_to_temporal(home, start=True, say=quiet)
     assert time.monotonic() - began < 10
 
 
 async def test_a_running_delivery_keeps_a_worker_busy(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not await running_deliveries(home), "a server that is down runs nothing"
-    await ensure_server(home, say=quiet, port=any_free().grpc)
-    assert not await running_deliveries(home)
-    client = await connect(home, start=False, say=quiet)
+    assert not await has_running_deliveries(home), "a server that is down runs nothing"
+    await ensure_server(home, say=quiet, port=find_free_ports().grpc)
+    assert not await has_running_deliveries(home)
+    client = await connect_to_temporal(home, start=False, say=quiet)
     await client.start_workflow("Delivery", id="waiting", task_queue="nobody")
-    while not await running_deliveries(home):
+    while not await has_running_deliveries(home):
         time.sleep(0.05)
-    monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{any_free().grpc}")
-    assert await running_deliveries(home), "a server elsewhere that cannot be asked may be running some"
+    monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{find_free_ports().grpc}")
+    assert await has_running_deliveries(home), "a server elsewhere that cannot be asked may be running some"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import aiohttp
 import psutil
 import pytest
 
-from perdure.adapters.system.files import held
+from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
-from perdure.local.page import read_page, token_of
+from perdure.local.page import ensure_page_token, read_page_record
 from perdure.local.places import Places
 from tests.engine import until
 from tests.waiting import patient
@@ -67,7 +67,7 @@ async def test_up_keeps_the_page_ui_and_page_name_it_and_down_ends_it(home: Home
     assert code == 0, out + err
     (address,) = [line.removeprefix("page at ") for line in out.splitlines() if line.startswith("page at ")]
     assert await opens(address)
-    first = read_page(home)
+    first = read_page_record(home)
     assert first is not None
     assert b"a-key-nobody" not in Path(f"/proc/{first.pid}/cmdline").read_bytes()
     assert stat.S_IMODE((home.root / "page.token").stat().st_mode) == 0o600
@@ -78,23 +78,23 @@ async def test_up_keeps_the_page_ui_and_page_name_it_and_down_ends_it(home: Home
     assert (code, json.loads(out)["address"]) == (0, address), "the one that is there, and no other"
 
     os.kill(first.pid, signal.SIGKILL)
-    again = await until(lambda: (now := read_page(home)) is not None and now.pid != first.pid and now)
+    again = await until(lambda: (now := read_page_record(home)) is not None and now.pid != first.pid and now)
     await until(lambda: opens(f"{again.url}/?{address.partition('?')[2]}"))
 
     async def at_the_page(look: Callable[[str], Awaitable[bool]], asked: str) -> bool:
         """Where it is by now: a port that was free a moment ago may be somebody else's."""
-        there = read_page(home)
+        there = read_page_record(home)
         return there is not None and await look(f"{there.url}/?{asked}")
 
     (home.root / "page.token").unlink()  # whoever has had it is out, a page with another one is there
     await until(lambda: at_the_page(refuses, address.partition("?")[2]))
-    token = await until(lambda: home.root.joinpath("page.token").exists() and token_of(home))
+    token = await until(lambda: home.root.joinpath("page.token").exists() and ensure_page_token(home))
     assert token not in address
     await until(lambda: at_the_page(opens, f"token={token}"))
 
     code, out, err = await perdure("down")
     assert code == 0, out + err
-    assert not held(Places(home).page_lock)
+    assert not is_locked(Places(home).page_lock)
     assert not psutil.pid_exists(again.pid)
     assert "page" not in (await perdure("ui", "--print"))[1]
 

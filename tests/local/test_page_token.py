@@ -14,9 +14,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from perdure.adapters.system.files import held, try_lock
+from perdure.adapters.system.files import is_locked, try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.page import over, page_address, page_told, read_page, record_page, token_of
+from perdure.local.page import (
+    ensure_page_token,
+    page_address,
+    read_page_record,
+    wait_for_page_status,
+    wait_until_token_invalid,
+    write_page_record,
+)
 from perdure.local.places import Places
 from perdure.models.errors import PerdureError
 from tests.engine import until
@@ -60,18 +67,18 @@ async def answer(url: str, token: str = "") -> int:
 
 @pytest.mark.parametrize("bad", BAD)
 async def test_a_token_that_cannot_be_used_is_one_line_and_ends_the_sessions_of_a_page(home: Home, bad: str) -> None:
-    token, path = token_of(home), home.root / "page.token"
+    token, path = ensure_page_token(home), home.root / "page.token"
     path.unlink()
     BAD[bad](path)
     with pytest.raises(PerdureError, match="the page's token") as said:
-        token_of(home)
+        ensure_page_token(home)
     assert (said.value.where, "rm -r" in said.value.fix) == (str(path), True)
     assert len(said.value.what.splitlines()) == 1
-    assert (await page_told(home)).startswith("no page: the page's token")
+    assert (await wait_for_page_status(home)).startswith("no page: the page's token")
     async with asyncio.timeout(patient(30)):
-        await over(home, token, asyncio.Event())
+        await wait_until_token_invalid(home, token, asyncio.Event())
     gone(path)
-    assert len(token_of(home)) == 64
+    assert len(ensure_page_token(home)) == 64
 
 
 @pytest.mark.story
@@ -80,18 +87,18 @@ async def test_a_page_whose_token_is_damaged_serves_nobody_says_so_once_and_come
     path = home.root / "page.token"
     async with joined(home):
         with page_process(home) as process:
-            first = await until(lambda: read_page(home), patient(60))
-            token = token_of(home)
+            first = await until(lambda: read_page_record(home), patient(60))
+            token = ensure_page_token(home)
             assert await answer(first.url, token) == 200
             path.write_text("")
             log = home.root / "page.log"
             await until(lambda: "the page's token is damaged" in log.read_text(), patient(60))
-            assert read_page(home) is None
+            assert read_page_record(home) is None
             assert [await answer(first.url, one) for one in ("", token)] == [0, 0]
             path.unlink()
-            again = await until(lambda: read_page(home), patient(60))
+            again = await until(lambda: read_page_record(home), patient(60))
             assert await answer(again.url, token) == 401
-            assert await answer(again.url, token_of(home)) == 200
+            assert await answer(again.url, ensure_page_token(home)) == 200
             process.terminate()
             assert await asyncio.to_thread(process.wait, patient(30)) == 0
     assert (log.read_text().count("the page's token is damaged"), "Traceback" in log.read_text()) == (1, False)
@@ -115,14 +122,14 @@ async def test_the_command_that_finds_a_damaged_token_says_what_where_and_the_fi
 async def test_a_dead_pages_address_is_named_by_nobody_while_the_next_one_has_not_said_where_it_is(home: Home) -> None:
     async with joined(home):
         with page_process(home) as dead:
-            await until(lambda: read_page(home), patient(60))
+            await until(lambda: read_page_record(home), patient(60))
             record = Places(home).page_record.read_bytes()
             dead.kill()
         (home.root / "page.token").write_text("")  # holds the next one back
         assert Places(home).page_record.read_bytes() == record
         with page_process(home):
-            await until(lambda: held(Places(home).page_lock), patient(60))
-            assert read_page(home) is None
+            await until(lambda: is_locked(Places(home).page_lock), patient(60))
+            assert read_page_record(home) is None
             assert page_address(home) == ""
 
 
@@ -131,13 +138,13 @@ def test_the_page_that_holds_the_lock_is_the_one_that_is_named(home: Home) -> No
     lock = try_lock(Places(home).page_lock)
     assert lock is not None
     try:
-        record_page(home, "http://127.0.0.1:1")
-        found = read_page(home)
+        write_page_record(home, "http://127.0.0.1:1")
+        found = read_page_record(home)
         assert found is not None
         assert found.pid == os.getpid()
         dead = subprocess.Popen([sys.executable, "-c", ""])
         dead.wait(patient(30))
         Places(home).page_record.write_text(found.model_copy(update={"pid": dead.pid}).model_dump_json())
-        assert read_page(home) is None
+        assert read_page_record(home) is None
     finally:
         os.close(lock)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowHistory
 
-from perdure.local.replay import replay
+from perdure.local.replay import replay_histories
 from perdure.models.errors import PerdureError
 
 KEPT = Path(__file__).parents[1] / "replay" / "histories"
@@ -28,7 +28,7 @@ def kept(shape: str, *, altered: bool = False) -> WorkflowHistory:
 
 
 async def test_true_histories_replay_and_an_altered_one_is_told_from_them() -> None:
-    first, altered, last = await replay([kept("planned"), kept("planned", altered=True), kept("tests-red")])
+    first, altered, last = await replay_histories([kept("planned"), kept("planned", altered=True), kept("tests-red")])
     assert (first, last) == ("", "")
     assert altered.startswith("NondeterminismError: ")
     assert "'plan' does not match" in altered
@@ -38,4 +38,4 @@ async def test_true_histories_replay_and_an_altered_one_is_told_from_them() -> N
 async def test_a_replay_that_cannot_be_carried_out_says_so_and_judges_nothing() -> None:
     broken = WorkflowHistory.from_json("x", {"events": []})
     with pytest.raises(PerdureError, match="could not be carried out"):
-        await replay([broken])
+        await replay_histories([broken])

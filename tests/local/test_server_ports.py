@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.local.ports import DEFAULT, Pair, any_free, choose, is_free, owner_of, refuse_taken
+from perdure.local.ports import (
+    DEFAULT_PORTS,
+    ServerPorts,
+    check_ports_free,
+    choose_ports,
+    find_free_ports,
+    find_port_owner,
+    is_port_free,
+)
 from perdure.models.errors import BadInput
 
 
@@ -21,43 +29,43 @@ def taken() -> Iterator[int]:
 
 
 def test_a_taken_port_s_owner_is_named(taken: int) -> None:
-    assert not is_free(taken)
-    assert owner_of(taken).endswith(f"(pid {os.getpid()})")
+    assert not is_port_free(taken)
+    assert find_port_owner(taken).endswith(f"(pid {os.getpid()})")
 
 
 def test_a_free_port_has_no_owner() -> None:
-    port = any_free().grpc
-    assert is_free(port)
-    assert owner_of(port) == ""
+    port = find_free_ports().grpc
+    assert is_port_free(port)
+    assert find_port_owner(port) == ""
 
 
 def test_a_home_gets_the_ports_it_had_before(taken: int) -> None:
-    last = any_free()
-    assert choose(None, None, last) == last
+    last = find_free_ports()
+    assert choose_ports(None, None, last) == last
 
 
 def test_two_free_ports_are_two() -> None:
-    pair = any_free()
+    pair = find_free_ports()
     assert pair.grpc != pair.ui
-    assert is_free(pair.grpc)
-    assert is_free(pair.ui)
+    assert is_port_free(pair.grpc)
+    assert is_port_free(pair.ui)
 
 
 def test_half_a_pair_taken_is_a_pair_taken(taken: int) -> None:
-    last = Pair(any_free().grpc, taken)
-    chosen = choose(None, None, last)
+    last = ServerPorts(find_free_ports().grpc, taken)
+    chosen = choose_ports(None, None, last)
     assert chosen != last
-    assert chosen == DEFAULT or (is_free(chosen.grpc) and is_free(chosen.ui))
+    assert chosen == DEFAULT_PORTS or (is_port_free(chosen.grpc) and is_port_free(chosen.ui))
 
 
 @pytest.mark.parametrize("flag", ["--port", "--ui-port"])
 def test_a_port_that_was_asked_for_is_never_replaced(taken: int, flag: str) -> None:
     with pytest.raises(BadInput) as error:
-        choose(taken if flag == "--port" else None, taken if flag == "--ui-port" else None, None)
+        choose_ports(taken if flag == "--port" else None, taken if flag == "--ui-port" else None, None)
     assert error.value.where == flag
-    assert choose(port := any_free().grpc, None, None).grpc == port
+    assert choose_ports(port := find_free_ports().grpc, None, None).grpc == port
 
 
 def test_one_port_for_both_is_refused() -> None:
     with pytest.raises(BadInput, match="given to both"):
-        refuse_taken(15000, 15000)
+        check_ports_free(15000, 15000)

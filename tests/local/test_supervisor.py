@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.system.files import held
+from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
 from perdure.local import forkserver
-from perdure.local.places import Places, SupervisorRecord, read_supervisor
-from perdure.local.ports import any_free
+from perdure.local.places import Places, SupervisorRecord, read_running_supervisor
+from perdure.local.ports import find_free_ports
 from perdure.local.server import ensure_server, find_server, stop_server
 from tests.engine import until
 from tests.waiting import patient
@@ -57,7 +57,7 @@ async def ready(home: Home, *not_these: int | None) -> SupervisorRecord:
     """The supervisor's record once a worker that is not one of `not_these` runs our script."""
 
     def look() -> SupervisorRecord | None:
-        record = read_supervisor(home)
+        record = read_running_supervisor(home)
         fresh = record is not None and record.worker_pid not in not_these
         return record if fresh and record and (home.root / f"ready-{record.worker_pid}").exists() else None
 
@@ -92,8 +92,8 @@ async def test_sigterm_drains_the_worker_and_ends_both(home: Home, supervise: Su
     assert process.returncode == 0
     assert (home.root / f"drained-{record.worker_pid}").exists()
     assert gone(record.worker_pid)
-    assert read_supervisor(home) is None
-    assert not held(Places(home).worker_lock)
+    assert read_running_supervisor(home) is None
+    assert not is_locked(Places(home).worker_lock)
 
 
 async def test_a_second_signal_ends_a_worker_that_does_not_drain(
@@ -132,7 +132,7 @@ async def test_a_new_supervisor_waits_for_the_worker_of_a_killed_one(
     first_process.kill()
     first_process.wait(20)
     second_process = supervise()
-    waiting = await until(lambda: read_supervisor(home), 20)
+    waiting = await until(lambda: read_running_supervisor(home), 20)
     assert waiting.worker_pid == first.worker_pid
     os.kill(first.worker_pid, signal.SIGKILL)
     second = await ready(home, first.worker_pid)
@@ -174,7 +174,7 @@ async def test_the_worker_finds_the_packages_beside_its_script_whatever_pythonsa
 
 
 async def test_without_a_running_delivery_it_ends_by_itself(home: Home, supervise: Supervise) -> None:
-    await ensure_server(home, say=lambda _: None, port=any_free().grpc)
+    await ensure_server(home, say=lambda _: None, port=find_free_ports().grpc)
     process = supervise("--idle-exit", "1")
     said, _ = process.communicate(timeout=patient(60))
     assert process.returncode == 0
@@ -187,24 +187,24 @@ async def test_a_killed_server_or_web_ui_is_started_again_and_a_stopped_one_is_n
     home: Home, supervise: Supervise
 ) -> None:
     places = Places(home)
-    info = await ensure_server(home, say=lambda _: None, port=any_free().grpc)
+    info = await ensure_server(home, say=lambda _: None, port=find_free_ports().grpc)
     process = supervise()
     await ready(home)
     os.kill(info.pid, signal.SIGKILL)
-    await until(lambda: not held(places.server_lock), 10)
-    await until(lambda: held(places.server_lock), 20)
+    await until(lambda: not is_locked(places.server_lock), 10)
+    await until(lambda: is_locked(places.server_lock), 20)
     again = await ensure_server(home, say=lambda _: None)
     assert again.address == info.address
     lines = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
     (front,) = [pid for pid, line in lines if str(places.server_lock) in line]
     os.kill(front, signal.SIGKILL)
-    await until(lambda: not held(places.ui_lock), 10)
-    await until(lambda: held(places.ui_lock), 20)
+    await until(lambda: not is_locked(places.ui_lock), 10)
+    await until(lambda: is_locked(places.ui_lock), 20)
     await stop_server(home)
     process.terminate()
     said, _ = process.communicate(timeout=patient(20))
     assert said.count("starting Temporal") == 1
-    assert not held(places.server_lock)
+    assert not is_locked(places.server_lock)
 
 
 def children(pid: int) -> list[int]:
@@ -223,7 +223,7 @@ async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
 ) -> None:
     """Out of memory, say: what launches it dies with an old record set aside and no new one written."""
     places = Places(home)
-    info = await ensure_server(home, say=lambda _: None, port=any_free().grpc)
+    info = await ensure_server(home, say=lambda _: None, port=find_free_ports().grpc)
     process = supervise()
     await ready(home)
     os.kill(info.pid, signal.SIGKILL)
@@ -242,7 +242,7 @@ async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
     process.communicate(timeout=patient(20))
 
 
-@pytest.mark.skipif(not forkserver.POSSIBLE, reason="workers are forked on Linux alone")
+@pytest.mark.skipif(not forkserver.FORKING_POSSIBLE, reason="workers are forked on Linux alone")
 async def test_what_forks_workers_is_never_told_for_a_worker(home: Home) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "perdure.local.supervisor"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -250,7 +250,7 @@ async def test_what_forks_workers_is_never_told_for_a_worker(home: Home) -> None
     told: set[int | None] = set()
 
     def look() -> bool:
-        if record := read_supervisor(home):
+        if record := read_running_supervisor(home):
             told.add(record.worker_pid)
         return bool(told - {None})
 

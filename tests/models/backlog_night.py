@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from perdure.models.backlog import BacklogItem, BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
 from perdure.models.rules.dependencies import Dependencies
-from perdure.models.rules.scheduling import OVERTAKEN_MOST, ended, left_usd, startable
+from perdure.models.rules.scheduling import OVERTAKEN_MOST, is_finished, startable_items, unreserved_usd
 from perdure.models.rules.slots import SLOT_KEPT
-from perdure.models.touches import meet
+from perdure.models.touches import patterns_overlap
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
-OPENED = Opened(base="main", base_sha="b", branch="perdure/night", queue="q", frees=True)
+OPENED = OpenBacklogResult(base="main", base_sha="b", branch="perdure/night", queue="q", frees_waiting_slots=True)
 PLACES = ("src/api/**", "src/web/**", "src/**", "*.md", "docs/guide.md", "tests/test_*.py", "tests/test_api.py")
 
 
@@ -25,7 +25,7 @@ def backlog(*items: dict[str, Any], **terms: Any) -> tuple[BacklogRequest, Backl
     made = tuple(BacklogItem(**({"request": "x"} | item)) for item in items)
     request = BacklogRequest(repository="/r", items=made, **terms)
     states = {item.id: ItemState(item=item, order=order) for order, item in enumerate(made)}
-    return request, BacklogState(items=states, began=NOON, opened=OPENED)
+    return request, BacklogState(items=states, began_at=NOON, opened=OPENED)
 
 
 @st.composite
@@ -69,7 +69,7 @@ class Night:
     answered: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        while not ended(self.request, self.state, self.now):
+        while not is_finished(self.request, self.state, self.now):
             self.begin()
             self.check()
             building = [id for id, at in self.state.items.items() if at.phase is ItemPhase.BUILDING]
@@ -79,57 +79,57 @@ class Night:
     def moves(self, id: str) -> None:
         at, drawn = self.state.items[id], self.chance.random()
         self.now += timedelta(seconds=self.chance.choice((1, 60, 600)))
-        if at.waits:
-            at.waits, at.since = "", None
+        if at.waiting_for:
+            at.waiting_for, at.waiting_since = "", None
             self.answered.add(id)
-        elif drawn < self.planning and not at.learnt:
-            at.learnt = tuple(self.chance.sample(PLACES, 2))
+        elif drawn < self.planning and not at.planned_touches:
+            at.planned_touches = tuple(self.chance.sample(PLACES, 2))
         elif drawn > 1 - self.waiting:
-            at.waits, at.since = "plan: approve?", self.now
+            at.waiting_for, at.waiting_since = "plan: approve?", self.now
         else:
             self.end(id)
 
     def begin(self) -> None:
-        for start in startable(self.request, self.state, self.now):
+        for start in startable_items(self.request, self.state, self.now):
             at, building = self.state.items[start.id], self.building()
             assert at.phase is ItemPhase.WAITING
             assert self.free(building), f"{start.id} begins without a slot"
             if self.request.overlap == "wait":
                 assert not any(overlap(at, other) for other in building), f"{start.id} meets what runs"
-            at.phase, at.began, at.granted, at.runs = ItemPhase.BUILDING, self.now, start.usd, at.runs + 1
+            at.phase, at.began_at, at.granted_usd, at.runs = ItemPhase.BUILDING, self.now, start.usd, at.runs + 1
             self.begun.append(start.id)
 
     def end(self, id: str) -> None:
         self.now += timedelta(minutes=1)
         at = self.state.items[id]
         failed = self.chance.random() < self.failing
-        at.phase, at.ended = ItemPhase.FAILED if failed else ItemPhase.LANDED, self.now
-        at.usd = round((at.granted or 1.0) * self.chance.random(), 2)
+        at.phase, at.ended_at = ItemPhase.FAILED if failed else ItemPhase.LANDED, self.now
+        at.usd = round((at.granted_usd or 1.0) * self.chance.random(), 2)
 
     def building(self) -> list[ItemState]:
         return [at for at in self.state.items.values() if at.phase is ItemPhase.BUILDING]
 
     def free(self, building: list[ItemState]) -> bool:
         """There is a slot: who waits for a person for long has none, and twice as many are under way at most."""
-        works = [at for at in building if not (at.since and at.since + SLOT_KEPT <= self.now)]
+        works = [at for at in building if not (at.waiting_since and at.waiting_since + SLOT_KEPT <= self.now)]
         return len(works) < self.request.parallel and len(building) < 2 * self.request.parallel
 
     def check(self) -> None:
         """All that has to hold at every moment."""
         items, building = self.state.items, self.building()
         beyond = len(self.answered & {at.item.id for at in building})
-        works = [at for at in building if not at.waits]
+        works = [at for at in building if not at.waiting_for]
         assert len(works) <= min(self.request.parallel + beyond, 2 * self.request.parallel)
         for at in building:
             assert all(items[on].phase in (ItemPhase.LANDED, ItemPhase.SKIPPED) for on in at.item.depends_on)
-        left = left_usd(self.request, self.state)
+        left = unreserved_usd(self.request, self.state)
         assert left is None or left >= 0
         waiting = [
             at
             for at in items.values()
             if at.phase is ItemPhase.WAITING and all(items[on].phase is ItemPhase.LANDED for on in at.item.depends_on)
         ]
-        assert not startable(self.request, self.state, self.now)
+        assert not startable_items(self.request, self.state, self.now)
         if not self.free(building) or (left is not None and left < 0.01):
             return
         first = sorted((at for at in waiting), key=lambda at: self.ranked(at))
@@ -144,13 +144,13 @@ class Night:
                 assert any(overlap(at, other) for other in [*others, *kept]), f"{at.item.id} waits beside a free slot"
 
     def ranked(self, at: ItemState) -> tuple[int, int, int, int]:
-        graph = Dependencies.of(self.state)
+        graph = Dependencies.from_state(self.state)
         id = at.item.id
-        return (-graph.unblocks[id], -graph.chain[id], -at.item.priority, at.order)
+        return (-graph.unblocks[id], -graph.chain_length[id], -at.item.priority, at.order)
 
 
 def overlap(one: ItemState, other: ItemState) -> bool:
-    return any(meet(mine, theirs) for mine in one.touches for theirs in other.touches)
+    return any(patterns_overlap(mine, theirs) for mine in one.touches for theirs in other.touches)
 
 
 def overtook(at: ItemState, items: Any) -> list[ItemState]:

@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
-from perdure.models.ledger import Room, Spend, Usage
-from perdure.models.rules.allowance import Limit, breach, room, time_left
+from perdure.models.ledger import Spend, SpendingLimits, Usage
+from perdure.models.rules.allowance import Limit, reached_limit, spending_limits, time_left
 from perdure.models.state import DeliveryState
-from perdure.models.treasury import Purse
-from perdure.models.work import Prepared
+from perdure.models.treasury import BudgetReservation
+from perdure.models.work import PreparedWorkspace
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def prepared(**more: Any) -> Prepared:
+def prepared(**more: Any) -> PreparedWorkspace:
     given = {"queue": "q", "base": "main", "base_sha": "b", "head": "b", "branch": "p", "checkpoint": "c"}
-    return Prepared(**{**given, "policy": "p", "phases": (), "asks": True, "budget_usd": 1.0, "time_s": 60.0, **more})
+    return PreparedWorkspace(
+        **{**given, "policy": "p", "phases": (), "asks": True, "budget_usd": 1.0, "time_s": 60.0, **more}
+    )
 
 
 def over(state: DeliveryState, *, seconds: float = 0, paying: bool = True, **more: Any) -> tuple[Limit, str] | None:
-    return breach(state, prepared(**more), NOW - timedelta(seconds=seconds), NOW, paying=paying)
+    return reached_limit(state, prepared(**more), NOW - timedelta(seconds=seconds), NOW, paying=paying)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +83,10 @@ def test_what_costs_nothing_is_kept_from_nobody_for_money_but_ends_in_time() -> 
 
 
 def test_the_room_of_a_turn_is_what_was_given_and_added_and_reserved() -> None:
-    state = DeliveryState(extra_usd=0.5, extra_tokens=100, tasks_usd=0.2, purse=Purse(ceiling=2.0))
-    assert room(state, prepared()) == Room(usd=1.5)
+    state = DeliveryState(extra_usd=0.5, extra_tokens=100, tasks_usd=0.2, reservation=BudgetReservation(ceiling=2.0))
+    assert spending_limits(state, prepared()) == SpendingLimits(usd=1.5)
     shared = prepared(budget_tokens=1000, treasury={"label:a": 5.0})
-    assert room(state, shared) == Room(usd=1.5, tokens=1100, day_usd=2.2)
+    assert spending_limits(state, shared) == SpendingLimits(usd=1.5, tokens=1100, day_usd=2.2)
     state.unpriced = True
-    assert room(state, prepared()).unpriced
-    assert room(DeliveryState(), prepared(asks=False)).unpriced, "nobody is there to say so"
+    assert spending_limits(state, prepared()).unpriced
+    assert spending_limits(DeliveryState(), prepared(asks=False)).unpriced, "nobody is there to say so"

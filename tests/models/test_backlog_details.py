@@ -7,8 +7,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.backlog_state import ItemPhase, Opened
-from perdure.models.webui.backlog import details, table
+from perdure.models.backlog_state import ItemPhase, OpenBacklogResult
+from perdure.models.webui.backlog import render_backlog_details, render_items_table
 from perdure.models.webui.details import DETAILS_BYTES
 from tests.examples import examples
 from tests.models.backlog_night import NOON, backlog
@@ -18,11 +18,11 @@ from tests.models.test_details import NASTY
 def test_what_waits_for_a_person_comes_first_with_its_decision_to_be_copied() -> None:
     request, state = backlog({"id": "docs"}, {"id": "api"}, {"id": "page", "depends_on": ("docs",)}, budget_usd=40.0)
     docs, api = state.items["docs"], state.items["api"]
-    docs.phase, docs.delivery, docs.gate, docs.of = ItemPhase.BUILDING, "night/docs", "plan", "1a2b3c4d"
-    docs.waits, docs.since, docs.granted = "plan: approve?", NOON, 3.0
+    docs.phase, docs.delivery, docs.gate, docs.target = ItemPhase.BUILDING, "night/docs", "plan", "1a2b3c4d"
+    docs.waiting_for, docs.waiting_since, docs.granted_usd = "plan: approve?", NOON, 3.0
     api.phase, api.commit, api.usd = ItemPhase.LANDED, "9c1d0000" * 5, 1.25
-    state.opened = Opened(base="main", base_sha="b" * 40, branch="perdure/night", queue="q")
-    shown = details(request, state, NOON).split("\n")
+    state.opened = OpenBacklogResult(base="main", base_sha="b" * 40, branch="perdure/night", queue="q")
+    shown = render_backlog_details(request, state, NOON).split("\n")
     assert shown[0] == "### Waiting for you: 3 items · 1 waits for you · 1 after others · 1 landed"
     assert "`perdure approve night/docs`" in shown
     assert '`{"item": "docs", "of": "1a2b3c4d"}`' in shown
@@ -42,8 +42,8 @@ def test_a_question_is_answered_and_money_added_by_their_own_commands() -> None:
     request, state = backlog({"id": "a"}, {"id": "b"})
     for id, gate in (("a", "question"), ("b", "budget")):
         at = state.items[id]
-        at.phase, at.delivery, at.gate, at.waits = ItemPhase.BUILDING, f"my night/{id}", gate, "?"
-    shown = details(request, state, NOON)
+        at.phase, at.delivery, at.gate, at.waiting_for = ItemPhase.BUILDING, f"my night/{id}", gate, "?"
+    shown = render_backlog_details(request, state, NOON)
     assert "`perdure answer 'my night/a' \"…\"`" in shown
     assert "`perdure budget 'my night/b' --add 5`" in shown
     assert '`{"item": "b", "of": "", "usd": 5}`' in shown
@@ -52,23 +52,23 @@ def test_a_question_is_answered_and_money_added_by_their_own_commands() -> None:
 def test_the_items_that_wait_for_a_person_are_shown() -> None:
     request, state = backlog({"id": "big", "decompose": "ask"})
     at = state.items["big"]
-    at.phase, at.gate, at.of, at.waits = ItemPhase.BUILDING, "items", "1a2b3c4d", "approve the items"
+    at.phase, at.gate, at.target, at.waiting_for = ItemPhase.BUILDING, "items", "1a2b3c4d", "approve the items"
     at.about = "api: Add it\npage (after api): Show it"
-    shown = details(request, state, NOON).replace("\\", "").split("\n")
+    shown = render_backlog_details(request, state, NOON).replace("\\", "").split("\n")
     assert shown.index("  - api: Add it") + 1 == shown.index("  - page (after api): Show it")
 
 
 def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
     request, state = backlog(*[{"id": f"item-{at}", "request": "ü" * 200} for at in range(1000)])
     for number, at in enumerate(state.items.values()):
-        at.phase, at.words = list(ItemPhase)[number % 6], "€" * 300
-        at.waits = "€" * 300 if number % 2 else ""
+        at.phase, at.message = list(ItemPhase)[number % 6], "€" * 300
+        at.waiting_for = "€" * 300 if number % 2 else ""
         at.about = "\n".join(["€" * 300] * 10)
-    shown = details(request, state, NOON)
+    shown = render_backlog_details(request, state, NOON)
     assert len(shown.encode()) <= DETAILS_BYTES
     listed = sum(1 for line in shown.split("\n") if line.startswith("| ") and "item-" in line.replace("\\", ""))
     assert f"| … {1000 - listed} more |" in shown
-    assert len(table(request, state).encode()) <= 60_000
+    assert len(render_items_table(request, state).encode()) <= 60_000
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -76,10 +76,10 @@ def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
 def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str]) -> None:
     asked = words[0].encode(errors="replace").decode()  # a half character is refused before anybody shows it
     request, state = backlog({"id": "a", "request": "x" + asked}, {"id": "b"})
-    state.items["a"].phase, state.items["a"].words = ItemPhase.FAILED, words[1]
-    state.items["b"].phase, state.items["b"].waits, state.items["b"].gate = ItemPhase.BUILDING, words[2], "plan"
-    state.held, state.pull_request = words[3], words[1]
-    for shown in (details(request, state, NOON), table(request, state)):
+    state.items["a"].phase, state.items["a"].message = ItemPhase.FAILED, words[1]
+    state.items["b"].phase, state.items["b"].waiting_for, state.items["b"].gate = ItemPhase.BUILDING, words[2], "plan"
+    state.hold_reason, state.pull_request = words[3], words[1]
+    for shown in (render_backlog_details(request, state, NOON), render_items_table(request, state)):
         for line in shown.split("\n"):
             assert all(c.isprintable() for c in line.replace("\xa0", " "))
             outside = re.sub(r"`[^`]*`", "", re.sub(r"\\[^\w\s]", "", line))
@@ -90,14 +90,14 @@ def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str
 
 def test_a_held_or_ended_backlog_says_how_it_goes_on() -> None:
     request, state = backlog({"id": "api"}, {"id": "page"})
-    state.held = "held: lunch"
-    held = details(request, state, NOON, "night")
+    state.hold_reason = "held: lunch"
+    held = render_backlog_details(request, state, NOON, "night")
     assert "`perdure backlog resume night`, or More Actions, Send a Signal `resume`" in held
     assert "perdure backlog retry" not in held
-    state.held, state.status = "", "ended"
+    state.hold_reason, state.status = "", "ended"
     state.items["api"].phase = ItemPhase.FAILED
-    assert "`perdure backlog retry night`" in details(request, state, NOON, "night")
+    assert "`perdure backlog retry night`" in render_backlog_details(request, state, NOON, "night")
     state.items["api"].phase = state.items["page"].phase = ItemPhase.LANDED
-    assert "perdure backlog re" not in details(request, state, NOON, "night")
+    assert "perdure backlog re" not in render_backlog_details(request, state, NOON, "night")
     state.status, state.items["api"].phase = "failed", ItemPhase.WAITING
-    assert "`perdure backlog retry night`" in details(request, state, NOON, "night")
+    assert "`perdure backlog retry night`" in render_backlog_details(request, state, NOON, "night")

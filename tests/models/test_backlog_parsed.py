@@ -10,8 +10,14 @@ import pytest
 from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.errors import InvalidRequest
-from perdure.models.rules.backlog import parse_backlog, parse_item, refusal, sent_digest, taken
-from perdure.models.rules.changes import problem, reopened
+from perdure.models.rules.backlog import (
+    backlog_attach_refusal,
+    conflicting_backlog,
+    digest_of_items,
+    parse_backlog,
+    parse_item,
+)
+from perdure.models.rules.changes import change_refusal, reopen_backlog
 from perdure.models.rules.inbox import NotCounted
 from tests.models.backlog_night import NOON, backlog
 
@@ -142,18 +148,18 @@ SENT = parse_backlog(of(API, PAGE))
 )
 def test_the_same_backlog_attaches_and_another_one_is_refused(raw: dict[str, Any], words: str) -> None:
     sent = parse_backlog(raw)
-    assert taken(SENT, sent) == words
+    assert conflicting_backlog(SENT, sent) == words
     _, state = backlog(API, PAGE)
-    assert refusal(SENT, state, raw) == (f"the id is taken by {words}" if words else "")
-    state.sent = sent_digest(SENT)
-    later = refusal(BacklogRequest.model_construct(**(dict(SENT) | {"items": ()})), state, raw)
+    assert backlog_attach_refusal(SENT, state, raw) == (f"the id is taken by {words}" if words else "")
+    state.items_digest = digest_of_items(SENT)
+    later = backlog_attach_refusal(BacklogRequest.model_construct(**(dict(SENT) | {"items": ()})), state, raw)
     assert later == (f"the id is taken by {words.partition(':')[0]}" if words else "")
 
 
 def test_nothing_attaches_to_any_backlog_and_nonsense_to_none() -> None:
     _, state = backlog(API)
-    assert refusal(SENT, state, {}) == refusal(SENT, state, None) == ""
-    assert refusal(SENT, state, {"repository": "/r", "itms": []}).startswith("itms: unknown field")
+    assert backlog_attach_refusal(SENT, state, {}) == backlog_attach_refusal(SENT, state, None) == ""
+    assert backlog_attach_refusal(SENT, state, {"repository": "/r", "itms": []}).startswith("itms: unknown field")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_each_change_counts_only_where_it_can_still_be_made(phase: str, change: 
     _, state = backlog(API, PAGE)
     state.items["api"].phase = state.items["api"].phase.__class__(phase)
     item = BacklogItem(id="api", request="Add it") if change == "edit" else None
-    said = problem(state, change, "api", item)
+    said = change_refusal(state, change, "api", item)
     assert said.startswith(words)
     assert bool(said) == bool(words)
 
@@ -198,17 +204,17 @@ def test_each_change_counts_only_where_it_can_still_be_made(phase: str, change: 
 def test_of_a_backlog_that_ended_an_item_that_had_not_begun_may_be_retried_like_the_rest() -> None:
     _, ended = backlog(API, {"id": "docs"}, {"id": "guide", "depends_on": ("docs",)})
     ended.status, ended.items["docs"].phase = "cancelled", ItemPhase.FAILED
-    again = reopened(ended, "retry", "api", "", NOON)
+    again = reopen_backlog(ended, "retry", "api", "", NOON)
     assert (again.status, again.items["api"].phase) == ("running", ItemPhase.WAITING)
     assert again.items["docs"].phase is ItemPhase.FAILED
     with pytest.raises(NotCounted, match="guide is blocked by docs: retry docs"):
-        reopened(ended, "retry", "guide", "", NOON)
+        reopen_backlog(ended, "retry", "guide", "", NOON)
 
 
 def test_an_item_that_was_begun_once_is_not_edited_although_it_waits_again() -> None:
     _, state = backlog(API)
     state.items["api"].runs = 1
-    assert problem(state, "edit", "api", BacklogItem(id="api", request="x")).startswith("api has begun")
+    assert change_refusal(state, "edit", "api", BacklogItem(id="api", request="x")).startswith("api has begun")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +240,7 @@ def test_an_item_is_added_or_edited_only_where_it_fits_the_others(
 ) -> None:
     _, state = backlog(API, PAGE)
     new = BacklogItem.model_validate(item)
-    said = problem(state, change, new.id, new, "https://github.com/me/calc")
+    said = change_refusal(state, change, new.id, new, "https://github.com/me/calc")
     assert said.startswith(words)
     assert bool(said) == bool(words)
 
@@ -242,7 +248,7 @@ def test_an_item_is_added_or_edited_only_where_it_fits_the_others(
 def test_a_backlog_takes_no_item_more_than_it_may_begin_with() -> None:
     _, state = backlog(*[{"id": f"i{at}"} for at in range(1000)])
     new = BacklogItem(id="one-more", request="x")
-    assert problem(state, "add", new.id, new) == "a backlog has at most 1000 items: start another one"
+    assert change_refusal(state, "add", new.id, new) == "a backlog has at most 1000 items: start another one"
 
 
 def test_items_that_no_run_could_carry_along_are_refused_before_anything_starts() -> None:
@@ -251,10 +257,10 @@ def test_items_that_no_run_could_carry_along_are_refused_before_anything_starts(
         parse_backlog({"repository": "/r", "items": items})
     _, state = backlog(*items[:800])
     long = BacklogItem(id="long", request="x" * 60_000)
-    assert problem(state, "add", "long", long) == ""
+    assert change_refusal(state, "add", "long", long) == ""
     state.items["long"] = ItemState(item=long)
     again = long.model_copy(update={"id": "again"})
-    assert problem(state, "add", "again", again).startswith("items: 1.02 MB of them")
+    assert change_refusal(state, "add", "again", again).startswith("items: 1.02 MB of them")
 
 
 def test_all_that_is_known_of_a_thousand_items_goes_along_into_another_run() -> None:
@@ -262,8 +268,8 @@ def test_all_that_is_known_of_a_thousand_items_goes_along_into_another_run() -> 
     _, state = backlog(*[{"id": f"i{at}", "request": "x" * 900} for at in range(1000)])
     for id, at in state.items.items():
         at.phase, at.delivery, at.run_id, at.commit = ItemPhase.FAILED, f"night/{id}", "r" * 36, "c" * 40
-        at.began = at.ended = at.added = at.checked = NOON
-        at.status, at.reason, at.words, at.usd, at.granted, at.runs = (
+        at.began_at = at.ended_at = at.added_at = at.checked_at = NOON
+        at.status, at.reason, at.message, at.usd, at.granted_usd, at.runs = (
             "not_delivered",
             "tests_red",
             "w" * 300,
@@ -271,7 +277,7 @@ def test_all_that_is_known_of_a_thousand_items_goes_along_into_another_run() -> 
             2.2,
             3,
         )
-    carried = state.carried()
+    carried = state.dump_for_next_run()
     assert len(json.dumps(carried)) < 2_000_000
     assert BacklogState.model_validate(carried) == state
 
@@ -279,5 +285,5 @@ def test_all_that_is_known_of_a_thousand_items_goes_along_into_another_run() -> 
 def test_what_is_blocked_is_retried_where_it_failed() -> None:
     _, state = backlog(API, PAGE)
     state.items["api"].phase = state.items["api"].phase.FAILED
-    assert problem(state, "retry", "page") == "page is blocked by api: retry api"
-    assert problem(state, "retry", "pge") == "there is no item pge (did you mean page?)"
+    assert change_refusal(state, "retry", "page") == "page is blocked by api: retry api"
+    assert change_refusal(state, "retry", "pge") == "there is no item pge (did you mean page?)"

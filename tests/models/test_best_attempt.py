@@ -8,20 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.result import Attempted, ReviewResult, ReviewStatus, TestsStatus
-from perdure.models.rules.attempts import best
+from perdure.models.result import AttemptResult, ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.rules.attempts import best_attempt
 
 CLEAN, BLOCKED = ReviewResult(status=ReviewStatus.CLEAN), ReviewResult(status=ReviewStatus.BLOCKED, blockers=1)
 
 
-def green(number: int, lines: int = 10, cost_usd: float | None = 1.0) -> Attempted:
+def green(number: int, lines: int = 10, cost_usd: float | None = 1.0) -> AttemptResult:
     head = f"{number:040d}"
-    return Attempted(number=number, head=head, tests=TestsStatus.GREEN, review=CLEAN, lines=lines, cost_usd=cost_usd)
+    return AttemptResult(
+        number=number, head=head, tests=TestsStatus.GREEN, review=CLEAN, lines=lines, cost_usd=cost_usd
+    )
 
 
 REVIEWS = st.builds(ReviewResult, status=st.sampled_from(ReviewStatus), blockers=st.integers(0, 2))
 ENDS = st.builds(
-    Attempted,
+    AttemptResult,
     number=st.integers(1, 5),
     head=st.sampled_from(["", "a" * 40]),
     tests=st.sampled_from(TestsStatus),
@@ -35,21 +37,21 @@ ATTEMPTS = st.lists(ENDS, max_size=5, unique_by=lambda one: one.number)
 
 @given(ATTEMPTS, st.randoms(use_true_random=False))
 def test_the_order_in_which_attempts_end_changes_nothing_of_who_wins(
-    attempts: list[Attempted], chance: random.Random
+    attempts: list[AttemptResult], chance: random.Random
 ) -> None:
     mixed = [*attempts]
     chance.shuffle(mixed)
-    assert best(mixed) == best(attempts)
+    assert best_attempt(mixed) == best_attempt(attempts)
 
 
 @given(ATTEMPTS)
-def test_what_ships_is_green_clean_and_no_larger_than_any_other_that_may(attempts: list[Attempted]) -> None:
-    chosen = best(attempts)
+def test_what_ships_is_green_clean_and_no_larger_than_any_other_that_may(attempts: list[AttemptResult]) -> None:
+    chosen = best_attempt(attempts)
     sound = [
         one
         for one in attempts
         if one.head
-        and not one.words
+        and not one.failure
         and one.tests is TestsStatus.GREEN
         and one.review.status is ReviewStatus.CLEAN
         and one.review.blockers == 0
@@ -63,11 +65,11 @@ def test_what_ships_is_green_clean_and_no_larger_than_any_other_that_may(attempt
 
 @given(ATTEMPTS, ENDS)
 def test_an_attempt_that_may_not_ship_changes_nothing_of_who_wins_where_one_may(
-    attempts: list[Attempted], other: Attempted
+    attempts: list[AttemptResult], other: AttemptResult
 ) -> None:
     red = other.model_copy(update={"number": 9, "tests": TestsStatus.RED})
-    if any(one.sound for one in attempts):
-        assert best([*attempts, red]) == best(attempts)
+    if any(one.is_sound for one in attempts):
+        assert best_attempt([*attempts, red]) == best_attempt(attempts)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_an_attempt_that_may_not_ship_changes_nothing_of_who_wins_where_one_may(
         (green(1, lines=0).model_copy(update={"review": ReviewResult()}), green(2)),
         (green(1, lines=0).model_copy(update={"tests": TestsStatus.NONE}), green(2)),
         (green(1, lines=0).model_copy(update={"head": ""}), green(2)),
-        (green(1, lines=0).model_copy(update={"words": "the budget is used up"}), green(2)),
+        (green(1, lines=0).model_copy(update={"failure": "the budget is used up"}), green(2)),
     ],
     ids=[
         "larger",
@@ -95,8 +97,8 @@ def test_an_attempt_that_may_not_ship_changes_nothing_of_who_wins_where_one_may(
         "not ended well",
     ],
 )
-def test_an_attempt_loses_that_is(worse: Attempted, better: Attempted) -> None:
-    assert best([worse, better]) == better
+def test_an_attempt_loses_that_is(worse: AttemptResult, better: AttemptResult) -> None:
+    assert best_attempt([worse, better]) == better
 
 
 def test_of_attempts_of_which_none_may_ship_the_one_that_comes_nearest_is_what_the_delivery_fails_with() -> None:
@@ -104,6 +106,6 @@ def test_of_attempts_of_which_none_may_ship_the_one_that_comes_nearest_is_what_t
         green(1).model_copy(update={"tests": TestsStatus.RED}),
         green(2).model_copy(update={"review": BLOCKED}),
     )
-    assert best([red, blocked]) == blocked
-    assert best([green(1).model_copy(update={"head": ""})]) is None
-    assert best([]) is None
+    assert best_attempt([red, blocked]) == blocked
+    assert best_attempt([green(1).model_copy(update={"head": ""})]) is None
+    assert best_attempt([]) is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.models.result import TestsStatus
 from perdure.models.state import DeliveryState
-from perdure.models.webui.columns import change, read_waiting, waiting
+from perdure.models.webui.columns import format_change, format_waiting, parse_waiting
 from perdure.models.work import ChangeSize, TestVerdict
 
 SIZE = ChangeSize(files=3, added=120, deleted=14)
@@ -32,23 +32,23 @@ def verdict(status: TestsStatus = TestsStatus.GREEN, **counts: int) -> TestVerdi
     ],
 )
 def test_the_size_is_said_with_the_tests_of_that_commit(tests: TestVerdict | None, words: str) -> None:
-    state = DeliveryState(head="h1", tested="h1", change=SIZE, tests=tests)
-    assert change(state) == "+120 −14, 3 files" + words
+    state = DeliveryState(head="h1", tested_commit="h1", change=SIZE, tests=tests)
+    assert format_change(state) == "+120 −14, 3 files" + words
     state.head = "h2"
-    assert change(state) == "+120 −14, 3 files", "a fix that nobody has tested yet is not green"
-    assert change(DeliveryState(tests=tests)) == ""
+    assert format_change(state) == "+120 −14, 3 files", "a fix that nobody has tested yet is not green"
+    assert format_change(DeliveryState(tests=tests)) == ""
 
 
 @given(st.text(max_size=400).filter(str.strip))
 def test_whatever_it_waits_for_fits_and_is_read_with_its_moment(words: str) -> None:
-    value = waiting(words, NOON)
+    value = format_waiting(words, NOON)
     assert len(value) < 255
-    shown, since = read_waiting(value)
+    shown, since = parse_waiting(value)
     assert since == NOON
     assert "\n" not in shown
 
 
 def test_words_of_others_are_words_without_a_moment() -> None:
-    assert read_waiting("") == ("", None)
-    assert read_waiting("held · since yesterday") == ("held · since yesterday", None)
-    assert waiting("", NOON) == ""
+    assert parse_waiting("") == ("", None)
+    assert parse_waiting("held · since yesterday") == ("held · since yesterday", None)
+    assert format_waiting("", NOON) == ""

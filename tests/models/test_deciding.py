@@ -10,27 +10,50 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.decisions import AddBudget, Asked, Decided, Gate, Question, QuestionKind, Verdict, understood
+from perdure.models.decisions import (
+    AddBudget,
+    DecisionRecord,
+    Gate,
+    GateVerdict,
+    PendingDecision,
+    Question,
+    QuestionKind,
+    parse_input,
+)
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.result import Status, StepRecord
-from perdure.models.rules.inbox import DECIDED_KEPT, HEARD_KEPT, SAID_BYTES_KEPT, SHAPES, Inbox, NotCounted, count
+from perdure.models.rules.inbox import (
+    DECISION_MODELS,
+    DECISIONS_KEPT,
+    MESSAGE_IDS_KEPT,
+    UNREAD_BYTES_KEPT,
+    Inbox,
+    NotCounted,
+    record_decision,
+)
 from perdure.models.state import DeliveryState
 from tests.examples import examples
 
 SINCE = datetime(2026, 11, 21, tzinfo=UTC)
-PLAN = Asked(gate=Gate.PLAN, of="abcd1234", words="approve the plan", since=SINCE, options=("approve", "reject"))
-BUDGET = Asked(gate=Gate.BUDGET, of="1", words="$5 spent", since=SINCE, options=("add_budget", "reject"))
+PLAN = PendingDecision(
+    gate=Gate.PLAN, target="abcd1234", summary="approve the plan", since=SINCE, options=("approve", "reject")
+)
+BUDGET = PendingDecision(
+    gate=Gate.BUDGET, target="1", summary="$5 spent", since=SINCE, options=("add_budget", "reject")
+)
 PRICE = BUDGET.model_copy(update={"options": ("approve", "reject")})
 
 
-def asking(asked: Asked | None = PLAN) -> Inbox:
-    return Inbox(DeliveryState(asked=asked))
+def asking(asked: PendingDecision | None = PLAN) -> Inbox:
+    return Inbox(DeliveryState(pending_decision=asked))
 
 
-def question(kind: QuestionKind, *choices: str) -> Asked:
+def question(kind: QuestionKind, *choices: str) -> PendingDecision:
     what = Question(text="Which?", kind=kind, choices=choices)
-    return Asked(gate=Gate.QUESTION, of="q", words="Which?", since=SINCE, question=what, options=("answer",))
+    return PendingDecision(
+        gate=Gate.QUESTION, target="q", summary="Which?", since=SINCE, question=what, options=("answer",)
+    )
 
 
 OFS = st.sampled_from(["", "abcd1234", "beef", "2222", "1"])
@@ -47,7 +70,7 @@ SAID = st.fixed_dictionaries(
         "unknown": st.just(1),
     },
 )
-SENT = st.tuples(st.sampled_from(["update", "signal", "next"]), st.sampled_from([*SHAPES, "nonsense"]), SAID)
+SENT = st.tuples(st.sampled_from(["update", "signal", "next"]), st.sampled_from([*DECISION_MODELS, "nonsense"]), SAID)
 
 
 @given(st.lists(SENT, max_size=25))
@@ -55,34 +78,36 @@ SENT = st.tuples(st.sampled_from(["update", "signal", "next"]), st.sampled_from(
 def test_any_sequence_of_messages_counts_each_gate_once_and_for_what_it_names(sent: list[Any]) -> None:
     """`next`: the delivery goes on to another gate, as far as it was decided."""
     gates = [
-        Asked(gate=Gate.PLAN, of=of, words="plan", since=SINCE, options=("approve", "reject", "edit_plan"))
+        PendingDecision(
+            gate=Gate.PLAN, target=of, summary="plan", since=SINCE, options=("approve", "reject", "edit_plan")
+        )
         for of in ("abcd1234", "beef", "2222")
     ]
-    state = DeliveryState(asked=gates.pop(0))
-    inbox, counted = Inbox(state), dict[str, Decided]()
+    state = DeliveryState(pending_decision=gates.pop(0))
+    inbox, counted = Inbox(state), dict[str, DecisionRecord]()
     for way, name, said in sent:
         before = state.model_copy()
         if way == "next":
-            if state.asked is not None and state.asked.key in state.decided:
-                state.asked = gates.pop(0) if gates else None
+            if state.pending_decision is not None and state.pending_decision.key in state.decided:
+                state.pending_decision = gates.pop(0) if gates else None
         elif way == "signal":
-            inbox.hear_decision({"update": name, "said": said})
-        elif name in SHAPES:
+            inbox.receive_decision({"update": name, "said": said})
+        elif name in DECISION_MODELS:
             try:
-                inbox.check(name, said)
+                inbox.check_decision(name, said)
             except NotCounted:
                 assert state == before, "what is refused leaves no trace"
             else:
-                assert inbox.decide(name, said), "what was let in is answered"
+                assert inbox.apply_decision(name, said), "what was let in is answered"
         for key, made in counted.items():
             assert state.decided[key] == made, "what is decided stays decided"
         for key in state.decided.keys() - counted.keys():
-            asked = state.asked
+            asked = state.pending_decision
             if key.startswith("added:"):
                 continue
             assert asked is not None
             assert key == asked.key
-            assert said.get("of", "") in ("", asked.of)
+            assert said.get("of", "") in ("", asked.target)
             assert said.get("gate", asked.gate) == asked.gate
             assert way == "update" or said["of"], "a signal that names nothing decides nothing"
         counted = dict(state.decided)
@@ -94,7 +119,7 @@ def test_the_same_addition_is_counted_once_and_others_each_time(added: list[tupl
     inbox, kept = asking(None), dict[str, int]()
     unnamed = sum(usd for id, usd in added if not id)
     for id, usd in added:
-        inbox.decide("add_budget", {"id": id, "usd": usd})
+        inbox.apply_decision("add_budget", {"id": id, "usd": usd})
         if id:
             kept.setdefault(id, usd)
     assert inbox.state.extra_usd == unnamed + sum(kept.values())
@@ -108,46 +133,48 @@ def test_the_same_addition_is_counted_once_and_others_each_time(added: list[tupl
 def test_words_are_kept_in_order_and_none_is_lost_to_another_ones_id(words: list[tuple[str, str]]) -> None:
     inbox, expected, ids = asking(None), list[str](), set[str]()
     for id, text in words:
-        inbox.hear({"text": text, "id": id} if id else {"text": text})
+        inbox.receive_message({"text": text, "id": id} if id else {"text": text})
         if id not in ids or not id:
             expected.append(text)
         ids.add(id)
-    assert [said.text for said in inbox.state.said] == expected
-    assert len({said.id for said in inbox.state.said}) == len(expected)
+    assert [said.text for said in inbox.state.pending_messages] == expected
+    assert len({said.id for said in inbox.state.pending_messages}) == len(expected)
 
 
 def test_words_and_their_ids_are_bounded_and_what_did_not_fit_is_noted() -> None:
     inbox = asking(None)
     for number in range(100):
-        inbox.hear({"text": f"{number:04}" * 1000, "id": str(number)})
-    assert len(inbox.state.said) == SAID_BYTES_KEPT // 4000
-    assert inbox.state.notes[0].startswith(f"words did not fit behind {SAID_BYTES_KEPT // 4000} that no turn has read")
+        inbox.receive_message({"text": f"{number:04}" * 1000, "id": str(number)})
+    assert len(inbox.state.pending_messages) == UNREAD_BYTES_KEPT // 4000
+    assert inbox.state.notes[0].startswith(
+        f"words did not fit behind {UNREAD_BYTES_KEPT // 4000} that no turn has read"
+    )
     assert len(inbox.state.notes) == NOTES_KEPT
-    inbox.state.said = ()
-    for number in range(HEARD_KEPT + 50):
-        inbox.hear({"text": "x", "id": f"n{number}"})
-    assert len(inbox.state.heard) == HEARD_KEPT
-    inbox.hear({"text": "x" * 9000})
-    assert len(inbox.state.said) == HEARD_KEPT + 50
+    inbox.state.pending_messages = ()
+    for number in range(MESSAGE_IDS_KEPT + 50):
+        inbox.receive_message({"text": "x", "id": f"n{number}"})
+    assert len(inbox.state.message_ids) == MESSAGE_IDS_KEPT
+    inbox.receive_message({"text": "x" * 9000})
+    assert len(inbox.state.pending_messages) == MESSAGE_IDS_KEPT + 50
 
 
 def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> None:
     inbox = asking()
-    assert inbox.decide("reject", {"note": "no"}) == "rejected: plan abcd1234"
-    assert inbox.decide("approve", {}) == "counted before: rejected"
-    assert inbox.decide("approve", {"of": "abcd1234"}) == "counted before: rejected"
-    count(inbox.state, PLAN, Decided(verdict=Verdict.EXPIRED))
-    assert inbox.state.decided[PLAN.key].verdict is Verdict.REJECTED
+    assert inbox.apply_decision("reject", {"note": "no"}) == "rejected: plan abcd1234"
+    assert inbox.apply_decision("approve", {}) == "counted before: rejected"
+    assert inbox.apply_decision("approve", {"of": "abcd1234"}) == "counted before: rejected"
+    record_decision(inbox.state, PLAN, DecisionRecord(verdict=GateVerdict.EXPIRED))
+    assert inbox.state.decided[PLAN.key].verdict is GateVerdict.REJECTED
 
 
 def test_who_comes_second_is_told_by_whom_and_when_it_was_decided() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    inbox = Inbox(DeliveryState(asked=PLAN), at)
-    inbox.decide("reject", {"note": "no", "by": "Ada\nL"})
-    inbox.decide("add_budget", {"usd": 5, "id": "five", "by": "Grace"})
+    inbox = Inbox(DeliveryState(pending_decision=PLAN), at)
+    inbox.apply_decision("reject", {"note": "no", "by": "Ada\nL"})
+    inbox.apply_decision("add_budget", {"usd": 5, "id": "five", "by": "Grace"})
     later = Inbox(inbox.state, at + timedelta(hours=1))
-    assert later.decide("approve", {}) == "counted before: rejected by Ada L, 2026-01-02 03:04:05 UTC"
-    again = later.decide("add_budget", {"usd": 5, "id": "five"})
+    assert later.apply_decision("approve", {}) == "counted before: rejected by Ada L, 2026-01-02 03:04:05 UTC"
+    again = later.apply_decision("add_budget", {"usd": 5, "id": "five"})
     assert again == "counted before: approved by Grace, 2026-01-02 03:04:05 UTC"
 
 
@@ -172,11 +199,11 @@ def test_who_comes_second_is_told_by_whom_and_when_it_was_decided() -> None:
     ],
 )
 def test_what_cannot_count_is_refused_in_words_its_sender_can_use(
-    asked: Asked, name: str, said: Any, words: str
+    asked: PendingDecision, name: str, said: Any, words: str
 ) -> None:
     inbox = asking(asked)
-    for take in (inbox.check, inbox.decide):
-        if name == "add_budget" and said == {} and take == inbox.decide:
+    for take in (inbox.check_decision, inbox.apply_decision):
+        if name == "add_budget" and said == {} and take == inbox.apply_decision:
             continue  # the validator stands before it
         with pytest.raises(NotCounted) as refusal:
             take(name, said)
@@ -188,8 +215,8 @@ def test_what_cannot_count_is_refused_in_words_its_sender_can_use(
 @pytest.mark.parametrize(("given", "kind"), [(" YES ", QuestionKind.YES_NO), ("b", QuestionKind.CHOICE), ("x", "text")])
 def test_an_answer_of_the_right_kind_counts_however_it_is_spelled(given: str, kind: QuestionKind) -> None:
     inbox = asking(question(kind, "A", "B"))
-    inbox.check("answer", {"answer": given})
-    assert inbox.decide("answer", {"answer": given}) == "answered: question q"
+    inbox.check_decision("answer", {"answer": given})
+    assert inbox.apply_decision("answer", {"answer": given}) == "answered: question q"
     assert inbox.state.decided["question:q"].note == given
 
 
@@ -204,73 +231,77 @@ def test_what_nothing_waits_for_is_told_what_it_is_doing() -> None:
         for name, value in change.items():
             setattr(state, name, value)
         with pytest.raises(NotCounted) as refusal:
-            inbox.check("approve", {})
+            inbox.check_decision("approve", {})
         assert refusal.value.what == words
 
 
 def test_money_is_no_approval_of_a_price_nobody_knows() -> None:
     inbox = asking(PRICE)
-    assert inbox.decide("add_budget", {"usd": 5}) == "added $5"
+    assert inbox.apply_decision("add_budget", {"usd": 5}) == "added $5"
     assert inbox.state.decided == {}
-    assert inbox.decide("approve", {}) == "approved: budget 1"
+    assert inbox.apply_decision("approve", {}) == "approved: budget 1"
 
 
 def test_a_signal_that_names_nothing_is_noted_and_one_with_an_id_adds_once() -> None:
     inbox = asking(None)
-    inbox.hear_decision({"update": "add_budget", "said": {"usd": 5}})
+    inbox.receive_decision({"update": "add_budget", "said": {"usd": 5}})
     assert inbox.state.extra_usd == 0
     for _ in range(2):
-        inbox.hear_decision({"update": "add_budget", "said": {"usd": 5, "tokens": 10, "time": "1h", "id": "x"}})
+        inbox.receive_decision({"update": "add_budget", "said": {"usd": 5, "tokens": 10, "time": "1h", "id": "x"}})
     assert (inbox.state.extra_usd, inbox.state.extra_tokens, inbox.state.extra_time_s) == (5, 10, 3600)
-    inbox.hear_decision("nonsense")
-    inbox.hear_decision({"update": "aprove", "said": {"of": "abcd1234"}})
-    inbox.hear("nonsense")
+    inbox.receive_decision("nonsense")
+    inbox.receive_decision({"update": "aprove", "said": {"of": "abcd1234"}})
+    inbox.receive_message("nonsense")
     assert len(inbox.state.notes) == 4
     assert inbox.state.notes[2] == "a decision did not count: unknown decision 'aprove'"
 
 
 def test_a_signal_that_comes_after_another_persons_decision_is_noted_and_the_same_again_is_not() -> None:
     inbox = asking(PLAN)
-    of = inbox.state.asked.of if inbox.state.asked else ""
-    assert inbox.decide("approve", {"of": of, "by": "Ada"})
+    of = inbox.state.pending_decision.target if inbox.state.pending_decision else ""
+    assert inbox.apply_decision("approve", {"of": of, "by": "Ada"})
     for _ in range(2):
-        inbox.hear_decision({"update": "approve", "said": {"of": of, "by": "Ada"}})
+        inbox.receive_decision({"update": "approve", "said": {"of": of, "by": "Ada"}})
     assert inbox.state.notes == ()
-    inbox.hear_decision({"update": "reject", "said": {"of": of, "note": "no", "by": "Ben\n# Ada"}})
+    inbox.receive_decision({"update": "reject", "said": {"of": of, "note": "no", "by": "Ben\n# Ada"}})
     assert inbox.state.notes == ("rejected by Ben # Ada came too late: approved by Ada",)
 
 
 def test_decisions_are_remembered_up_to_a_bound() -> None:
     state = DeliveryState()
-    for number in range(DECIDED_KEPT + 10):
-        count(state, PLAN.model_copy(update={"of": str(number)}), Decided(verdict=Verdict.APPROVED))
-    assert len(state.decided) == DECIDED_KEPT
-    assert f"plan:{DECIDED_KEPT + 9}" in state.decided
+    for number in range(DECISIONS_KEPT + 10):
+        record_decision(
+            state, PLAN.model_copy(update={"target": str(number)}), DecisionRecord(verdict=GateVerdict.APPROVED)
+        )
+    assert len(state.decided) == DECISIONS_KEPT
+    assert f"plan:{DECISIONS_KEPT + 9}" in state.decided
 
 
 @pytest.mark.parametrize("said", [None, {}, {"note": ""}, {"nonsense": 1}, "stop", {"note": "x" * 900}])
 def test_whoever_wants_it_held_gets_that_however_it_was_said(said: Any) -> None:
     inbox = asking(None)
-    inbox.hold(said)
-    assert inbox.state.held == "held by a person: resume lets it go on"
-    inbox.hold({"note": "lunch"})
-    assert inbox.state.held == "held: lunch"
-    inbox.hold({"note": "lunch", "by": "Ada"})
-    assert inbox.state.held == "held by Ada: lunch"
-    inbox.hold({"by": "Ada"})
-    assert inbox.state.held == "held by Ada: resume lets it go on"
-    inbox.resume()
-    inbox.resume()
-    assert inbox.state.held == ""
+    inbox.apply_hold(said)
+    assert inbox.state.hold_reason == "held by a person: resume lets it go on"
+    inbox.apply_hold({"note": "lunch"})
+    assert inbox.state.hold_reason == "held: lunch"
+    inbox.apply_hold({"note": "lunch", "by": "Ada"})
+    assert inbox.state.hold_reason == "held by Ada: lunch"
+    inbox.apply_hold({"by": "Ada"})
+    assert inbox.state.hold_reason == "held by Ada: resume lets it go on"
+    inbox.apply_resume()
+    inbox.apply_resume()
+    assert inbox.state.hold_reason == ""
 
 
 @pytest.mark.parametrize(("limit", "more"), [("usd", "usd"), ("tokens", "tokens"), ("time", "time"), ("", "usd")])
 def test_what_is_offered_to_be_added_is_what_has_run_out(limit: str, more: str) -> None:
-    asked = Asked(gate=Gate.BUDGET, of="1", words="w", since=SINCE, options=("add_budget",), limit=limit)
-    assert more in json.loads(asked.examples()[0][1])
+    asked = PendingDecision(
+        gate=Gate.BUDGET, target="1", summary="w", since=SINCE, options=("add_budget",), limit=limit
+    )
+    assert more in json.loads(asked.example_updates()[0][1])
 
 
 @pytest.mark.parametrize("amount", [{"usd": True}, {"usd": "5"}, {"tokens": "5"}])
 def test_an_amount_is_a_number(amount: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match="write a number"):
-        understood(AddBudget, amount)
+        parse_input(AddBudget, amount)

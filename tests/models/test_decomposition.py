@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.builtin.answers import read_answer, schema_for
+from perdure.adapters.agents.builtin.answers import parse_answer, schema_for
 from perdure.models.backlog import ITEMS_MOST, BacklogItem
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.phases import Step
 from perdure.models.rules.backlog import parse_backlog
-from perdure.models.rules.changes import decompose, problem
+from perdure.models.rules.changes import change_refusal, decompose_item
 from perdure.models.rules.dependencies import Dependencies
-from perdure.models.rules.scheduling import wanted
+from perdure.models.rules.scheduling import count_items_to_land
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -53,12 +53,12 @@ def test_what_no_backlog_could_begin_with_is_said_to_the_model_in_the_words_a_fi
     items: list[dict[str, Any]], says: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(says)) as error:
-        read_answer(Step.DECOMPOSE, answer(*items))
+        parse_answer(Step.DECOMPOSE, answer(*items))
     assert "Value error" not in str(error.value)
 
 
 def test_items_are_the_answer_as_they_were_given_and_one_is_enough() -> None:
-    outcome, kept = read_answer(Step.DECOMPOSE, answer({"id": "api", "touches": ["src/**"], "role": "backend"}))
+    outcome, kept = parse_answer(Step.DECOMPOSE, answer({"id": "api", "touches": ["src/**"], "role": "backend"}))
     assert outcome.summary == outcome.data["title"] == "1 item: api"
     assert outcome.data["words"] == "api: Do it"
     assert kept is not None
@@ -77,23 +77,23 @@ def test_the_schema_is_one_that_the_api_takes() -> None:
 def test_parts_take_an_items_place_and_what_depends_on_it_waits_for_all_of_them() -> None:
     backlog = state(big={"decompose": "ask", "labels": ("night",), "role": "backend"}, docs={"depends_on": ("big",)})
     parts = [BacklogItem(id="api", request="r", role="test"), BacklogItem(id="page", request="r", depends_on=("api",))]
-    decompose(backlog, "big", parts, NOW)
+    decompose_item(backlog, "big", parts, NOW)
     assert backlog.items["big"].phase is ItemPhase.DECOMPOSED
     assert backlog.items["docs"].item.depends_on == ("api", "page")
     assert [at.item.role for at in backlog.items.values()][2:] == ["test", "backend"]
     assert all(backlog.items[id].item.labels == ("night",) for id in ("api", "page"))
-    assert Dependencies.of(backlog).missing == {"docs": ("api", "page"), "api": (), "page": ("api",)}
-    assert wanted(backlog) == 3
+    assert Dependencies.from_state(backlog).missing == {"docs": ("api", "page"), "api": (), "page": ("api",)}
+    assert count_items_to_land(backlog) == 3
     for change in ("skip", "retry", "cancel_item", "prioritise"):
-        assert "was decomposed" in problem(backlog, change, "big")
-    assert "was decomposed" in problem(backlog, "edit", "big", backlog.items["big"].item)
+        assert "was decomposed" in change_refusal(backlog, change, "big")
+    assert "was decomposed" in change_refusal(backlog, "edit", "big", backlog.items["big"].item)
 
 
 @given(st.lists(st.sampled_from(["a", "a-2", "b", "b-2", "c" * 40, "c" * 39]), unique=True, min_size=1))
 def test_a_part_whose_id_is_taken_gets_one_that_is_not_and_is_meant_by_it(names: list[str]) -> None:
     backlog = state(**{"big": {"decompose": "go"}, "a": {}, "b-2": {}, "c" * 40: {}})
     parts = [BacklogItem(id=id, request=id, depends_on=tuple(names[:n])) for n, id in enumerate(names)]
-    decompose(backlog, "big", parts, NOW)
+    decompose_item(backlog, "big", parts, NOW)
     made = {at.item.request: at.item for at in list(backlog.items.values())[4:]}
     assert list(made) == names
     assert len(backlog.items) == 4 + len(names)
@@ -105,9 +105,9 @@ def test_a_part_whose_id_is_taken_gets_one_that_is_not_and_is_meant_by_it(names:
 
 def test_too_many_parts_for_one_backlog_fail_the_item_and_add_none() -> None:
     backlog = state(big={"decompose": "go"})
-    decompose(backlog, "big", [BacklogItem(id=f"a{n}", request="r") for n in range(ITEMS_MOST)], NOW)
+    decompose_item(backlog, "big", [BacklogItem(id=f"a{n}", request="r") for n in range(ITEMS_MOST)], NOW)
     assert backlog.items["big"].phase is ItemPhase.FAILED
-    assert backlog.items["big"].words == "1000 items more: a backlog has at most 1000"
+    assert backlog.items["big"].message == "1000 items more: a backlog has at most 1000"
     assert list(backlog.items) == ["big"]
 
 
@@ -122,7 +122,7 @@ def test_it_has_a_place_in_a_stack_and_so_have_its_parts() -> None:
     assert parse_backlog({"repository": "r", "land": "stack", "items": [item]}).items[0].decompose == "go"
     backlog = state(low={}, big={"decompose": "go", "depends_on": ("low",)}, top={"depends_on": ("big",)})
     parts = [BacklogItem(id=id, request="r", check=("make",)) for id in ("api", "docs")]
-    decompose(backlog, "big", parts, NOW, stacked=True)
+    decompose_item(backlog, "big", parts, NOW, stacked=True)
     assert backlog.items["big"].phase is ItemPhase.DECOMPOSED
     on = {id: at.item.depends_on for id, at in backlog.items.items()}
     assert (on["api"], on["docs"], on["top"]) == (("low",), ("low", "api"), ("api", "docs"))

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.decisions import Decided, Verdict
+from perdure.models.decisions import DecisionRecord, GateVerdict
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.request import DeliveryRequest
@@ -15,12 +15,12 @@ from perdure.models.result import PullRequest, Reason, ReviewResult, Status, Ste
 from perdure.models.state import DeliveryState
 from perdure.models.summary import next_commands, progress_of, result_of, usage_of
 from perdure.models.webui import captions
-from perdure.models.webui.details import cell, details, dollars
-from perdure.models.work import Prepared, TestVerdict
+from perdure.models.webui.details import dollars, escape_line, render_delivery_details
+from perdure.models.work import PreparedWorkspace, TestVerdict
 from perdure.text import visible
 
 REQUEST = DeliveryRequest(repository="/r", request="Add sub", base="main", budget_usd=2)
-PREPARED = Prepared(
+PREPARED = PreparedWorkspace(
     queue="q",
     base="main",
     base_sha="b" * 40,
@@ -35,7 +35,7 @@ NASTY = st.text(st.one_of(st.sampled_from("|`*_[]<>!-\\\n\t\x1b\u202e\x00"), st.
 
 @given(NASTY, st.integers(1, 200))
 def test_a_cell_is_one_line_without_markup_or_control_characters(text: str, limit: int) -> None:
-    safe = cell(text, limit)
+    safe = escape_line(text, limit)
     assert all(c.isprintable() for c in safe)
     bare = safe.replace("&#47;", "/")
     assert not re.search(r"[`*_\[\]<>|{}()#~^$&:!]|--|^-", re.sub(r"\\.", "x", bare))
@@ -53,7 +53,7 @@ def test_the_table_keeps_its_columns_whatever_a_model_said(summary: str, message
         waiting=message,
         steps=[StepRecord(step="run_tests", attempt=2, summary=summary, duration_s=2, turns=3, commit="c" * 40)],
     )
-    text = details(state, REQUEST)
+    text = render_delivery_details(state, REQUEST)
     row = text.splitlines()[-1]
     assert len(re.findall(r"(?<!\\)\|", row.replace("\\\\", ""))) == 5
     assert "<!--" not in text
@@ -63,25 +63,27 @@ def test_the_table_keeps_its_columns_whatever_a_model_said(summary: str, message
 def test_details_name_the_issue_and_its_title_once_it_is_known() -> None:
     request = DeliveryRequest(repository="/r", issue="#12")
     state = DeliveryState()
-    assert "\n- issue #12\n" in details(state, request)
+    assert "\n- issue #12\n" in render_delivery_details(state, request)
     state.prepared = PREPARED.model_copy(update={"issue": 12, "title": "Accept | <b>1h30m</b>\n- branch `main`"})
-    assert "\n- issue #12: Accept \\| \\<b\\>1h30m\\</b\\> - branch \\`main\\`\n" in details(state, request)
-    assert "- request:" not in details(state, request)
-    assert "\n- request: Add sub\n" in details(state, REQUEST)
-    assert "- issue" not in details(state, REQUEST)
+    assert "\n- issue #12: Accept \\| \\<b\\>1h30m\\</b\\> - branch \\`main\\`\n" in render_delivery_details(
+        state, request
+    )
+    assert "- request:" not in render_delivery_details(state, request)
+    assert "\n- request: Add sub\n" in render_delivery_details(state, REQUEST)
+    assert "- issue" not in render_delivery_details(state, REQUEST)
 
 
 def test_details_say_where_it_stands_and_what_it_cost() -> None:
     state = DeliveryState()
-    assert details(state, REQUEST).startswith("### Preparing")
+    assert render_delivery_details(state, REQUEST).startswith("### Preparing")
     state.phase = Phase.BUILD
-    assert details(state, REQUEST).startswith("### Running: build")
+    assert render_delivery_details(state, REQUEST).startswith("### Running: build")
     state.status, state.reason = Status.NOT_DELIVERED, Reason.TESTS_RED
     state.prepared, state.head = PREPARED, "h" * 40
     state.spend, state.extra_usd = Spend(usd=None, at_risk_usd=0.1), 2.5
     state.pull_request = PullRequest(number=3, url="file:///r", title="t")
     state.steps = [*[StepRecord(step="implement")] * 59, StepRecord(step="run_tests")]
-    text = details(state, REQUEST)
+    text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Not delivered: tests red")
     assert "- branch `perdure/d` at `hhhhhhh`" in text
     # Two bare dollar signs on one line would be a formula to the Web UI.
@@ -94,10 +96,10 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
 
 
 def test_details_say_who_decided_what_in_which_words_the_newest_ones() -> None:
-    made = Decided(verdict=Verdict.APPROVED, by="Ada", note="as *we* said")
-    rest = {f"budget:{number}": Decided(verdict=Verdict.REJECTED) for number in range(2)}
+    made = DecisionRecord(verdict=GateVerdict.APPROVED, by="Ada", note="as *we* said")
+    rest = {f"budget:{number}": DecisionRecord(verdict=GateVerdict.REJECTED) for number in range(2)}
     state = DeliveryState(decided={"plan:old": made, "pull_request:1a2b3c4d": made, **rest})
-    lines = details(state, REQUEST).splitlines()
+    lines = render_delivery_details(state, REQUEST).splitlines()
     assert "- pull request 1a2b3c4d: approved by Ada: as \\*we\\* said" in lines
     assert "- budget 1: rejected" in lines
     assert not any("plan old" in line for line in lines)
@@ -106,7 +108,7 @@ def test_details_say_who_decided_what_in_which_words_the_newest_ones() -> None:
 def test_a_pull_request_in_a_directory_is_named_and_not_linked() -> None:
     pull = PullRequest(number=3, url="/srv/my `repos/calc.git#pull/3", title="t")
     state = DeliveryState(prepared=PREPARED, pull_request=pull, status=Status.DELIVERED)
-    text = details(state, REQUEST)
+    text = render_delivery_details(state, REQUEST)
     assert "- pull request #3 in `/srv/my repos/calc.git`: `perdure pulls 3` there" in text
     assert next_commands(state, "d")[0] == "perdure pulls 3 --repo '/srv/my `repos/calc.git'"
     away = pull.model_copy(update={"url": "https://github.com/me/calc/pull/3"})
@@ -115,14 +117,17 @@ def test_a_pull_request_in_a_directory_is_named_and_not_linked() -> None:
 
 def test_the_timeline_says_what_an_activity_is_about() -> None:
     state = DeliveryState(prepared=PREPARED, head="h" * 40)
-    assert captions.of_step(Step.PREPARE, 1, DeliveryState()) == "workspace, setup, tests on the base"
-    assert captions.of_step(Step.RUN_TESTS, 2, state) == "round 2 · on a clean checkout of hhhhhhh"
-    assert captions.of_step(Step.COMMIT, 1, state, "Read\nsigns") == "Read signs"
-    assert captions.of_step(Step.OPEN_PULL_REQUEST, 1, state) == "perdure/d → main"
-    assert captions.of_turn(1, 1, "", "claude") == "turn 1 · claude"
-    assert captions.of_turn(2, 3, "turn 2 · pytest -q · twice", "claude") == "round 2 · turn 3, after pytest -q · twice"
-    assert len(captions.of_turn(1, 2, "turn 1 · " + "x" * 200, "claude")) == 66
-    assert captions.of_wait("approve the plan:\nAdd sub") == "waiting for you: approve the plan: Add sub"
+    assert captions.step_caption(Step.PREPARE, 1, DeliveryState()) == "workspace, setup, tests on the base"
+    assert captions.step_caption(Step.RUN_TESTS, 2, state) == "round 2 · on a clean checkout of hhhhhhh"
+    assert captions.step_caption(Step.COMMIT, 1, state, "Read\nsigns") == "Read signs"
+    assert captions.step_caption(Step.OPEN_PULL_REQUEST, 1, state) == "perdure/d → main"
+    assert captions.turn_caption(1, 1, "", "claude") == "turn 1 · claude"
+    assert (
+        captions.turn_caption(2, 3, "turn 2 · pytest -q · twice", "claude")
+        == "round 2 · turn 3, after pytest -q · twice"
+    )
+    assert len(captions.turn_caption(1, 2, "turn 1 · " + "x" * 200, "claude")) == 66
+    assert captions.wait_caption("approve the plan:\nAdd sub") == "waiting for you: approve the plan: Add sub"
 
 
 def test_a_result_says_what_exists_and_a_progress_what_is_going_on() -> None:

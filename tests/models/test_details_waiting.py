@@ -11,28 +11,30 @@ from hypothesis import strategies as st
 from test_details import NASTY, PREPARED, REQUEST
 
 from perdure.adapters.agents.builtin.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
-from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
 from perdure.models.phases import Phase
 from perdure.models.result import Status, StepRecord
 from perdure.models.rules.inbox import Inbox
 from perdure.models.state import DeliveryState
-from perdure.models.webui.details import DETAILS_BYTES, details
+from perdure.models.webui.details import DETAILS_BYTES, render_delivery_details
 
 SINCE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-PLAN = Asked(gate=Gate.PLAN, of="beef", words="approve the plan: Add sub", since=SINCE)
+PLAN = PendingDecision(gate=Gate.PLAN, target="beef", summary="approve the plan: Add sub", since=SINCE)
 PLAN = PLAN.model_copy(update={"options": ("approve", "reject", "edit_plan")})
 
 
-def asking(text: str, kind: QuestionKind, choices: tuple[str, ...] = (), why: str = "") -> Asked:
+def asking(text: str, kind: QuestionKind, choices: tuple[str, ...] = (), why: str = "") -> PendingDecision:
     question = Question(text=text, kind=kind, choices=choices, why=why)
     words = f"question: {text}"[:200]
-    return Asked(gate=Gate.QUESTION, of="plan-1-2-c", words=words, since=SINCE, question=question, options=("answer",))
-
-
-def waiting(asked: Asked, **more: object) -> DeliveryState:
-    return DeliveryState(prepared=PREPARED, phase=Phase.PLAN, plan="f00d", asked=asked, waiting=asked.words).model_copy(
-        update=more
+    return PendingDecision(
+        gate=Gate.QUESTION, target="plan-1-2-c", summary=words, since=SINCE, question=question, options=("answer",)
     )
+
+
+def waiting(asked: PendingDecision, **more: object) -> DeliveryState:
+    return DeliveryState(
+        prepared=PREPARED, phase=Phase.PLAN, plan="f00d", pending_decision=asked, waiting=asked.summary
+    ).model_copy(update=more)
 
 
 def section(text: str) -> str:
@@ -48,7 +50,7 @@ def jsons(text: str) -> list[dict[str, str]]:
 
 def test_a_waiting_delivery_says_so_first_and_ends_with_the_updates_to_send() -> None:
     state = waiting(PLAN)
-    text = details(state, REQUEST)
+    text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Waiting for you: approve the plan\\: Add sub\n")
     assert "**Waiting:**" not in text
     end = section(text)
@@ -56,25 +58,28 @@ def test_a_waiting_delivery_says_so_first_and_ends_with_the_updates_to_send() ->
     assert jsons(end) == [{"of": "beef"}, {"of": "beef", "note": "why, and what instead"}]
     assert end.index("`approve`") < end.index("`reject`") < end.index("`edit_plan` needs a terminal")
     for name, said in zip(("approve", "reject"), jsons(end), strict=True):
-        Inbox(state).check(name, said)
+        Inbox(state).check_decision(name, said)
     late = PLAN.model_copy(update={"expires": datetime(2026, 1, 9, tzinfo=UTC)})
-    assert "**Ends by itself:** 2026-01-09 00\\:00 UTC" in details(waiting(late), REQUEST)
+    assert "**Ends by itself:** 2026-01-09 00\\:00 UTC" in render_delivery_details(waiting(late), REQUEST)
 
 
 def test_what_is_decided_can_be_read_in_the_web_ui() -> None:
-    end = section(details(waiting(PLAN), REQUEST, "calc-1"))
+    end = section(render_delivery_details(waiting(PLAN), REQUEST, "calc-1"))
     assert "type `read`, queue `q`, data" in end
     assert jsons(end)[0] == {"delivery": "calc-1", "what": "artifact", "checkpoint": "f00d"}
     publish = PLAN.model_copy(update={"gate": Gate.PULL_REQUEST})
-    assert jsons(section(details(waiting(publish), REQUEST, "calc-1")))[0] == {"delivery": "calc-1", "what": "diff"}
+    assert jsons(section(render_delivery_details(waiting(publish), REQUEST, "calc-1")))[0] == {
+        "delivery": "calc-1",
+        "what": "diff",
+    }
     budget = PLAN.model_copy(update={"gate": Gate.BUDGET, "options": ("add_budget", "reject")})
-    assert jsons(section(details(waiting(budget), REQUEST, "calc-1")))[0] == {"of": "beef", "usd": 5}
+    assert jsons(section(render_delivery_details(waiting(budget), REQUEST, "calc-1")))[0] == {"of": "beef", "usd": 5}
 
 
 def test_every_choice_of_a_question_is_there_to_be_copied_and_counts() -> None:
     choices = ("wrap | around", "raise `Größe`")
     asked = asking("Which?", QuestionKind.CHOICE, choices, why="It shows.")
-    text = details(waiting(asked), REQUEST)
+    text = render_delivery_details(waiting(asked), REQUEST)
     assert text.startswith("### Waiting for you: an agent asks\n")
     assert text.count("Which?") == 1
     assert "**It matters:** It shows." in text
@@ -82,26 +87,31 @@ def test_every_choice_of_a_question_is_there_to_be_copied_and_counts() -> None:
     sent = jsons(section(text))
     assert [said["answer"] for said in sent] == list(choices)
     for said in sent:
-        Inbox(waiting(asked)).check("answer", said)
-    yes = jsons(section(details(waiting(asking("Really?", QuestionKind.YES_NO)), REQUEST)))
+        Inbox(waiting(asked)).check_decision("answer", said)
+    yes = jsons(section(render_delivery_details(waiting(asking("Really?", QuestionKind.YES_NO)), REQUEST)))
     assert [said["answer"] for said in yes] == ["yes", "no"]
-    assert jsons(section(details(waiting(asking("What?", QuestionKind.TEXT)), REQUEST)))[0]["answer"] == "your answer"
+    assert (
+        jsons(section(render_delivery_details(waiting(asking("What?", QuestionKind.TEXT)), REQUEST)))[0]["answer"]
+        == "your answer"
+    )
 
 
 def test_a_held_delivery_says_why_and_how_it_goes_on() -> None:
-    state = DeliveryState(prepared=PREPARED, held="held: lunch", waiting="held: lunch")
-    text = details(state, REQUEST)
+    state = DeliveryState(prepared=PREPARED, hold_reason="held: lunch", waiting="held: lunch")
+    text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Held\\: lunch\n")
     assert "`resume`" in section(text)
     assert jsons(section(text)) == [{}]
-    both = details(waiting(PLAN, held="held: lunch"), REQUEST)
+    both = render_delivery_details(waiting(PLAN, held="held: lunch"), REQUEST)
     assert both.startswith("### Waiting for you: approve")
     assert "\n- held\\: lunch\n" in both
 
 
 def test_a_delivery_that_has_ended_asks_for_nothing_and_tells_what_was_assumed() -> None:
-    state = DeliveryState(prepared=PREPARED, status=Status.DELIVERED, held="held", assumptions=("a", "b", "c", "d"))
-    text = details(state, REQUEST)
+    state = DeliveryState(
+        prepared=PREPARED, status=Status.DELIVERED, hold_reason="held", assumptions=("a", "b", "c", "d")
+    )
+    text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Delivered\n")
     assert "Waiting for you" not in text
     assert re.findall(r"^- assumed: (\w)$", text, re.M) == ["b", "c", "d"]
@@ -110,7 +120,7 @@ def test_a_delivery_that_has_ended_asks_for_nothing_and_tells_what_was_assumed()
 @given(NASTY, st.lists(NASTY, max_size=4), NASTY)
 def test_what_an_agent_asks_stays_words_and_its_json_stays_json(text: str, choices: list[str], why: str) -> None:
     asked = asking(text, QuestionKind.CHOICE, tuple(choices), why)
-    end = section(details(waiting(asked), REQUEST))
+    end = section(render_delivery_details(waiting(asked), REQUEST))
     assert [said["answer"] for said in jsons(end)] == choices
     for line in end.splitlines():
         assert line == "" or line.startswith(("**", "`", "Copy "))
@@ -130,7 +140,7 @@ def test_details_fit_whatever_is_in_them_and_the_way_to_answer_is_never_cut_off(
     state = waiting(asked, message=wide * 900, notes=(wide * 300,) * 20, assumptions=(wide * 500,) * 40)
     state.steps = [StepRecord(step="implement", summary=wide * 100)] * 60
     request = REQUEST.model_copy(update={"request": wide * 9000, "repository": "/" + wide * 900})
-    text = details(state, request, "d" * 80)
+    text = render_delivery_details(state, request, "d" * 80)
     assert len(text.encode()) <= DETAILS_BYTES
     assert len(jsons(section(text))) == QUESTION_CHOICES
     assert "implement" in text

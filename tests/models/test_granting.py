@@ -8,29 +8,37 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from perdure.models.rules.granting import BLOCK_LEAST_USD, LEASE, LEASE_RECORDS, LEASE_RECORDS_FOR, Granting
-from perdure.models.treasury import Add, BudgetRule, Granted, Purse, Reserve, Table, matching
+from perdure.models.rules.budget_grants import BLOCK_LEAST_USD, LEASE, LEASE_RECORDS, LEASE_RECORDS_FOR, BudgetAllocator
+from perdure.models.treasury import (
+    BudgetGrant,
+    BudgetReservation,
+    BudgetRule,
+    DayBudgetIncrease,
+    ReserveRequest,
+    TreasuryTable,
+    matching_budgets,
+)
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 TEAM = {"label:team-a": 20.0}
 
 
-def granting(rules: dict[str, float] = TEAM) -> Granting:
-    made = Granting(Table())
+def granting(rules: dict[str, float] = TEAM) -> BudgetAllocator:
+    made = BudgetAllocator(TreasuryTable())
     made.begin_day(NOON)
-    made.know(rules, sure=True)
+    made.add_rules(rules, is_configured=True)
     return made
 
 
 def ask(
-    it: Granting, name: str, seq: int = 1, settled: float = 0.0, *, now: datetime = NOON, **more: object
-) -> Granted | None:
-    said = Reserve(delivery=name, seq=seq, rules={**TEAM}, settled=settled).model_copy(update=more)
-    answer = it.hear(said, now)
-    return answer or it.serve(now).get(name)
+    it: BudgetAllocator, name: str, seq: int = 1, settled: float = 0.0, *, now: datetime = NOON, **more: object
+) -> BudgetGrant | None:
+    said = ReserveRequest(delivery=name, seq=seq, rules={**TEAM}, settled=settled).model_copy(update=more)
+    answer = it.handle_request(said, now)
+    return answer or it.grant_waiting(now).get(name)
 
 
-def spent(it: Granting, rule: str = "label:team-a") -> tuple[float, float]:
+def spent(it: BudgetAllocator, rule: str = "label:team-a") -> tuple[float, float]:
     return round(it.table.rules[rule].spent, 6), round(it.table.reserved(rule), 6)
 
 
@@ -38,7 +46,7 @@ def test_a_delivery_gets_a_block_and_the_next_one_on_top_of_what_it_has_paid() -
     it = granting()
     first = ask(it, "d")
     assert first is not None
-    assert (first.ceiling, first.granted, first.left, first.until) == (1.0, 1.0, 19.0, NOON + LEASE)
+    assert (first.ceiling, first.granted, first.remaining_usd, first.until) == (1.0, 1.0, 19.0, NOON + LEASE)
     second = ask(it, "d", 2, 0.8)
     assert second is not None
     assert (second.ceiling, second.granted) == (2.0, 1.0)
@@ -47,8 +55,8 @@ def test_a_delivery_gets_a_block_and_the_next_one_on_top_of_what_it_has_paid() -
 
 def test_the_same_question_twice_is_answered_twice_and_granted_once() -> None:
     it = granting()
-    assert ask(it, "d") == Granted(seq=1, ceiling=1.0, until=NOON + LEASE, granted=1.0, left=19.0)
-    assert ask(it, "d") == Granted(seq=1, ceiling=1.0, until=NOON + LEASE, left=19.0)
+    assert ask(it, "d") == BudgetGrant(seq=1, ceiling=1.0, until=NOON + LEASE, granted=1.0, remaining_usd=19.0)
+    assert ask(it, "d") == BudgetGrant(seq=1, ceiling=1.0, until=NOON + LEASE, remaining_usd=19.0)
     ask(it, "d", 2, 0.9)
     late = ask(it, "d", 1, 0.0)
     assert late is not None
@@ -59,8 +67,8 @@ def test_the_same_question_twice_is_answered_twice_and_granted_once() -> None:
 @pytest.mark.parametrize("nonsense", [{"settled": float("nan")}, {"settled": float("inf")}, {"booked": float("nan")}])
 def test_a_sum_that_is_no_number_spoils_nobodys_day(nonsense: dict[str, float]) -> None:
     it = granting()
-    said = Reserve(delivery="d", seq=1, rules=TEAM, settled=0.0).model_copy(update=nonsense)
-    assert it.hear(said, NOON) is None
+    said = ReserveRequest(delivery="d", seq=1, rules=TEAM, settled=0.0).model_copy(update=nonsense)
+    assert it.handle_request(said, NOON) is None
     assert it.table.leases == {}
     assert ask(it, "d") is not None
     assert spent(it) == (0.0, 1.0)
@@ -82,7 +90,7 @@ def test_an_end_gives_back_what_was_not_used_also_twice_and_never_takes_it_from_
     for _ in range(2):
         assert ask(it, "d", 1, 0.3, ends=True) is None
         assert spent(it) == (0.3, 0.0)
-    again = Purse(seq=1, answered=1, ceiling=1.0, told=0.3).again()
+    again = BudgetReservation(seq=1, answered=1, ceiling=1.0, reported_usd=0.3).for_retry()
     assert (again.seq, again.ceiling, again.booked) == (1, 0.0, 0.3)
     assert ask(it, "d", 2, 0.3, booked=0.3) is not None
     ask(it, "d", 1, 0.3, ends=True)
@@ -94,19 +102,19 @@ def test_those_that_wait_are_served_in_order_as_soon_as_there_is_something() -> 
     names = [f"d{n}" for n in range(12)]
     granted = {name: ask(it, name) for name in names}
     assert [name for name in names if granted[name] is None] == ["d10", "d11"]
-    refused = it.refused("d10", NOON)
+    refused = it.refusal_answer("d10", NOON)
     assert refused is not None
-    assert (refused.granted, refused.left, refused.ceiling) == (0.0, 0.0, 0.0)
+    assert (refused.granted, refused.remaining_usd, refused.ceiling) == (0.0, 0.0, 0.0)
     assert refused.until == datetime(2026, 5, 5, tzinfo=UTC)
     assert "$0.00 spent and $2.00 reserved of $2.00" in refused.why
-    assert it.refused("d0", NOON) is None
-    it.hear(Reserve(delivery="d3", seq=1, rules={**TEAM}, settled=0.0, ends=True), NOON)
-    assert list(it.serve(NOON)) == ["d10"]
-    assert it.add(Add(rule="label:team-a", usd=5, id="x"))
-    assert it.add(Add(rule="label:team-a", usd=5, id="x"))
-    assert not it.add(Add(rule="label:team-b", usd=5))
+    assert it.refusal_answer("d0", NOON) is None
+    it.handle_request(ReserveRequest(delivery="d3", seq=1, rules={**TEAM}, settled=0.0, is_last=True), NOON)
+    assert list(it.grant_waiting(NOON)) == ["d10"]
+    assert it.add_to_day(DayBudgetIncrease(rule="label:team-a", usd=5, id="x"))
+    assert it.add_to_day(DayBudgetIncrease(rule="label:team-a", usd=5, id="x"))
+    assert not it.add_to_day(DayBudgetIncrease(rule="label:team-b", usd=5))
     assert it.table.rules["label:team-a"].limit == 7.0
-    served = it.serve(NOON)
+    served = it.grant_waiting(NOON)
     assert {name: answer.granted for name, answer in served.items()} == {"d11": 0.7}
 
 
@@ -115,8 +123,8 @@ def test_one_that_asks_again_keeps_its_place() -> None:
     for name in ("holds", "first", "second", "first"):
         ask(it, name)
     assert [it.table.leases[name].waits > 0 for name in ("holds", "first", "second")] == [False, True, True]
-    it.hear(Reserve(delivery="holds", seq=1, rules={**TEAM}, settled=0.0, ends=True), NOON)
-    assert list(it.serve(NOON)) == ["first"]
+    it.handle_request(ReserveRequest(delivery="holds", seq=1, rules={**TEAM}, settled=0.0, is_last=True), NOON)
+    assert list(it.grant_waiting(NOON)) == ["first"]
 
 
 def test_a_treasury_that_begins_anew_counts_of_a_delivery_only_what_it_has_not_told_before() -> None:
@@ -130,7 +138,7 @@ def test_a_treasury_that_begins_anew_counts_of_a_delivery_only_what_it_has_not_t
 def test_a_spent_budget_says_when_it_goes_on_and_does_at_midnight() -> None:
     it = granting()
     ask(it, "a", 1, 19.95)
-    refused = it.refused("a", NOON)
+    refused = it.refusal_answer("a", NOON)
     assert refused is not None
     assert refused.why == (
         "the day's budget of label team-a is spent: $19.95 of $20.00; goes on tomorrow 00:00 UTC, "
@@ -138,7 +146,7 @@ def test_a_spent_budget_says_when_it_goes_on_and_does_at_midnight() -> None:
     )
     assert not it.begin_day(NOON + timedelta(hours=11))
     assert it.begin_day(NOON + timedelta(hours=12))
-    assert it.serve(NOON + timedelta(hours=12))["a"].ceiling == 20.95
+    assert it.grant_waiting(NOON + timedelta(hours=12))["a"].ceiling == 20.95
 
 
 def test_what_runs_over_midnight_is_reserved_in_the_new_day_and_spent_in_it() -> None:
@@ -152,7 +160,7 @@ def test_what_runs_over_midnight_is_reserved_in_the_new_day_and_spent_in_it() ->
 
 def test_what_is_added_is_for_the_day_only() -> None:
     it = granting()
-    it.add(Add(rule="label:team-a", usd=5))
+    it.add_to_day(DayBudgetIncrease(rule="label:team-a", usd=5))
     it.begin_day(NOON + timedelta(days=1))
     assert it.table.rules["label:team-a"].limit == 20.0
 
@@ -160,10 +168,10 @@ def test_what_is_added_is_for_the_day_only() -> None:
 def test_a_silent_delivery_is_overdue_and_what_its_log_says_counts() -> None:
     it = granting()
     ask(it, "d", 1, 0.2)
-    assert it.overdue(NOON + LEASE - timedelta(seconds=1)) == {}
-    overdue = it.overdue(NOON + LEASE)
+    assert it.overdue_leases(NOON + LEASE - timedelta(seconds=1)) == {}
+    overdue = it.overdue_leases(NOON + LEASE)
     assert list(overdue) == ["d"]
-    it.found("d", 0.7, NOON + LEASE)
+    it.settle_overdue("d", 0.7, NOON + LEASE)
     assert spent(it) == (0.7, 0.0)
 
 
@@ -171,7 +179,7 @@ def test_a_silent_delivery_is_overdue_and_what_its_log_says_counts() -> None:
 def test_where_nobody_knows_what_it_has_paid_all_it_held_counts(paid: float | None) -> None:
     it = granting()
     ask(it, "d", 1, 0.2)
-    it.found("d", paid, NOON + LEASE)
+    it.settle_overdue("d", paid, NOON + LEASE)
     assert spent(it) == (1.2, 0.0)
 
 
@@ -180,14 +188,14 @@ def test_a_delivery_that_speaks_while_it_is_looked_up_keeps_its_block() -> None:
     ask(it, "d")
     later = NOON + LEASE + timedelta(minutes=1)
     ask(it, "d", 2, 0.9, now=later)
-    it.found("d", 0.9, NOON + LEASE)
+    it.settle_overdue("d", 0.9, NOON + LEASE)
     assert spent(it) == (0.9, 1.1)
 
 
 def test_a_grant_that_reached_nobody_is_taken_back() -> None:
     it = granting()
     ask(it, "d", 1, 0.5)
-    it.take_back("d", 1.0, NOON)
+    it.revoke_grant("d", 1.0, NOON)
     assert spent(it) == (0.5, 0.0)
 
 
@@ -199,17 +207,17 @@ def test_under_two_rules_the_tighter_one_decides_and_both_are_charged() -> None:
     assert spent(it, "repository:/r") == (2.5, 0.3)
     answer = ask(it, "e", 1, 0.0, rules=rules)
     assert answer is not None
-    assert answer.left == 0.0
+    assert answer.remaining_usd == 0.0
     assert answer.granted == pytest.approx(0.2)
 
 
 def test_a_worker_changes_what_a_rule_is_and_an_older_delivery_does_not() -> None:
     it = granting()
-    it.know({"label:team-a": 50.0}, sure=True)
+    it.add_rules({"label:team-a": 50.0}, is_configured=True)
     ask(it, "d")
     assert it.table.rules["label:team-a"].usd_per_day == 50.0
-    assert it.hear(Reserve(delivery="x", seq=1, rules={}, settled=0), NOON) is None
-    assert it.hear(Reserve(delivery="x", seq=1, rules={"n": float("nan")}, settled=0), NOON) is None
+    assert it.handle_request(ReserveRequest(delivery="x", seq=1, rules={}, settled=0), NOON) is None
+    assert it.handle_request(ReserveRequest(delivery="x", seq=1, rules={"n": float("nan")}, settled=0), NOON) is None
     assert "x" not in it.table.leases
 
 
@@ -225,11 +233,11 @@ def test_records_of_those_that_have_ended_are_kept_for_a_while_and_are_not_too_m
     for n in range(LEASE_RECORDS + 5):
         ask(it, f"d{n}", 1, 0.0, ends=True, now=NOON + timedelta(seconds=n))
     ask(it, "holds")
-    it.forget(NOON)
+    it.delete_idle_leases(NOON)
     assert len(it.table.leases) == LEASE_RECORDS + 1
     assert "d4" not in it.table.leases
     assert "d5" in it.table.leases
-    it.forget(NOON + LEASE_RECORDS_FOR + timedelta(hours=1))
+    it.delete_idle_leases(NOON + LEASE_RECORDS_FOR + timedelta(hours=1))
     assert list(it.table.leases) == ["holds"]
 
 
@@ -239,19 +247,19 @@ def test_whatever_is_lost_repeated_or_late_the_overspend_is_at_most_a_reply_a_de
     chance, it, limit, reply = random.Random(seed), granting({"label:team-a": 5.0}), 5.0, 0.3
     names = [f"d{n}" for n in range(20)]
     paid, ceiling, seq = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
-    late: list[Reserve] = []
+    late: list[ReserveRequest] = []
     for _ in range(1000):
         name = chance.choice(names)
         if paid[name] < ceiling[name]:
             paid[name] = round(paid[name] + chance.uniform(0.01, reply), 6)
             continue
         seq[name] += 1
-        said = Reserve(delivery=name, seq=seq[name], rules={"label:team-a": 5.0}, settled=paid[name])
+        said = ReserveRequest(delivery=name, seq=seq[name], rules={"label:team-a": 5.0}, settled=paid[name])
         heard = [said] * chance.choice([0, 1, 1, 1, 2]) + [late.pop() for _ in late[:1] if chance.random() < 0.3]
         late += [said] if chance.random() < 0.3 else []
         for one in heard:
-            answer = it.hear(one, NOON)
-            answers = it.serve(NOON) | ({one.delivery: answer} if answer else {})
+            answer = it.handle_request(one, NOON)
+            answers = it.grant_waiting(NOON) | ({one.delivery: answer} if answer else {})
             for id, got in answers.items():
                 ceiling[id] = max(ceiling[id], got.ceiling)
     total = sum(paid.values())
@@ -266,12 +274,12 @@ def test_a_rule_names_a_repository_in_any_of_its_addresses_a_pattern_or_a_label(
         BudgetRule(label="team-a", usd_per_day=7),
     )
     both = {"repository:https://github.com/Acme/calc": 5, "repository:https://github.com/acme/*": 50}
-    assert matching(rules, "git@github.com:acme/calc.git", ()) == both
-    assert matching(rules, "https://github.com/acme/other", ["team-a"]) == {
+    assert matching_budgets(rules, "git@github.com:acme/calc.git", ()) == both
+    assert matching_budgets(rules, "https://github.com/acme/other", ["team-a"]) == {
         "repository:https://github.com/acme/*": 50,
         "label:team-a": 7,
     }
-    assert matching(rules, "/somewhere", ["team-b"]) == {}
+    assert matching_budgets(rules, "/somewhere", ["team-b"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -287,8 +295,8 @@ def test_a_rule_names_a_repository_in_any_of_its_addresses_a_pattern_or_a_label(
 )
 def test_a_pattern_covers_every_way_to_write_the_same_address(pattern: str, covered: str, not_covered: str) -> None:
     rule = BudgetRule(repository=pattern, usd_per_day=5)
-    assert rule.covers(covered, ())
-    assert not not_covered or not rule.covers(not_covered, ())
+    assert rule.applies_to(covered, ())
+    assert not not_covered or not rule.applies_to(not_covered, ())
 
 
 @pytest.mark.parametrize("given", [{}, {"label": "a", "repository": "/r"}, {"label": "a", "usd_per_day": 0}])

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.rules.granting import Granting
-from perdure.models.treasury import Reserve, Table
+from perdure.models.rules.budget_grants import BudgetAllocator
+from perdure.models.treasury import ReserveRequest, TreasuryTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 RULE, LIMIT = "label:team-a", 3.0
@@ -24,14 +24,14 @@ class One:
     paid: float = 0.0
     ceiling: float = 0.0
     flight: float = 0.0
-    last: Reserve | None = None
+    last: ReserveRequest | None = None
 
 
 class Day:
     def __init__(self, count: int) -> None:
-        self.it = Granting(Table())
+        self.it = BudgetAllocator(TreasuryTable())
         self.it.begin_day(NOON)
-        self.it.know({RULE: LIMIT}, sure=True)
+        self.it.add_rules({RULE: LIMIT}, is_configured=True)
         self.all = {f"d{n}": One(f"d{n}") for n in range(count)}
 
     def wants(self, one: One, upper: float) -> None:
@@ -40,13 +40,15 @@ class Day:
             one.flight = upper
         elif not one.flight:
             one.seq += 1
-            self.say(one, Reserve(delivery=one.name, seq=one.seq, rules={RULE: LIMIT}, settled=one.paid, needs=upper))
+            self.say(
+                one, ReserveRequest(delivery=one.name, seq=one.seq, rules={RULE: LIMIT}, settled=one.paid, needs=upper)
+            )
 
-    def say(self, one: One, said: Reserve) -> None:
+    def say(self, one: One, said: ReserveRequest) -> None:
         one.last = said
-        answer = self.it.hear(said, NOON)
-        answers = self.it.serve(NOON) | ({one.name: answer} if answer is not None else {})
-        if one.name not in answers and (refused := self.it.refused(one.name, NOON)) is not None:
+        answer = self.it.handle_request(said, NOON)
+        answers = self.it.grant_waiting(NOON) | ({one.name: answer} if answer is not None else {})
+        if one.name not in answers and (refused := self.it.refusal_answer(one.name, NOON)) is not None:
             answers[one.name] = refused
         for name, told in answers.items():
             self.all[name].ceiling = told.ceiling
@@ -78,12 +80,15 @@ def test_the_day_is_never_overspent_and_what_is_left_goes_to_whoever_it_covers(
                 one.paid, one.flight = round(one.paid + one.flight, 6), 0.0
             case "ends" if not one.flight:
                 one.seq += 1
-                day.say(one, Reserve(delivery=one.name, seq=one.seq, rules={RULE: LIMIT}, settled=one.paid, ends=True))
+                day.say(
+                    one,
+                    ReserveRequest(delivery=one.name, seq=one.seq, rules={RULE: LIMIT}, settled=one.paid, is_last=True),
+                )
                 one.ceiling = 0.0
-            case "again" if one.last is not None and not one.last.ends:
+            case "again" if one.last is not None and not one.last.is_last:
                 day.say(one, one.last)
         assert day.spent <= LIMIT, day.all
-        assert day.it.table.room(RULE) >= 0
+        assert day.it.table.free_usd(RULE) >= 0
     for one in day.all.values():
         one.paid, one.flight = round(one.paid + one.flight, 6), 0.0
     left = round(LIMIT - day.spent, 6)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.models.rules.granting import Granting
-from perdure.models.treasury import Granted, Reserve, Table
+from perdure.models.rules.budget_grants import BudgetAllocator
+from perdure.models.treasury import BudgetGrant, ReserveRequest, TreasuryTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -21,11 +21,11 @@ def test_fifty_deliveries_at_once_use_up_a_budget_in_less_than_five_thousand_eve
     """One that has paid its $2 to $6 ends, and another begins, until all fifty wait: 75 end on a day of $300. On one of
     $3,000 they are ten times as dear, and get larger blocks."""
     chance, rules = random.Random(7), {"label:team-a": usd}
-    it = Granting(Table())
+    it = BudgetAllocator(TreasuryTable())
     it.begin_day(NOON)
-    it.know(rules, sure=True)
+    it.add_rules(rules, is_configured=True)
     paid, ends = [0.0] * 50, [chance.uniform(most / 3, most) for _ in range(50)]
-    name, seq, known = [f"d{n}" for n in range(50)], [0] * 50, [Granted(seq=0, ceiling=0.0, until=NOON)] * 50
+    name, seq, known = [f"d{n}" for n in range(50)], [0] * 50, [BudgetGrant(seq=0, ceiling=0.0, until=NOON)] * 50
     ended = events = 0
     while any(paid[n] < known[n].ceiling or not known[n].why for n in range(50)):
         n = chance.randrange(50)
@@ -36,10 +36,10 @@ def test_fifty_deliveries_at_once_use_up_a_budget_in_less_than_five_thousand_eve
         if not over and (not low or known[n].why):
             continue
         seq[n] += 1
-        said = Reserve(delivery=name[n], seq=seq[n], rules=rules, settled=paid[n], ends=over)
-        answer = it.hear(said, NOON)
-        answers = it.serve(NOON) | ({name[n]: answer} if answer else {})
-        if not over and name[n] not in answers and (refused := it.refused(name[n], NOON)) is not None:
+        said = ReserveRequest(delivery=name[n], seq=seq[n], rules=rules, settled=paid[n], is_last=over)
+        answer = it.handle_request(said, NOON)
+        answers = it.grant_waiting(NOON) | ({name[n]: answer} if answer else {})
+        if not over and name[n] not in answers and (refused := it.refusal_answer(name[n], NOON)) is not None:
             answers[name[n]] = refused
         events += ASK_EVENTS + len(answers) * ANSWER_EVENTS
         for id, got in answers.items():
@@ -47,6 +47,6 @@ def test_fifty_deliveries_at_once_use_up_a_budget_in_less_than_five_thousand_eve
         if over:
             ended += 1
             name[n], paid[n], ends[n] = f"e{ended}", 0.0, chance.uniform(most / 3, most)
-            seq[n], known[n] = 0, Granted(seq=0, ceiling=0.0, until=NOON)
+            seq[n], known[n] = 0, BudgetGrant(seq=0, ceiling=0.0, until=NOON)
     assert it.table.rules["label:team-a"].spent + it.table.reserved("label:team-a") > usd - 1
     assert events + TICKS_A_DAY_EVENTS < 5000, (events, ended)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.issue import IssueName, address, mentioned, same_repository
+from perdure.models.issue import IssueName, is_same_repository, mentioned_issues, parse_repository_address
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from perdure.models.issue import IssueName, address, mentioned, same_repository
     ],
 )
 def test_only_a_number_behind_a_hash_of_its_own_names_an_issue(text: str, numbers: tuple[int, ...]) -> None:
-    assert mentioned(text) == numbers
+    assert mentioned_issues(text) == numbers
 
 
 @given(st.text())
@@ -64,19 +64,19 @@ def test_what_only_looks_like_a_name_is_refused(text: str) -> None:
 def test_an_address_has_a_server_and_a_name_whatever_it_is_reached_by(
     repository: str, known: tuple[str, str] | None
 ) -> None:
-    assert address(repository) == known
+    assert parse_repository_address(repository) == known
 
 
 @given(st.text(), st.text())
 def test_two_names_are_compared_the_same_way_round(one: str, other: str) -> None:
-    assert same_repository(one, one)
-    assert same_repository(one, other) == same_repository(other, one)
+    assert is_same_repository(one, one)
+    assert is_same_repository(one, other) == is_same_repository(other, one)
 
 
 def test_two_owners_two_servers_and_two_directories_are_different_repositories() -> None:
-    assert same_repository("https://github.com/me/calc", "git@github.com:ME/calc.git")
-    assert not same_repository("https://github.com/me/calc", "https://github.com/you/calc")
-    assert not same_repository("https://github.com/me/calc", "https://ghe.example.com/me/calc")
-    assert same_repository("/srv/calc.git", "/srv/calc.git/")
-    assert not same_repository("/srv/calc", "/srv/Calc")
-    assert not same_repository("/srv/calc", "https://github.com/srv/calc")
+    assert is_same_repository("https://github.com/me/calc", "git@github.com:ME/calc.git")
+    assert not is_same_repository("https://github.com/me/calc", "https://github.com/you/calc")
+    assert not is_same_repository("https://github.com/me/calc", "https://ghe.example.com/me/calc")
+    assert is_same_repository("/srv/calc.git", "/srv/calc.git/")
+    assert not is_same_repository("/srv/calc", "/srv/Calc")
+    assert not is_same_repository("/srv/calc", "https://github.com/srv/calc")

@@ -6,24 +6,24 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.models.decisions import Asked, Gate
+from perdure.models.decisions import Gate, PendingDecision
 from perdure.models.notice import Notice, notice_of
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, Status
 from perdure.models.state import DeliveryState
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
-PLAN = Asked(gate=Gate.PLAN, of="1a2b", words="approve the plan", since=NOON)
-OTHER = PLAN.model_copy(update={"of": "3c4d"})
+PLAN = PendingDecision(gate=Gate.PLAN, target="1a2b", summary="approve the plan", since=NOON)
+OTHER = PLAN.model_copy(update={"target": "3c4d"})
 BUDGET = DeliveryState(waiting="the day's budget of label team-a is spent")
 
 
 @pytest.mark.parametrize(
     ("told_of", "now", "over"),
     [
-        (DeliveryState(asked=PLAN), DeliveryState(asked=PLAN), False),
-        (DeliveryState(asked=PLAN), DeliveryState(asked=OTHER), True),
-        (DeliveryState(asked=PLAN), DeliveryState(), True),
+        (DeliveryState(pending_decision=PLAN), DeliveryState(pending_decision=PLAN), False),
+        (DeliveryState(pending_decision=PLAN), DeliveryState(pending_decision=OTHER), True),
+        (DeliveryState(pending_decision=PLAN), DeliveryState(), True),
         (BUDGET, BUDGET, False),
         (BUDGET, DeliveryState(waiting="the day's budget of label team-a is taken"), False),
         (BUDGET, DeliveryState(), True),
@@ -36,6 +36,6 @@ def test_a_notice_is_over_when_what_it_tells_of_is(told_of: DeliveryState, now: 
             event, told_of, request, id="n", delivery="d", delivery_id="d", run_id="r", at=NOON, result=result
         )
 
-    assert told("waiting").over(now) is over
+    assert told("waiting").is_outdated(now) is over
     result = DeliveryResult(delivery_id="d", run_id="r", status=Status.COMPLETED, repository="/r")
-    assert not told("ended", result).over(now), "the end is never over"
+    assert not told("ended", result).is_outdated(now), "the end is never over"

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_state import BacklogState, Opened
+from perdure.models.backlog_state import BacklogState, OpenBacklogResult
 from perdure.models.host_config import PageSettings
 from perdure.models.request import DeliveryRequest
 from perdure.models.state import DeliveryState
-from perdure.models.webui.backlog import details as of_backlog
-from perdure.models.webui.details import details
-from perdure.models.webui.markdown import on_page
-from perdure.models.work import Prepared
+from perdure.models.webui.backlog import render_backlog_details as of_backlog
+from perdure.models.webui.details import render_delivery_details
+from perdure.models.webui.markdown import page_link
+from perdure.models.work import PreparedWorkspace
 
 PAGE = "https://perdure.example.org"
 
@@ -46,7 +46,7 @@ def test_one_with_more_than_a_host_is_refused_with_what_to_write(given_: str) ->
 
 @given(st.text(min_size=1, max_size=40).filter(str.isprintable))
 def test_the_link_is_one_link_and_leads_to_that_id(id: str) -> None:
-    (line,) = on_page(PAGE, "deliveries", id)
+    (line,) = page_link(PAGE, "deliveries", id)
     head, _, rest = line.partition("](")
     assert head == "- [on the page"
     assert rest.endswith(")")
@@ -55,10 +55,10 @@ def test_the_link_is_one_link_and_leads_to_that_id(id: str) -> None:
 
 
 def test_nothing_that_is_no_address_becomes_a_link_and_one_of_a_single_machine_says_so() -> None:
-    assert on_page("", "deliveries", "x") == []
-    assert on_page("https://h/) [x](javascript:", "deliveries", "x") == []
-    assert on_page("javascript:x", "deliveries", "x") == []
-    assert on_page("http://127.0.0.1:8240", "deliveries", "x")[0].endswith(" (on its host alone)")
+    assert page_link("", "deliveries", "x") == []
+    assert page_link("https://h/) [x](javascript:", "deliveries", "x") == []
+    assert page_link("javascript:x", "deliveries", "x") == []
+    assert page_link("http://127.0.0.1:8240", "deliveries", "x")[0].endswith(" (on its host alone)")
 
 
 def test_it_stands_in_the_details_of_deliveries_and_backlogs_that_know_a_page() -> None:
@@ -73,9 +73,11 @@ def test_it_stands_in_the_details_of_deliveries_and_backlogs_that_know_a_page() 
     }
     request = DeliveryRequest(repository="/r", request="Add sub")
     for page, there in ((PAGE, True), ("", False)):
-        state = DeliveryState(prepared=Prepared.model_validate({**terms, "phases": ("build",), "page": page}))
-        assert (f"[on the page]({PAGE}/deliveries/d-1)" in details(state, request, "d-1", "d-1")) == there
-        opened = Opened(base="main", base_sha="b", branch="night", queue="q", page=page)
+        state = DeliveryState(prepared=PreparedWorkspace.model_validate({**terms, "phases": ("build",), "page": page}))
+        assert (
+            f"[on the page]({PAGE}/deliveries/d-1)" in render_delivery_details(state, request, "d-1", "d-1")
+        ) == there
+        opened = OpenBacklogResult(base="main", base_sha="b", branch="night", queue="q", page=page)
         night = BacklogRequest.model_validate({"repository": "/r", "items": [{"id": "a", "request": "Add a"}]})
         shown = of_backlog(night, BacklogState(opened=opened), datetime(2026, 1, 2, tzinfo=UTC), "night")
         assert (f"[on the page]({PAGE}/backlogs/night)" in shown) == there

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.builtin.schema import closed
+from perdure.adapters.agents.builtin.schema import closed_schema
 from perdure.models.plan import Plan
-from perdure.models.rules.specialists import backlog_of, built, is_of, left, split, summary
-from perdure.models.specialists import PlannedTask, TaskBuilt
+from perdure.models.rules.specialists import (
+    has_landed_task,
+    is_tasks_backlog,
+    remaining_tasks_text,
+    split_into_tasks,
+    tasks_backlog_id,
+    tasks_summary,
+)
+from perdure.models.specialists import PlannedTask, TaskResult
 
 
 def plan(*tasks: dict[str, object]) -> Plan:
@@ -27,13 +34,15 @@ TEST = {"role": "test", "files": ["tests/test_a.py"], "depends_on": [1]}
 
 
 def order(*tasks: dict[str, object]) -> dict[int, tuple[int, ...]]:
-    return {task.number: task.after for task in split(plan(*tasks))}
+    return {task.number: task.after for task in split_into_tasks(plan(*tasks))}
 
 
 def test_tasks_with_roles_and_files_of_their_own_are_for_several() -> None:
     assert order(BACKEND, DOCS, TEST) == {1: (), 2: (), 3: (1,)}
-    assert [task.item for task in split(plan(BACKEND, DOCS, TEST))] == ["1-backend", "2-docs", "3-test"]
-    assert "Task 3: t3\n\nd\nFiles: tests/test_a.py" in [task.words for task in split(plan(BACKEND, DOCS, TEST))]
+    assert [task.item_id for task in split_into_tasks(plan(BACKEND, DOCS, TEST))] == ["1-backend", "2-docs", "3-test"]
+    assert "Task 3: t3\n\nd\nFiles: tests/test_a.py" in [
+        task.details for task in split_into_tasks(plan(BACKEND, DOCS, TEST))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +59,7 @@ def test_tasks_with_roles_and_files_of_their_own_are_for_several() -> None:
     ids=["one", "no roles", "one file", "no files", "a pattern", "a folder around it", "a chain"],
 )
 def test_what_nobody_could_build_at_the_same_time_is_for_one_agent(tasks: tuple[dict[str, object], ...]) -> None:
-    assert split(plan(*tasks)) == ()
+    assert split_into_tasks(plan(*tasks)) == ()
 
 
 def test_a_task_without_a_role_comes_in_the_plans_order_beside_nobody() -> None:
@@ -80,11 +89,11 @@ def plans(draw: st.DrawFn) -> Plan:
 
 @given(plans())
 def test_every_task_comes_once_after_what_it_depends_on_and_beside_others_files_only(whole: Plan) -> None:
-    tasks: tuple[PlannedTask, ...] = split(whole)
+    tasks: tuple[PlannedTask, ...] = split_into_tasks(whole)
     if not tasks:
         return
     assert [task.number for task in tasks] == list(range(1, len(whole.tasks) + 1))
-    assert len({task.item for task in tasks}) == len(tasks)
+    assert len({task.item_id for task in tasks}) == len(tasks)
     after = {task.number: set(task.after) for task in tasks}
     TopologicalSorter(after).prepare()  # no circle
     beside = 0
@@ -102,24 +111,24 @@ def test_every_task_comes_once_after_what_it_depends_on_and_beside_others_files_
 
 
 def test_who_goes_on_alone_is_told_what_is_done_and_why_the_rest_is_not() -> None:
-    done = TaskBuilt(number=1, item="1-backend", delivery="d/1", title="Add it", commit="9c1d2ab77")
-    failed = TaskBuilt(number=2, item="2-docs", delivery="d/2", title="Describe it", words="the model refused")
-    assert "1. Add it: done" in left((done, failed))
-    assert "2. Describe it: left to do (the model refused)" in left((done, failed))
-    assert left((done,)) == ""
-    assert summary((done, failed)) == "1-backend 9c1d2ab · 2-docs the model refused"
-    assert (built((done, failed)), built((failed,)), built(())) == (True, False, False)
+    done = TaskResult(number=1, item="1-backend", delivery="d/1", title="Add it", commit="9c1d2ab77")
+    failed = TaskResult(number=2, item="2-docs", delivery="d/2", title="Describe it", reason="the model refused")
+    assert "1. Add it: done" in remaining_tasks_text((done, failed))
+    assert "2. Describe it: left to do (the model refused)" in remaining_tasks_text((done, failed))
+    assert remaining_tasks_text((done,)) == ""
+    assert tasks_summary((done, failed)) == "1-backend 9c1d2ab · 2-docs the model refused"
+    assert (has_landed_task((done, failed)), has_landed_task((failed,)), has_landed_task(())) == (True, False, False)
 
 
 def test_tasks_of_another_plan_or_commit_are_others() -> None:
-    ids = {backlog_of("d", plan, head) for plan in ("p", "q") for head in ("a", "b")}
+    ids = {tasks_backlog_id("d", plan, head) for plan in ("p", "q") for head in ("a", "b")}
     assert len(ids) == 4
-    assert all(is_of(id, "d") for id in ids)
-    assert not is_of("d/other", "d")
-    assert not is_of("e/tasks-123456", "d")
+    assert all(is_tasks_backlog(id, "d") for id in ids)
+    assert not is_tasks_backlog("d/other", "d")
+    assert not is_tasks_backlog("e/tasks-123456", "d")
 
 
 def test_a_plan_is_asked_for_in_the_same_bytes_as_before_where_one_agent_builds() -> None:
     """The schema is part of what a model's cache is found by."""
-    asked = hashlib.sha256(json.dumps(closed(Plan)).encode()).hexdigest()
+    asked = hashlib.sha256(json.dumps(closed_schema(Plan)).encode()).hexdigest()
     assert asked == "2921829e2b118c3b69d59f2c3a59be5d700d5e081863ce9cf48e0e95ac85290d"

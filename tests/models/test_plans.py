@@ -19,8 +19,8 @@ def plan(*depends_on: list[int], **more: Any) -> Plan:
 
 def test_a_task_says_its_role_and_what_it_waits_for() -> None:
     alone, both = plan([], [1], role="backend").tasks
-    assert (alone.terms, both.terms) == (" [backend]", " [backend, after 1]")
-    assert [task.terms for task in plan([], [1]).tasks] == ["", " [after 1]"]
+    assert (alone.title_suffix, both.title_suffix) == (" [backend]", " [backend, after 1]")
+    assert [task.title_suffix for task in plan([], [1]).tasks] == ["", " [after 1]"]
     with pytest.raises(ValidationError, match="lower case letters"):
         plan([], role="A Wizard")
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from perdure.models.config import RepositoryConfig
-from perdure.models.decisions import Decided, Gate, Said, Verdict
+from perdure.models.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus as Status
-from perdure.models.rules.gates import accepted, decided_by_people, let_through, put
-from perdure.models.state import SAID_BYTES_AGAIN, DeliveryState
-from perdure.models.work import Prepared
+from perdure.models.rules.gates import gate_question, gate_settings, red_tests_approval, red_tests_approval_text
+from perdure.models.state import DELIVERED_MESSAGE_BYTES, DeliveryState
+from perdure.models.work import PreparedWorkspace
 from perdure.models.work import TestVerdict as Red
 
 TREE = "f" * 40
@@ -24,8 +24,8 @@ def state(**facts: object) -> DeliveryState:
     return DeliveryState.model_validate({"tests": verdict, "head": "a" * 40, "plan": "b" * 64, **facts})
 
 
-def prepared(*phases: Phase) -> Prepared:
-    return Prepared(
+def prepared(*phases: Phase) -> PreparedWorkspace:
+    return PreparedWorkspace(
         queue="q", base="main", base_sha="0", head="0", branch="mine", checkpoint="c", contract="p", phases=phases
     )
 
@@ -45,7 +45,7 @@ def prepared(*phases: Phase) -> Prepared:
 def test_what_is_made_anew_bears_another_name_though_it_be_the_same(
     gate: Gate, counted: dict[str, int], of: str
 ) -> None:
-    assert put(gate, state(**counted))[0] == of
+    assert gate_question(gate, state(**counted))[0] == of
 
 
 def test_a_gate_stands_where_it_was_asked_for_and_there_is_something_behind_it() -> None:
@@ -54,7 +54,7 @@ def test_a_gate_stands_where_it_was_asked_for_and_there_is_something_behind_it()
             {"version": 1, "gates": {"before": ["plan"]}, "delivery": {"questions": questions}}
         )
         request = DeliveryRequest.model_validate({"repository": "/r", "request": "Add sub", **asked})
-        found: tuple[str, ...] = decided_by_people(config, phases, request)["gates"]
+        found: tuple[str, ...] = gate_settings(config, phases, request)["gates"]
         return found
 
     both = ["pull_request"]
@@ -67,32 +67,39 @@ def test_a_gate_stands_where_it_was_asked_for_and_there_is_something_behind_it()
 
 
 def test_only_an_approval_of_this_very_tree_lets_red_tests_through() -> None:
-    yes = Decided(verdict=Verdict.APPROVED, by="Ada", note="the old one")
-    assert accepted(state(decided={"tests:ffffffff": yes})) == "approved by Ada: the old one"
-    assert accepted(state(decided={"tests:ffffffff": Decided(verdict=Verdict.APPROVED)})) == "approved"
+    yes = DecisionRecord(verdict=GateVerdict.APPROVED, by="Ada", note="the old one")
+    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes})) == "approved by Ada: the old one"
+    assert (
+        red_tests_approval_text(state(decided={"tests:ffffffff": DecisionRecord(verdict=GateVerdict.APPROVED)}))
+        == "approved"
+    )
     for decided in (
         {"tests:eeeeeeee": yes},
         {"pull_request:ffffffff": yes},
-        {"tests:ffffffff": Decided(verdict=Verdict.EXPIRED)},
-        {"tests:ffffffff": Decided(verdict=Verdict.REJECTED, note="new")},
+        {"tests:ffffffff": DecisionRecord(verdict=GateVerdict.EXPIRED)},
+        {"tests:ffffffff": DecisionRecord(verdict=GateVerdict.REJECTED, note="new")},
     ):
-        assert let_through(state(decided=decided)) is None
-    assert accepted(state(decided={"tests:ffffffff": yes}, asked_fixes=1)) == ""
+        assert red_tests_approval(state(decided=decided)) is None
+    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, asked_fixes=1)) == ""
     told = Red(status=Status.RED, tree=TREE, summary="1 of 3 fail: test_sub")
-    assert accepted(state(decided={"tests:ffffffff": yes}, tests=told)) == "", "run again, it is known to be new"
+    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, tests=told)) == "", (
+        "run again, it is known to be new"
+    )
 
 
 def test_a_push_and_a_pull_request_are_asked_for_in_their_own_words() -> None:
-    assert put(Gate.PULL_REQUEST, state(prepared=prepared(Phase.SHIP)))[1] == "publish aaaaaaa as a pull request"
-    words = put(Gate.PULL_REQUEST, state(prepared=prepared(Phase.REVIEW)))[1]
+    assert (
+        gate_question(Gate.PULL_REQUEST, state(prepared=prepared(Phase.SHIP)))[1] == "publish aaaaaaa as a pull request"
+    )
+    words = gate_question(Gate.PULL_REQUEST, state(prepared=prepared(Phase.REVIEW)))[1]
     assert words == "publish aaaaaaa as the newest commit of mine"
 
 
 def test_of_all_that_was_said_the_newest_words_are_remembered_as_many_as_a_conversation_begins_with() -> None:
-    long = [Said(id=str(number), text=str(number) * (SAID_BYTES_AGAIN // 4)) for number in range(6)]
+    long = [UserMessage(id=str(number), text=str(number) * (DELIVERED_MESSAGE_BYTES // 4)) for number in range(6)]
     told = state()
-    told.remember(*long[:2])
-    told.remember(*long[2:])
-    assert [said.id for said in told.told] == ["2", "3", "4", "5"]
-    told.remember()
-    assert [said.id for said in told.told] == ["2", "3", "4", "5"]
+    told.add_delivered_messages(*long[:2])
+    told.add_delivered_messages(*long[2:])
+    assert [said.id for said in told.delivered_messages] == ["2", "3", "4", "5"]
+    told.add_delivered_messages()
+    assert [said.id for said in told.delivered_messages] == ["2", "3", "4", "5"]

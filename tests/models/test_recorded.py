@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from pydantic_core import SchemaSerializer, core_schema, to_json
 
 from perdure.models import fold, landing, limits, publishing, turn, verify, work
-from perdure.models.base import Recorded
+from perdure.models.base import HistoryModel
 from perdure.models.ledger import Spend, Usage
-from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
+from perdure.models.phases import ALL_PHASES, Phase, Step, invalid_phases_reason
 from perdure.models.request import ResumePoint
-from perdure.models.state import DeliveryState, parse_resume
+from perdure.models.state import DeliveryState, parse_resume_state
 from perdure.models.turn import Ending, Outcome, TurnResult
-from perdure.models.work import Closed
+from perdure.models.work import CloseResult
 
 ROOT = Path(__file__).parents[2]
 TOKENS = st.integers(0, 10**9)
@@ -63,29 +63,29 @@ def test_a_state_begins_again_with_its_work_and_without_its_verdict() -> None:
     state = DeliveryState(
         checkpoint="c", status="not_delivered", reason="limits", message="m", test_fixes=3, built=True
     )
-    left = ResumePoint(run_id="r", state=state.again().model_dump(mode="json", exclude_defaults=True))
-    assert parse_resume(left) == DeliveryState(checkpoint="c", built=True)
+    left = ResumePoint(run_id="r", state=state.for_retry().model_dump(mode="json", exclude_defaults=True))
+    assert parse_resume_state(left) == DeliveryState(checkpoint="c", built=True)
 
 
 def test_phases_that_cannot_stand_alone_are_told_why() -> None:
-    assert why_not(ALL_PHASES, None) is None
-    assert why_not((Phase.PLAN,), None) is None
-    assert why_not((), None) == "no phase is selected"
-    assert why_not((Phase.REVIEW,), "branch") is None
+    assert invalid_phases_reason(ALL_PHASES, None) is None
+    assert invalid_phases_reason((Phase.PLAN,), None) is None
+    assert invalid_phases_reason((), None) == "no phase is selected"
+    assert invalid_phases_reason((Phase.REVIEW,), "branch") is None
     for phase in (Phase.TEST, Phase.REVIEW, Phase.SHIP):
-        assert str(why_not((Phase.PLAN, phase), None)).startswith(f"{phase} needs something to work on")
+        assert str(invalid_phases_reason((Phase.PLAN, phase), None)).startswith(f"{phase} needs something to work on")
 
 
 def test_a_reply_whose_turn_was_cut_off_is_counted_once_by_the_retry_that_takes_it_up() -> None:
     first, second = Usage(output_tokens=5, cost_usd=0.1), Usage(output_tokens=7, cost_usd=0.2)
     state = DeliveryState()
-    fold.turn(state, Step.PLAN, 1, 1, TurnResult(checkpoint="c1", summary="", usage=first))
+    fold.apply_turn(state, Step.PLAN, 1, 1, TurnResult(checkpoint="c1", summary="", usage=first))
     booked = state.usage
-    fold.closed(state, Closed(usage=first + second))  # the second reply was paid, its turn cancelled
+    fold.apply_close(state, CloseResult(usage=first + second))  # the second reply was paid, its turn cancelled
     assert state.usage.output_tokens == 12, "the end says what was paid"
-    retry = state.again(booked)
-    fold.turn(retry, Step.PLAN, 1, 2, TurnResult(checkpoint="c2", summary="", usage=second))
-    fold.closed(retry, Closed(usage=first + second))
+    retry = state.for_retry(booked)
+    fold.apply_turn(retry, Step.PLAN, 1, 2, TurnResult(checkpoint="c2", summary="", usage=second))
+    fold.apply_close(retry, CloseResult(usage=first + second))
     assert retry.usage.output_tokens == 12
 
 
@@ -106,12 +106,12 @@ def test_the_two_programs_people_copy_stay_short() -> None:
 
 def test_the_contract_is_called_policy_on_the_wire_so_that_releases_understand_each_other() -> None:
     there = [found for module in (landing, publishing, turn, verify, work) for found in vars(module).values()]
-    models = {cls for cls in there if isinstance(cls, type) and issubclass(cls, Recorded)}
+    models = {cls for cls in there if isinstance(cls, type) and issubclass(cls, HistoryModel)}
     named = [model for model in models if "contract" in model.model_fields]
     assert len(named) == 15
     assert {model.model_fields["contract"].alias for model in named} == {"policy"}
-    asked = publishing.CheckInput(delivery="d", contract="c0ffee")
+    asked = publishing.AccessCheckInput(delivery="d", contract="c0ffee")
     sent = SchemaSerializer(core_schema.any_schema()).to_json(asked)  # as the Temporal converter does
     assert json.loads(sent) == asked.model_dump() == json.loads(to_json(asked)) == {"delivery": "d", "policy": "c0ffee"}
-    assert publishing.CheckInput.model_validate_json(sent) == asked
-    assert publishing.CheckInput.model_validate({"delivery": "d", "contract": "c0ffee"}) == asked
+    assert publishing.AccessCheckInput.model_validate_json(sent) == asked
+    assert publishing.AccessCheckInput.model_validate({"delivery": "d", "contract": "c0ffee"}) == asked

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.room import Other, full
+from perdure.models.concurrency_limit import OtherDelivery, limit_reason
 
 RUNS, WAITS, AHEAD, BEHIND = (
-    Other("build"),
-    Other("plan", waits=True),
-    Other("", waits=True, before=True),
-    Other("", waits=True),
+    OtherDelivery("build"),
+    OtherDelivery("plan", waits=True),
+    OtherDelivery("", waits=True, began_earlier=True),
+    OtherDelivery("", waits=True),
 )
 
 
@@ -30,13 +30,13 @@ RUNS, WAITS, AHEAD, BEHIND = (
         (None, 3, (WAITS,), 1, ""),
         (None, 2, (WAITS,), 1, "1 pull request is open and 1 is in the making (limit 2)"),
         (None, 2, (RUNS, RUNS), 0, "pull requests: 2 are in the making (limit 2)"),
-        (None, 1, (Other("ship", proposed=True), Other("build", item=True), BEHIND), 0, ""),
+        (None, 1, (OtherDelivery("ship", has_pull_request=True), OtherDelivery("build", is_item=True), BEHIND), 0, ""),
     ],
 )
 def test_who_runs_or_was_there_before_takes_room(
-    deliveries: int | None, pulls: int | None, others: tuple[Other, ...], opened: int, says: str
+    deliveries: int | None, pulls: int | None, others: tuple[OtherDelivery, ...], opened: int, says: str
 ) -> None:
-    assert full(deliveries, pulls, others, opened) == says
+    assert limit_reason(deliveries, pulls, others, opened) == says
 
 
 @given(st.integers(1, 5), st.integers(1, 12), st.randoms(use_true_random=False))
@@ -49,8 +49,11 @@ def test_a_line_goes_in_the_order_of_age_as_many_at_once_as_there_is_room_for(
         if runs and chance.random() < 0.4:
             gone.append(runs.pop(chance.randrange(len(runs))))
         for asks in sorted(line, key=lambda _: chance.random()):
-            others = [*(Other("build") for _ in runs), *(Other("", before=one < asks) for one in line if one != asks)]
-            if not full(limit, None, tuple(others), 0):
+            others = [
+                *(OtherDelivery("build") for _ in runs),
+                *(OtherDelivery("", began_earlier=one < asks) for one in line if one != asks),
+            ]
+            if not limit_reason(limit, None, tuple(others), 0):
                 ahead = [one for one in line if one < asks]
                 assert len(runs) + len(ahead) < limit, "nobody goes before an older one that there is no room for then"
                 line.remove(asks)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.schedule import At, Every
+from perdure.models.schedule import RecurringTime, SingleTime
 from tests.examples import examples
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -19,8 +19,10 @@ NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 def moment(text: str, now: datetime = NOON) -> str:
-    at = At.parse(text)
-    found = at.moment(now, ZoneInfo(at.zone) if at.zone else timezone(timedelta(minutes=at.minutes)))
+    at = SingleTime.parse(text)
+    found = at.next_occurrence(
+        now, ZoneInfo(at.zone) if at.zone else timezone(timedelta(minutes=at.utc_offset_minutes))
+    )
     assert found.tzinfo is UTC
     return f"{found:%Y-%m-%d %H:%M}"
 
@@ -79,8 +81,8 @@ def test_what_is_no_time_or_past_is_said(text: str, why: str) -> None:
     ],
 )
 def test_days_and_a_time_become_a_calendar(text: str, calendar: tuple[list[int], int, int, str], said: str) -> None:
-    every = Every.parse(text)
-    assert (every.calendar, every.said) == (calendar, said)
+    every = RecurringTime.parse(text)
+    assert (every.calendar, every.text) == (calendar, said)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_days_and_a_time_become_a_calendar(text: str, calendar: tuple[list[int],
 )
 def test_what_names_no_days_is_said(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
-        Every.parse(text)
+        RecurringTime.parse(text)
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -106,7 +108,7 @@ def test_what_names_no_days_is_said(text: str, why: str) -> None:
 def test_an_offset_moves_hours_and_days_alike(days: set[int], at: int, ahead: int) -> None:
     names = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
     zone = f"{'-' if ahead < 0 else '+'}{abs(ahead) // 60:02}:{abs(ahead) % 60:02}"
-    every = Every.parse(f"{','.join(names[day] for day in sorted(days))} {at // 60}:{at % 60:02} {zone}")
+    every = RecurringTime.parse(f"{','.join(names[day] for day in sorted(days))} {at // 60}:{at % 60:02} {zone}")
     there, sunday = timezone(timedelta(minutes=ahead)), datetime(2026, 11, 22)
     meant = {
         (sunday + timedelta(days=day, minutes=at)).replace(tzinfo=there).astimezone(UTC).strftime("%w %H %M")
@@ -124,7 +126,7 @@ def test_an_offset_moves_hours_and_days_alike(days: set[int], at: int, ahead: in
 )
 def test_a_time_without_a_day_is_the_next_at_which_clocks_show_it(now: datetime, at: int, zone: str) -> None:
     since, clock = now.replace(tzinfo=UTC), ZoneInfo(zone)
-    found = At.parse(f"{at // 60}:{at % 60:02} {zone}").moment(since, clock)
+    found = SingleTime.parse(f"{at // 60}:{at % 60:02} {zone}").next_occurrence(since, clock)
     assert since < found <= since + timedelta(hours=49)
     assert (found.astimezone(clock).hour, found.astimezone(clock).minute) == divmod(at, 60)
 
@@ -132,6 +134,6 @@ def test_a_time_without_a_day_is_the_next_at_which_clocks_show_it(now: datetime,
 @settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
-    for read in (At.parse, Every.parse):
+    for read in (SingleTime.parse, RecurringTime.parse):
         with suppress(ValueError):
-            assert read(text).said
+            assert read(text).text

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.rules import scheduling
-from perdure.models.rules.checking import checks
 from perdure.models.rules.dependencies import Dependencies
+from perdure.models.rules.landed_checks import checks_for_landing
 from perdure.models.rules.scheduling import (
     EXPLAINED_MOST,
     OVERTAKEN_MOST,
-    Start,
-    ended,
-    left_usd,
+    ItemStart,
+    is_finished,
+    item_views,
+    next_start_time,
     next_to_land,
-    refusals,
-    startable,
-    views,
-    wakes,
+    startable_items,
+    unreserved_usd,
+    waiting_reasons,
 )
 from perdure.models.rules.slots import SLOT_KEPT
-from perdure.models.touches import MEETING_STEPS, Meeting
+from perdure.models.touches import OVERLAP_STEPS, OverlapCheck
 from tests.examples import examples
 from tests.models.backlog_night import NOON, Night, backlog, backlogs
 
@@ -40,12 +40,12 @@ def test_every_graph_runs_to_an_end_at_which_all_that_could_land_has_landed(
 ) -> None:
     night = Night(*made, chance=random.Random(seed))
     night.run()
-    graph = Dependencies.of(night.state)
-    left = left_usd(night.request, night.state)
+    graph = Dependencies.from_state(night.state)
+    left = unreserved_usd(night.request, night.state)
     for id, at in night.state.items.items():
         assert at.phase is not ItemPhase.BUILDING
         if at.phase is ItemPhase.WAITING:
-            assert graph.blocked.get(id) or (left is not None and left < 0.01)
+            assert graph.blocked_by.get(id) or (left is not None and left < 0.01)
     assert len(night.begun) == len(set(night.begun))
 
 
@@ -57,7 +57,7 @@ def test_files_learnt_from_plans_and_people_who_take_their_time_lose_nothing_and
     """Never two at once that were known to meet when the second began; at most twice as many as may run at once."""
     night = Night(*made, chance=random.Random(seed), failing=0.0, planning=0.3, waiting=0.3)
     night.run()
-    left = left_usd(night.request, night.state)
+    left = unreserved_usd(night.request, night.state)
     if left is None or left >= 0.01:
         assert all(at.phase is ItemPhase.LANDED for at in night.state.items.values())
     assert len(night.begun) == len(set(night.begun))
@@ -71,9 +71,13 @@ def test_it_wakes_exactly_when_who_waits_for_a_person_leaves_a_slot_that_somebod
     night = Night(*made, chance=random.Random(seed), planning=0.2, waiting=0.5)
     for _ in range(moves):
         night.begin()
-        opens = wakes(night.request, night.state, night.now)
-        times = {at.since + SLOT_KEPT for at in night.building() if at.since and at.since + SLOT_KEPT > night.now}
-        used = [time for time in sorted(times) if startable(night.request, night.state, time)]
+        opens = next_start_time(night.request, night.state, night.now)
+        times = {
+            at.waiting_since + SLOT_KEPT
+            for at in night.building()
+            if at.waiting_since and at.waiting_since + SLOT_KEPT > night.now
+        }
+        used = [time for time in sorted(times) if startable_items(night.request, night.state, time)]
         assert opens == (used[0] if used else None)
         if building := [at.item.id for at in night.building()]:
             night.moves(night.chance.choice(building))
@@ -94,9 +98,9 @@ def test_the_same_state_is_decided_alike_in_whatever_order_its_items_stand(
     shuffle.shuffle(ids)
     other = BacklogState.model_validate_json(night.state.model_dump_json())
     other.items = {id: other.items[id] for id in ids}
-    for decide in (startable, views, ended, wakes):
+    for decide in (startable_items, item_views, is_finished, next_start_time):
         assert decide(night.request, other, night.now) == decide(night.request, night.state, night.now)
-    assert checks(other, "i0") == checks(night.state, "i0")
+    assert checks_for_landing(other, "i0") == checks_for_landing(night.state, "i0")
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -105,13 +109,13 @@ def test_what_begins_is_in_the_order_of_what_it_unblocks_its_chain_priority_and_
     made: tuple[BacklogRequest, BacklogState],
 ) -> None:
     request, state = made
-    started = [start.id for start in startable(request, state, NOON)]
+    started = [start.id for start in startable_items(request, state, NOON)]
     behind = {id: closure(state, id) for id in state.items}
     ranks = [
         (-len(behind[id]), -longest(state, id), -state.items[id].item.priority, state.items[id].order) for id in started
     ]
     assert ranks == sorted(ranks)
-    shown = {view.id: view for view in views(request, state, NOON)}
+    shown = {view.id: view for view in item_views(request, state, NOON)}
     assert {id: len(behind[id]) for id in state.items} == {id: view.unblocks for id, view in shown.items()}
     chain = [view.id for view in shown.values() if view.critical]
     most = max(longest(state, id) for id in state.items)
@@ -139,13 +143,15 @@ def test_an_item_whose_files_others_change_too_is_overtaken_a_bounded_number_of_
     ]
     request, state = backlog({"id": "tip"}, *lines, {"id": "both", "touches": ("*.py",), "priority": 50}, parallel=2)
     night = Night(request, state, chance=random.Random(1), failing=0.0)
-    state.items["tip"].phase, state.items["tip"].ended = ItemPhase.LANDED, NOON
+    state.items["tip"].phase, state.items["tip"].ended_at = ItemPhase.LANDED, NOON
     running = ["a0", "b0"]
     for id in running:
-        state.items[id].phase, state.items[id].began = ItemPhase.BUILDING, NOON
-    state.began = NOON
+        state.items[id].phase, state.items[id].began_at = ItemPhase.BUILDING, NOON
+    state.began_at = NOON
     while "both" not in night.begun:
-        oldest = min((at.began, id) for id, at in state.items.items() if at.phase is ItemPhase.BUILDING and at.began)[1]
+        oldest = min(
+            (at.began_at, id) for id, at in state.items.items() if at.phase is ItemPhase.BUILDING and at.began_at
+        )[1]
         night.end(oldest)
         night.begin()
     overtook = [id for id in night.begun[: night.begun.index("both")] if id != "both"]
@@ -169,14 +175,14 @@ def test_the_reasons_are_one_line_each() -> None:
     items = state.items
     items["schema"].phase, items["schema"].reason = ItemPhase.FAILED, "tests_red after 4 fixes"
     items["cache"].phase, items["docs"].phase = ItemPhase.BUILDING, ItemPhase.BUILDING
-    items["docs"].waits, items["docs"].gate, items["docs"].of, items["docs"].since = (
+    items["docs"].waiting_for, items["docs"].gate, items["docs"].target, items["docs"].waiting_since = (
         "plan: approve?",
         "plan",
         "1a",
         NOON,
     )
-    state.queue = ("cache",)
-    assert {view.id: (view.phase, view.because) for view in views(request, state, NOON)} == {
+    state.landing_queue = ("cache",)
+    assert {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)} == {
         "cache": ("landing", "is the next"),
         "stats": ("ready", "after cache: same files"),
         "schema": ("failed", "tests_red after 4 fixes"),
@@ -185,15 +191,15 @@ def test_the_reasons_are_one_line_each() -> None:
         "news": ("after", "after cache"),
         "docs": ("waits", "plan: approve?"),
     }
-    shown = {view.id: view for view in views(request, state, NOON)}
-    assert (shown["docs"].gate, shown["docs"].of, shown["docs"].since) == ("plan", "1a", NOON)
+    shown = {view.id: view for view in item_views(request, state, NOON)}
+    assert (shown["docs"].gate, shown["docs"].target, shown["docs"].since) == ("plan", "1a", NOON)
     assert (shown["export"].blocked_by, shown["schema"].unblocks, shown["cache"].unblocks) == ("schema", 2, 1)
-    state.turn, state.queue = "docs", ("cache",)
-    assert next(view.because for view in views(request, state, NOON) if view.id == "cache") == "1 before it"
-    state.held = "held: lunch"
-    assert next(view.because for view in views(request, state, NOON) if view.id == "stats") == "held: lunch"
+    state.landing_item, state.landing_queue = "docs", ("cache",)
+    assert next(view.because for view in item_views(request, state, NOON) if view.id == "cache") == "1 before it"
+    state.hold_reason = "held: lunch"
+    assert next(view.because for view in item_views(request, state, NOON) if view.id == "stats") == "held: lunch"
     state.status = "cancelled"
-    over = {view.id: (view.phase, view.because) for view in views(request, state, NOON)}
+    over = {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)}
     assert over["stats"] == over["news"] == ("cancelled", "not begun: the backlog was cancelled")
     assert over["export"][0] == "blocked"
 
@@ -201,56 +207,58 @@ def test_the_reasons_are_one_line_each() -> None:
 def test_nothing_begins_while_held_or_outside_of_the_window_and_it_wakes_when_that_opens() -> None:
     request, state = backlog({"id": "a"}, {"id": "b", "depends_on": ("a",)}, window="23:00-07:00")
     opens = NOON.replace(hour=23)
-    assert startable(request, state, NOON) == ()
-    assert wakes(request, state, NOON) == opens
-    assert views(request, state, NOON)[0].because == "window opens 23:00"
+    assert startable_items(request, state, NOON) == ()
+    assert next_start_time(request, state, NOON) == opens
+    assert item_views(request, state, NOON)[0].because == "window opens 23:00"
     early = request.model_copy(update={"window": "07:54-07:55 +02:00"})
     for hour, because in ((4, "window opens 07:54 +02:00"), (6, "window opens tomorrow 07:54 +02:00")):
-        assert views(early, state, NOON.replace(hour=hour))[0].because == because
-    assert views(early, state, NOON.replace(hour=22))[0].because == "window opens 07:54 +02:00", "it is tomorrow there"
-    assert not ended(request, state, NOON)
-    assert [start.id for start in startable(request, state, opens)] == ["a"]
-    assert wakes(request, state, opens) is None
-    state.held = "held"
-    assert startable(request, state, opens) == ()
-    assert wakes(request, state, NOON) is None
-    assert not ended(request, state, opens)
+        assert item_views(early, state, NOON.replace(hour=hour))[0].because == because
+    assert item_views(early, state, NOON.replace(hour=22))[0].because == "window opens 07:54 +02:00", (
+        "it is tomorrow there"
+    )
+    assert not is_finished(request, state, NOON)
+    assert [start.id for start in startable_items(request, state, opens)] == ["a"]
+    assert next_start_time(request, state, opens) is None
+    state.hold_reason = "held"
+    assert startable_items(request, state, opens) == ()
+    assert next_start_time(request, state, NOON) is None
+    assert not is_finished(request, state, opens)
     state.items["a"].phase = ItemPhase.FAILED
-    assert ended(request, state, NOON)
+    assert is_finished(request, state, NOON)
 
 
 def test_money_is_shared_equally_comes_back_and_ends_the_backlog_when_there_is_none() -> None:
     request, state = backlog(*[{"id": id} for id in "abc"], {"id": "d", "budget_usd": 0.5}, parallel=2, budget_usd=4.0)
-    first, second = startable(request, state, NOON)
-    assert (first, second) == (Start("a", 1.0), Start("b", 1.0))
+    first, second = startable_items(request, state, NOON)
+    assert (first, second) == (ItemStart("a", 1.0), ItemStart("b", 1.0))
     for id in "ab":
-        state.items[id].phase, state.items[id].granted = ItemPhase.BUILDING, 1.0
+        state.items[id].phase, state.items[id].granted_usd = ItemPhase.BUILDING, 1.0
     state.items["a"].phase, state.items["a"].usd = ItemPhase.LANDED, 0.2
-    assert left_usd(request, state) == 2.8
-    assert startable(request, state, NOON) == (Start("c", 1.4),)
-    state.items["c"].phase, state.items["c"].granted = ItemPhase.BUILDING, 1.4
+    assert unreserved_usd(request, state) == 2.8
+    assert startable_items(request, state, NOON) == (ItemStart("c", 1.4),)
+    state.items["c"].phase, state.items["c"].granted_usd = ItemPhase.BUILDING, 1.4
     state.items["b"].phase, state.items["b"].usd = ItemPhase.FAILED, 1.0
-    assert startable(request, state, NOON) == (Start("d", 0.5),)
+    assert startable_items(request, state, NOON) == (ItemStart("d", 0.5),)
     state.items["c"].phase, state.items["c"].usd = ItemPhase.LANDED, 2.795
-    assert left_usd(request, state) == 0.005
-    assert not startable(request, state, NOON)
-    assert views(request, state, NOON)[3].because == "budget: $0.00 left"
-    assert ended(request, state, NOON)
+    assert unreserved_usd(request, state) == 0.005
+    assert not startable_items(request, state, NOON)
+    assert item_views(request, state, NOON)[3].because == "budget: $0.00 left"
+    assert is_finished(request, state, NOON)
     more = request.model_copy(update={"budget_usd": 5.0})
-    assert startable(more, state, NOON) == (Start("d", 0.5),)
+    assert startable_items(more, state, NOON) == (ItemStart("d", 0.5),)
     state.items["b"].phase = ItemPhase.WAITING  # retried: beside what it has paid, a share
-    assert startable(more, state, NOON)[0] == Start("b", 1.5)
+    assert startable_items(more, state, NOON)[0] == ItemStart("b", 1.5)
 
 
 def test_turns_to_land_are_granted_in_the_order_in_which_they_were_asked_for() -> None:
     _, state = backlog({"id": "a"}, {"id": "b"}, {"id": "c", "depends_on": ("b",)})
     assert next_to_land(state) == ""
     state.items["a"].phase = state.items["b"].phase = ItemPhase.BUILDING
-    state.queue = ("gone", "a", "b")
+    state.landing_queue = ("gone", "a", "b")
     assert next_to_land(state) == "a"
     state.items["a"].phase = ItemPhase.CANCELLED
     assert next_to_land(state) == "b"
-    state.turn = "b"
+    state.landing_item = "b"
     assert next_to_land(state) == ""
 
 
@@ -262,30 +270,38 @@ def test_a_thousand_items_are_decided_in_a_moment_of_a_processor() -> None:
         for at in range(1000)
     ]
     request, state = backlog(*items, parallel=50)
-    assert len(startable(request, state, NOON)) == 40
-    meeting = Meeting()
+    assert len(startable_items(request, state, NOON)) == 40
+    meeting = OverlapCheck()
     for one in items:
-        meeting.may(one["touches"], items[0]["touches"])  # type: ignore[arg-type]
-    assert meeting.steps < MEETING_STEPS / 10
-    why = refusals(request, state, NOON)
+        meeting.may_overlap(one["touches"], items[0]["touches"])  # type: ignore[arg-type]
+    assert meeting.steps < OVERLAP_STEPS / 10
+    why = waiting_reasons(request, state, NOON)
     assert sum(words.endswith("same files") for words in why.values()) > 100, "a slot is free: each has its reason"
     for id in list(state.items)[:50]:
         state.items[id].phase = ItemPhase.BUILDING
-    full = refusals(request, state, NOON)
+    full = waiting_reasons(request, state, NOON)
     assert set(full.values()) >= {"50 at once, no more"}
     assert sum(words.endswith("same files") for words in full.values()) <= EXPLAINED_MOST
-    assert Dependencies.of(state) is Dependencies.of(state)
+    assert Dependencies.from_state(state) is Dependencies.from_state(state)
 
 
 def test_many_who_wait_for_a_person_cost_one_decision_and_not_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
     request, state = backlog(*({"id": f"i{at}", "touches": (f"a{at % 30}",)} for at in range(300)), parallel=100)
-    for number, start in enumerate(startable(request, state, NOON)):
+    for number, start in enumerate(startable_items(request, state, NOON)):
         at = state.items[start.id]
-        at.phase, at.waits, at.since = ItemPhase.BUILDING, "plan: approve?", NOON + timedelta(seconds=number)
+        at.phase, at.waiting_for, at.waiting_since = (
+            ItemPhase.BUILDING,
+            "plan: approve?",
+            NOON + timedelta(seconds=number),
+        )
     for number in range(30, 130):
         at = state.items[f"i{number}"]
-        at.phase, at.waits, at.since = ItemPhase.BUILDING, "plan: approve?", NOON + timedelta(seconds=number % 100)
+        at.phase, at.waiting_for, at.waiting_since = (
+            ItemPhase.BUILDING,
+            "plan: approve?",
+            NOON + timedelta(seconds=number % 100),
+        )
     asked = list[datetime]()
-    monkeypatch.setattr(scheduling, "startable", lambda *about: asked.append(about[2]) or ())
-    assert wakes(request, state, NOON + timedelta(seconds=100)) is None
+    monkeypatch.setattr(scheduling, "startable_items", lambda *about: asked.append(about[2]) or ())
+    assert next_start_time(request, state, NOON + timedelta(seconds=100)) is None
     assert len(asked) <= 1

@@ -9,11 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.backlog import BacklogItem
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
 from perdure.models.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
-from perdure.models.rules.stack import begins_from, moves, no_place, placed, proposed, standing
+from perdure.models.rules.stack import (
+    no_place_reason,
+    place_parts,
+    retargets,
+    stackable_commit,
+    stacked_items,
+    start_branch,
+)
 
-OPENED = Opened(base="main", base_sha="b", branch="", queue="q")
+OPENED = OpenBacklogResult(base="main", base_sha="b", branch="", queue="q")
 
 
 def stack(**depends_on: str) -> BacklogState:
@@ -22,9 +29,9 @@ def stack(**depends_on: str) -> BacklogState:
     for at, (id, after) in enumerate(depends_on.items()):
         item = BacklogItem(id=id, request="x", depends_on=tuple(after.split()))
         ended = datetime(2026, 1, 1, 0, at, tzinfo=UTC)
-        made = ItemState(item=item, phase=ItemPhase.LANDED, branch=f"p/{id}", commit=f"c-{id}", ended=ended)
+        made = ItemState(item=item, phase=ItemPhase.LANDED, branch=f"p/{id}", commit=f"c-{id}", ended_at=ended)
         state.items[id] = made
-        made.into = begins_from(state, id)
+        made.into = start_branch(state, id)
     return state
 
 
@@ -36,9 +43,9 @@ def test_each_begins_from_what_it_depends_on_and_the_lowest_from_the_base() -> N
 def test_below_one_that_was_left_out_is_what_that_one_depends_on() -> None:
     state = stack(a="", b="a", c="b")
     state.items["b"].phase = ItemPhase.SKIPPED
-    assert begins_from(state, "c") == "p/a"
+    assert start_branch(state, "c") == "p/a"
     state.items["a"].phase = ItemPhase.SKIPPED
-    assert begins_from(state, "c") == "main"
+    assert start_branch(state, "c") == "main"
 
 
 def test_of_two_beside_each_other_it_is_the_one_that_landed_last() -> None:
@@ -47,28 +54,28 @@ def test_of_two_beside_each_other_it_is_the_one_that_landed_last() -> None:
 
 def test_what_is_into_a_merged_branch_goes_where_that_one_went() -> None:
     state = stack(a="", b="a", c="b", d="c")
-    assert moves(state) == {}
+    assert retargets(state) == {}
     state.items["a"].merged = True
-    assert moves(state) == {"b": "main"}
-    assert begins_from(state, "b") == "main"
+    assert retargets(state) == {"b": "main"}
+    assert start_branch(state, "b") == "main"
     state.items["b"].merged = True  # into p/a, which was merged before
-    assert moves(state) == {"c": "main"}
+    assert retargets(state) == {"c": "main"}
     state.items["c"].into = "main"
-    assert moves(state) == {}
+    assert retargets(state) == {}
     assert state.items["d"].into == "p/c"
 
 
 def test_branches_in_a_circle_end_at_the_base() -> None:
     state = stack(a="", b="a")
     state.items["a"].into, state.items["a"].merged, state.items["b"].merged = "p/b", True, True
-    assert begins_from(state, "b") == "main"
+    assert start_branch(state, "b") == "main"
 
 
 def test_a_chain_has_places_and_two_beside_each_other_have_none_above() -> None:
     items = {at.item.id: at.item for at in stack(a="", b="a", c="a b", d="").items.values()}
-    assert [no_place(item, items) for item in items.values()] == [""] * 4
+    assert [no_place_reason(item, items) for item in items.values()] == [""] * 4
     both = BacklogItem(id="e", request="x", depends_on=("b", "d"))
-    assert no_place(both, items | {"e": both}).startswith("depends_on: b and d: a pull request has one base")
+    assert no_place_reason(both, items | {"e": both}).startswith("depends_on: b and d: a pull request has one base")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +103,7 @@ def test_others_build_on_a_pull_request_without_doubts_alone(
         pull_request=PullRequest(number=1, url="u", title="t"),
         tests=TestsResult(status=tests),
     )
-    assert proposed(result) == ("c" if stands else "")
+    assert stackable_commit(result) == ("c" if stands else "")
 
 
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=6), st.booleans())
@@ -108,20 +115,20 @@ def test_the_parts_of_a_decomposed_item_all_have_a_place_and_stand_on_what_they_
 
     parts = [item(f"p{n}", *(f"p{on}" for on in sorted(on) if on < n)) for n, on in enumerate(wants)]
     items = {one.id: one for one in (item("low"), item("big", "low"), *([item("top", "low", "big")] if last else ()))}
-    made = placed("big", parts, items)
+    made = place_parts("big", parts, items)
     assert [one.id for one in sorted(made, key=lambda one: one.id)] == [one.id for one in parts]
     known = {**items, **{one.id: one for one in made}}
     if last:
         known["top"] = item("top", "low", *(one.id for one in made))
-    assert [words for one in known.values() if (words := no_place(one, known))] == []
+    assert [words for one in known.values() if (words := no_place_reason(one, known))] == []
     for before, after in zip(parts, sorted(made, key=lambda one: one.id), strict=True):
         assert set(before.depends_on or ["low"]) <= set(after.depends_on)
 
 
 def test_what_stands_on_another_does_so_until_it_is_merged_or_closed() -> None:
     state = stack(a="", b="a", c="b")
-    assert standing(state) == ["b", "c"]
+    assert stacked_items(state) == ["b", "c"]
     state.items["b"].closed = True
-    assert standing(state) == ["c"]
+    assert stacked_items(state) == ["c"]
     state.items["c"].merged = True
-    assert standing(state) == []
+    assert stacked_items(state) == []

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.checks.findings.globs import matches
-from perdure.models.touches import LEARNT_CHARS, MEETING_STEPS, TOUCHES_MOST, Meeting, learnt, leaves, meet
+from perdure.models.touches import (
+    OVERLAP_STEPS,
+    PLAN_PATTERNS_CHARS,
+    TOUCHES_MOST,
+    OverlapCheck,
+    invalid_pattern_reason,
+    patterns_of_paths,
+    patterns_overlap,
+)
 from tests.examples import examples
 
 
@@ -45,8 +53,8 @@ from tests.examples import examples
     ],
 )
 def test_patterns_meet_where_they_mean_one_file(one: str, other: str, met: bool) -> None:
-    assert meet(one, other) is met
-    assert meet(other, one) is met
+    assert patterns_overlap(one, other) is met
+    assert patterns_overlap(other, one) is met
 
 
 NAMES = st.sampled_from(("a", "b", "ab", "*", "a*", "*b", "?", "[ab]", "**", "**", "a*b*"))
@@ -60,10 +68,10 @@ PATHS = st.builds(lambda names, end: "/".join([*names, end]), PLACES, st.text("a
 @given(GLOBS, GLOBS, st.lists(PATHS, min_size=1, max_size=8))
 def test_no_file_is_meant_by_both_of_two_that_do_not_meet(one: str, other: str, paths: list[str]) -> None:
     both = [path for path in paths if matches(path, rooted(one)) and matches(path, rooted(other))]
-    assert meet(one, other) == meet(other, one) == Meeting().may((one,), (other,))
+    assert patterns_overlap(one, other) == patterns_overlap(other, one) == OverlapCheck().may_overlap((one,), (other,))
     if both:
-        assert meet(one, other), both
-    assert meet(one, one)
+        assert patterns_overlap(one, other), both
+    assert patterns_overlap(one, one)
 
 
 def rooted(pattern: str) -> str:
@@ -74,16 +82,16 @@ def rooted(pattern: str) -> str:
 def test_hostile_patterns_are_bounded_and_count_as_meeting() -> None:
     stars = tuple("src/" + "*a" * 120 + f"b{at}.py" for at in range(20))
     others = tuple("src/" + "*a" * 120 + f"c{at}.py" for at in range(20))
-    meeting = Meeting()
-    assert meeting.may(stars, others), "past the limit"
-    assert meeting.steps < 2 * MEETING_STEPS
-    assert not Meeting().may(("src/a*.py",), ("src/b*.py",))
+    meeting = OverlapCheck()
+    assert meeting.may_overlap(stars, others), "past the limit"
+    assert meeting.steps < 2 * OVERLAP_STEPS
+    assert not OverlapCheck().may_overlap(("src/a*.py",), ("src/b*.py",))
 
 
 def test_the_same_question_takes_the_same_steps_whatever_was_asked_before() -> None:
-    first, second = Meeting(), Meeting()
-    first.may(("src/**/x*y*.py",), ("src/a/x*z.py",))
-    second.may(("src/**/x*y*.py",), ("src/a/x*z.py",))
+    first, second = OverlapCheck(), OverlapCheck()
+    first.may_overlap(("src/**/x*y*.py",), ("src/a/x*z.py",))
+    second.may_overlap(("src/**/x*y*.py",), ("src/a/x*z.py",))
     assert first.steps == second.steps > 1
 
 
@@ -99,20 +107,20 @@ def test_a_plans_files_are_patterns_of_the_repository_and_few() -> None:
         "!a",
         "a",
     ]
-    assert learnt(written, ["src/app.py"]) == ("a", "docs/a.md", "src/app.py", "src/new.py")
+    assert patterns_of_paths(written, ["src/app.py"]) == ("a", "docs/a.md", "src/app.py", "src/new.py")
     many = [f"src/api/part{at}.py" for at in range(30)] + ["README.md", "src/web/page.py"]
-    assert learnt(many) == ("README.md", "src/api/", "src/web/")
-    assert learnt([f"file{at}.py" for at in range(30)]) == ("**",)
-    assert learnt(["src / app.py", ". /b"]) == ("b", "src/app.py"), "as some write it"
+    assert patterns_of_paths(many) == ("README.md", "src/api/", "src/web/")
+    assert patterns_of_paths([f"file{at}.py" for at in range(30)]) == ("**",)
+    assert patterns_of_paths(["src / app.py", ". /b"]) == ("b", "src/app.py"), "as some write it"
 
 
 @given(st.lists(st.text(alphabet="ab/*[]. ", max_size=12), max_size=40))
 def test_what_is_learnt_is_no_more_than_fits_and_meets_every_file_it_was_learnt_from(paths: list[str]) -> None:
-    found = learnt(paths)
+    found = patterns_of_paths(paths)
     assert len(found) <= TOUCHES_MOST
-    assert sum(map(len, found)) <= LEARNT_CHARS
-    assert learnt(found) == found, "said again it is the same"
+    assert sum(map(len, found)) <= PLAN_PATTERNS_CHARS
+    assert patterns_of_paths(found) == found, "said again it is the same"
     for path in paths:
         plain = path.strip().removeprefix("./")
-        if plain and not leaves(plain) and not set(plain) & set("*[] "):
-            assert any(meet(plain, one) for one in found), plain
+        if plain and not invalid_pattern_reason(plain) and not set(plain) & set("*[] "):
+            assert any(patterns_overlap(plain, one) for one in found), plain

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.system.zones import offsets
+from perdure.adapters.system.zones import zone_offsets
 from perdure.models.errors import InvalidRequest
 from perdure.models.window import Window
 from tests.examples import examples
@@ -45,8 +45,8 @@ def at(text: str) -> datetime:
     ],
 )
 def test_it_opens_when_the_clock_there_says_so(hours: str, now: str, opens: str) -> None:
-    window, known = Window.parse(hours), offsets(hours, at(now))
-    assert window.next_open(at(now), known) == at(opens)
+    window, known = Window.parse(hours), zone_offsets(hours, at(now))
+    assert window.next_opening(at(now), known) == at(opens)
     assert window.is_open(at(now), known) == (now == opens)
 
 
@@ -61,30 +61,35 @@ def test_the_next_opening_is_the_first_minute_at_which_it_is_open(
     if opens == closes:
         return
     hours = f"{opens // 60:02}:{opens % 60:02}-{closes // 60:02}:{closes % 60:02} Europe/Berlin"
-    window, known, now = Window.parse(hours), offsets(hours, day), day + timedelta(minutes=later)
+    window, known, now = Window.parse(hours), zone_offsets(hours, day), day + timedelta(minutes=later)
     found = now
     while not window.is_open(found, known):
         found += timedelta(minutes=1)
-    assert window.next_open(now, known) == found
+    assert window.next_opening(now, known) == found
 
 
 def test_offsets_are_the_zones_own_for_a_year_and_none_where_no_zone_is_named() -> None:
-    found = offsets("1:00-2:00 Europe/Berlin", SPRING)
+    found = zone_offsets("1:00-2:00 Europe/Berlin", SPRING)
     assert [(one.since, one.minutes) for one in found] == [
         (SPRING, 60),
         (at("2026-03-29 01:00"), 120),
         (at("2026-10-25 01:00"), 60),
         (at("2027-03-28 01:00"), 120),
     ]
-    assert offsets(None, SPRING) == offsets("1:00-2:00", SPRING) == offsets("1:00-2:00 +02:00", SPRING) == ()
+    assert (
+        zone_offsets(None, SPRING)
+        == zone_offsets("1:00-2:00", SPRING)
+        == zone_offsets("1:00-2:00 +02:00", SPRING)
+        == ()
+    )
 
 
 def test_an_unknown_zone_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidRequest, match=r"no time zone Europe/Berln \(did you mean Europe/Berlin\?\)"):
-        offsets("23:00-07:00 Europe/Berln", SPRING)
+        zone_offsets("23:00-07:00 Europe/Berln", SPRING)
 
 
 def test_a_zone_is_read_from_what_was_recorded_and_not_from_this_host() -> None:
     window = Window.parse("23:00-07:00 Nowhere/Never")
-    known = offsets("23:00-07:00 Europe/Berlin", SPRING)
-    assert window.next_open(SPRING, known) == at("2026-03-28 22:00")
+    known = zone_offsets("23:00-07:00 Europe/Berlin", SPRING)
+    assert window.next_opening(SPRING, known) == at("2026-03-28 22:00")

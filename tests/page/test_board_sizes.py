@@ -9,10 +9,10 @@ from browsing import chromium, looking
 from playwright.async_api import expect
 from visitors import visiting
 
-from perdure.local.page import token_of
-from perdure.models.decisions import Asked
-from perdure.page.server import Place, serve
-from perdure.page.views.hosts import spent
+from perdure.local.page import ensure_page_token
+from perdure.models.decisions import PendingDecision
+from perdure.page.server import ListenAddress, serve_page
+from perdure.page.views.hosts import sum_costs
 from tests.engine import HAPPY, Engine, finished, git, make_target, until
 
 EVIL = "<b>night</b>"
@@ -26,7 +26,7 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=18900)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18900)) as page,
         visiting(page) as ada,
     ):
         engine.worker()
@@ -34,8 +34,8 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
             origin, phases=["build", "test", "ship"], gates=["pull_request"], labels=[EVIL, "api"]
         )
 
-        async def asked() -> Asked | None:
-            return (await submitted.delivery.describe()).asked
+        async def asked() -> PendingDecision | None:
+            return (await submitted.delivery.describe()).pending_decision
 
         await until(asked)
 
@@ -75,5 +75,5 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
         assert EVIL not in text
         (listed,) = await engine.perdure.list()
         assert sorted(listed.labels) == sorted([EVIL, "api"])
-        *_, labels = spent([listed])
+        *_, labels = sum_costs([listed])
         assert labels == {EVIL: listed.cost_usd, "api": listed.cost_usd}

@@ -15,9 +15,9 @@ from visitors import PLAN, Visitor, stands_waiting, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.local.server import find_server
-from perdure.page.server import Place, serve
+from perdure.page.server import ListenAddress, serve_page
 from perdure.plugin import perdure_plugin
 from tests.engine import until
 from tests.temporal_server import joined
@@ -74,7 +74,9 @@ async def test_many_who_look_cost_what_one_does_and_each_reads_every_event_once(
             info.address, namespace=info.namespace, plugins=[perdure_plugin()], interceptors=[seen]
         )
         await stands_waiting(client, "before", PLAN)
-        page = await stack.enter_async_context(serve(Perdure(client), token_of(home), Place(port=19300)))
+        page = await stack.enter_async_context(
+            serve_page(Perdure(client), ensure_page_token(home), ListenAddress(port=19300))
+        )
         visitors = [await stack.enter_async_context(visiting(page)) for _ in range(VIEWERS)]
         shown = [await stack.enter_async_context(looks(one)) for one in visitors]
         await until(lambda: "before" in seen.ids, patient(60))

@@ -11,9 +11,9 @@ import pytest
 from visitors import Visitor, shut_page, visiting
 
 from perdure.adapters.system.home import Home
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.models.errors import BadInput
-from perdure.page.server import Place
+from perdure.page.server import ListenAddress
 
 
 async def test_without_a_token_nothing_is_shown_and_one_line_says_how_to_open_the_page(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_the_token_lies_in_a_file_of_its_owner_and_is_never_in_a_page(tmp_
 async def test_a_cookie_of_another_home_opens_nothing(tmp_path: Path) -> None:
     async with (
         shut_page(tmp_path / "mine") as mine,
-        shut_page(tmp_path / "theirs", Place(port=18300)) as theirs,
+        shut_page(tmp_path / "theirs", ListenAddress(port=18300)) as theirs,
         visiting(theirs) as guest,
     ):
         stranger = Visitor(guest.session, mine)  # a browser sends cookies to every port
@@ -139,7 +139,7 @@ async def test_a_link_from_another_site_is_asked_for_once_more_by_a_page_of_ours
 
 
 async def test_a_proxy_names_the_person_and_without_a_name_nobody_enters(tmp_path: Path) -> None:
-    place = Place(port=18240, names=("perdure.example",), user_header="X-Person")
+    place = ListenAddress(port=18240, names=("perdure.example",), user_header="X-Person")
     async with shut_page(tmp_path, place) as page, visiting(page, enters=False) as visitor:
         assert (page.token, page.url) == ("", "https://perdure.example")
         visitor.page = type(page)(f"http://127.0.0.1:{place.port}", "")
@@ -155,15 +155,15 @@ async def test_beyond_this_machine_a_page_is_refused_without_tls_and_where_a_hea
     tmp_path: Path,
 ) -> None:
     with pytest.raises(BadInput, match="readable on its way") as refused:
-        async with shut_page(tmp_path, Place(host="0.0.0.0")):
+        async with shut_page(tmp_path, ListenAddress(host="0.0.0.0")):
             pass
     assert "--tls-cert" in refused.value.fix
     with pytest.raises(BadInput, match="could say in that header who they are"):
-        Place(host="0.0.0.0", user_header="X-Person").context()
+        ListenAddress(host="0.0.0.0", user_header="X-Person").make_ssl_context()
     with pytest.raises(BadInput, match="a certificate needs its key"):
-        Place(certificate=tmp_path / "none.pem").context()
+        ListenAddress(certificate=tmp_path / "none.pem").make_ssl_context()
     with pytest.raises(BadInput, match="the certificate cannot be used"):
-        Place(certificate=tmp_path / "none.pem", key=tmp_path / "none.key").context()
+        ListenAddress(certificate=tmp_path / "none.pem", key=tmp_path / "none.key").make_ssl_context()
 
 
 async def test_a_taken_port_is_left_to_its_owner_and_the_next_is_said(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ async def test_a_taken_port_is_left_to_its_owner_and_the_next_is_said(tmp_path: 
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        async with shut_page(tmp_path, Place(port=port)) as page:
-            assert page.taken == port
+        async with shut_page(tmp_path, ListenAddress(port=port)) as page:
+            assert page.occupied_port == port
             assert int(page.url.rpartition(":")[2]) > port
 
 
@@ -180,7 +180,7 @@ async def test_two_pages_of_one_home_share_the_token(tmp_path: Path) -> None:
     async with shut_page(tmp_path) as one, shut_page(tmp_path) as other, visiting(one) as visitor:
         assert one.url != other.url
         assert (await Visitor(visitor.session, other).get("/static/page.css"))[0] == 200
-    assert token_of(Home(tmp_path / "home")) == one.token
+    assert ensure_page_token(Home(tmp_path / "home")) == one.token
 
 
 def cookie_name(token: str) -> str:

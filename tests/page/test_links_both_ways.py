@@ -13,13 +13,13 @@ from playwright.async_api import Page, expect
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.cli.host.web import pages_of
-from perdure.local.page import record_page, token_of
+from perdure.cli.host.web import web_ui_base_url
+from perdure.local.page import ensure_page_token, write_page_record
 from perdure.local.places import Places
 from perdure.local.server import find_server
-from perdure.models.decisions import Asked
-from perdure.page.server import Page as Served
-from perdure.page.server import Place, serve
+from perdure.models.decisions import PendingDecision
+from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import ServedPage as Served
 from tests.engine import HAPPY, Engine, make_target, until
 
 
@@ -28,7 +28,7 @@ def kept(home: Home, page: Served) -> Iterator[None]:
     """As `perdure up` keeps it: recorded, and alive as long as its lock is held."""
     lock = try_lock(Places(home).page_lock)
     assert lock is not None
-    record_page(home, page.url)
+    write_page_record(home, page.url)
     try:
         yield
     finally:
@@ -42,14 +42,19 @@ async def test_the_web_ui_leads_to_the_page_and_the_page_to_the_web_ui_and_no_to
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=19000), await pages_of(engine.home)) as page,
+        serve_page(
+            engine.perdure,
+            ensure_page_token(engine.home),
+            ListenAddress(port=19000),
+            await web_ui_base_url(engine.home),
+        ) as page,
     ):
         with kept(engine.home, page):
             engine.worker()
             submitted = await engine.submit(origin, id="links (both)/ways", gates=["plan"])
 
-            async def asked() -> Asked | None:
-                return (await submitted.delivery.describe()).asked
+            async def asked() -> PendingDecision | None:
+                return (await submitted.delivery.describe()).pending_decision
 
             await until(asked)
             night = {"repository": str(origin), "items": [{"id": "sub", "request": "Add sub"}]}
@@ -63,7 +68,7 @@ async def test_the_web_ui_leads_to_the_page_and_the_page_to_the_web_ui_and_no_to
         said = str(await engine.handle(submitted.delivery.id).query("__temporal_workflow_metadata"))
         address = f"{page.url}/deliveries/links%20%28both%29%2Fways"
         assert f"[on the page]({address})" in said
-        assert token_of(engine.home) not in said
+        assert ensure_page_token(engine.home) not in said
         server = await find_server(engine.home)
         assert server is not None
         async with chromium() as browser:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.models.limits import TASK_QUEUE
-from perdure.page.server import Place, serve
-from perdure.page.views.history import quoted
-from perdure.page.views.start import fields
+from perdure.page.server import ListenAddress, serve_page
+from perdure.page.views.history import escape_filter_value
+from perdure.page.views.start import form_fields
 from tests.engine import BUILT, HAPPY, Engine, make_target, until
 
 EVIL = "<script>alert(1)</script>"
@@ -33,7 +33,7 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=18600)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18600)) as page,
         visiting(page) as ada,
     ):
         engine.worker()
@@ -96,7 +96,7 @@ async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=18700)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18700)) as page,
         visiting(page) as ada,
     ):
         text = BACKLOG.format(repository=origin)
@@ -112,7 +112,7 @@ async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_
 
 
 def test_the_form_has_every_field_that_people_fill_in_with_its_words() -> None:
-    found = {one.name: one for one in fields()}
+    found = {one.name: one for one in form_fields()}
     assert list(found)[:2] == ["repository", "request"]
     assert found["repository"].needed
     assert found["gates"].choices == ("plan", "pull_request")
@@ -120,9 +120,9 @@ def test_the_form_has_every_field_that_people_fill_in_with_its_words() -> None:
     assert (found["attempts"].kind, found["attempts"].most) == ("number", 5)
     assert found["budget_usd"].kind == "number"
     assert found["fix"].kind == "switch"
-    assert all(one.words for one in found.values()), [name for name, one in found.items() if not one.words]
+    assert all(one.description for one in found.values()), [name for name, one in found.items() if not one.description]
 
 
 def test_what_is_searched_for_stays_a_value() -> None:
-    assert quoted("it's") == "it\\'s"
-    assert quoted("a\\") == "a\\\\"
+    assert escape_filter_value("it's") == "it\\'s"
+    assert escape_filter_value("a\\") == "a\\\\"

@@ -18,11 +18,11 @@ from visitors import PLAN, stands_waiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.models.decisions import Asked, Gate, Question
-from perdure.page.server import Page as Served
-from perdure.page.server import Place, serve
+from perdure.models.decisions import Gate, PendingDecision, Question
+from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import ServedPage as Served
 from perdure.plugin import perdure_plugin
 from tests.npm_packages import installed
 from tests.temporal_server import joined
@@ -47,7 +47,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     home = Home(tmp_path_factory.mktemp("page") / "home")
     async with chromium() as browser, joined(home):
         client = await client_of(home)
-        async with serve(Perdure(client), token_of(home), Place(port=18600)) as page:
+        async with serve_page(Perdure(client), ensure_page_token(home), ListenAddress(port=18600)) as page:
             yield Desk(browser, client, page)
 
 
@@ -74,7 +74,9 @@ async def test_typed_words_focus_and_open_parts_survive_updates_and_are_gone_wit
 
         handle = desk.client.get_workflow_handle("typed")
         await handle.terminate()
-        await stands_waiting(desk.client, "typed", PLAN.model_copy(update={"of": "99999999", "words": "the next plan"}))
+        await stands_waiting(
+            desk.client, "typed", PLAN.model_copy(update={"target": "99999999", "summary": "the next plan"})
+        )
         await expect(mine.get_by_text("the next plan")).to_be_visible()
         await mine.get_by_text("Reject, with words").click()
         await expect(mine.get_by_label("Say why, and what instead")).to_have_value("")
@@ -83,7 +85,9 @@ async def test_typed_words_focus_and_open_parts_survive_updates_and_are_gone_wit
 
 async def test_whatever_an_agent_or_an_issue_says_is_shown_as_text(desk: Desk) -> None:
     question = Question(text=f"What of {EVIL}?", kind="choice", choices=(f"one {EVIL}", "two"), why=EVIL)
-    asked = Asked(gate="question", of="q1", words=EVIL, since=PLAN.since, question=question, options=("answer",))
+    asked = PendingDecision(
+        gate="question", target="q1", summary=EVIL, since=PLAN.since, question=question, options=("answer",)
+    )
     id = f"evil-{EVIL}/../x"
     await stands_waiting(desk.client, id, asked, PerdureRepository=EVIL, PerdurePhase=EVIL)
     told = dict.fromkeys(("PerdureRepository", "PerdurePhase", "PerdureChange", "PerdureWaiting"), EVIL)
@@ -153,7 +157,9 @@ async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
         installed(axe, AXE)
     script = (axe / "node_modules" / "axe-core" / "axe.min.js").read_text()
     question = Question(text="Which?", kind="choice", choices=("wrap", "raise"), why="It shows.")
-    asked = Asked(gate="question", of="q1", words="Which?", since=PLAN.since, question=question, options=("answer",))
+    asked = PendingDecision(
+        gate="question", target="q1", summary="Which?", since=PLAN.since, question=question, options=("answer",)
+    )
     budget = PLAN.model_copy(update={"gate": Gate.BUDGET, "limit": "usd", "options": ("add_budget", "reject")})
     for id, one in (("axe-plan", PLAN), ("axe-question", asked), ("axe-budget", budget), ("axe-runs", None)):
         words = {"PerdureChange": "+1204 −1401, 31 files · tests 4551/4551", "PerdureRepository": "x" * 200}
@@ -182,15 +188,15 @@ async def test_two_looks_at_what_waits_add_no_event_to_it(desk: Desk) -> None:
 
 
 async def test_a_page_that_is_started_again_is_found_again_by_who_has_it_open(desk: Desk, tmp_path: Path) -> None:
-    home, place = Home(tmp_path / "home"), Place(port=18700)
+    home, place = Home(tmp_path / "home"), ListenAddress(port=18700)
     async with AsyncExitStack() as person:
-        async with serve(Perdure(desk.client), token_of(home), place) as first:
+        async with serve_page(Perdure(desk.client), ensure_page_token(home), place) as first:
             page = await person.enter_async_context(looking(desk.browser, first))
             await expect(page.get_by_role("heading", name="Board")).to_be_visible()
             await asyncio.sleep(2)  # the stream has begun
         cut = page.get_by_text("no connection: trying again")
         await expect(cut).to_be_visible()
-        async with serve(Perdure(desk.client), token_of(home), place) as again:
+        async with serve_page(Perdure(desk.client), ensure_page_token(home), place) as again:
             assert again.url == first.url
             await expect(cut).to_be_hidden()
             await stands_waiting(desk.client, "afterwards", PLAN)
@@ -207,7 +213,7 @@ async def test_a_server_restarted_under_the_page_is_said_and_then_what_happened_
         client = await client_of(home)
         await stands_waiting(client, "before", PLAN)
         async with (
-            serve(Perdure(client), token_of(home), Place(port=18800)) as served,
+            serve_page(Perdure(client), ensure_page_token(home), ListenAddress(port=18800)) as served,
             looking(desk.browser, served) as page,
         ):
             await expect(card(page, "before")).to_be_visible()

@@ -8,10 +8,10 @@ import pytest
 from browsing import card, chromium, looking
 from playwright.async_api import Page, expect
 
-from perdure.local.page import token_of
-from perdure.models.decisions import Asked
+from perdure.local.page import ensure_page_token
+from perdure.models.decisions import PendingDecision
 from perdure.page.guard import login_name
-from perdure.page.server import Place, serve
+from perdure.page.server import ListenAddress, serve_page
 from tests.e2e.test_gates import GATES
 from tests.e2e.test_web_ui import TOLD
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until
@@ -31,11 +31,15 @@ say""",  # noqa: E501  an inline table of TOML is one line
 CENT = 0.01
 
 
-async def asked(engine: Engine, not_key: str) -> Asked | None:
+async def asked(engine: Engine, not_key: str) -> PendingDecision | None:
     described = await engine.perdure.delivery("calc-sub").describe()
     if not described.running:
-        return Asked(gate="plan", of="", words="ended", since=described.started)
-    return described.asked if described.asked is not None and described.asked.key != not_key else None
+        return PendingDecision(gate="plan", target="", summary="ended", since=described.started)
+    return (
+        described.pending_decision
+        if described.pending_decision is not None and described.pending_decision.key != not_key
+        else None
+    )
 
 
 async def stands_for(page: Page, of: str) -> bool:
@@ -59,7 +63,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
     async with (
         Engine.open(tmp_path, ASKING, ports=ports) as engine,
         chromium() as browser,
-        serve(engine.perdure, token_of(engine.home), Place(port=18900)) as served,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18900)) as served,
         looking(browser, served) as ada,
         looking(browser, served, java_script_enabled=False) as grace,
     ):
@@ -124,7 +128,7 @@ async def test_a_worker_that_is_killed_is_seen_to_be_silent_and_the_next_to_go_o
     async with (
         Engine.open(tmp_path, HAPPY.replace("sleep 0.5", "sleep 90"), ports=ports) as engine,
         chromium() as browser,
-        serve(engine.perdure, token_of(engine.home), Place(port=19000)) as served,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=19000)) as served,
         looking(browser, served) as ada,
     ):
         engine.worker()

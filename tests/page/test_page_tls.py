@@ -27,8 +27,8 @@ from visitors import PLAN, stands_waiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import token_of
-from perdure.page.server import Place, serve
+from perdure.local.page import ensure_page_token
+from perdure.page.server import ListenAddress, serve_page
 from tests import needs
 from tests.page.test_page_browsed import client_of
 from tests.temporal_server import joined
@@ -76,11 +76,11 @@ async def test_over_tls_the_token_opens_the_page_and_the_cookie_is_for_https_alo
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     home = Home(tmp_path / "home")
-    place = Place(port=19200, certificate=certificate[0], key=certificate[1])
+    place = ListenAddress(port=19200, certificate=certificate[0], key=certificate[1])
     async with chromium() as browser, joined(home):
         client = await client_of(home)
         await stands_waiting(client, "first", PLAN)
-        async with serve(Perdure(client), token_of(home), place) as page:
+        async with serve_page(Perdure(client), ensure_page_token(home), place) as page:
             assert page.url.startswith("https://127.0.0.1:")
             async with looking(browser, page, ignore_https_errors=True) as ada:
                 await decides_and_sees_what_comes(ada, client)
@@ -94,11 +94,14 @@ async def test_behind_the_proxy_of_the_guide_people_are_who_the_proxy_says_whate
 ) -> None:
     needs.require("nginx")
     home = Home(tmp_path / "home")
-    place = Place(port=19260, names=(NAME,), user_header="X-Person")
+    place = ListenAddress(port=19260, names=(NAME,), user_header="X-Person")
     async with chromium() as browser, joined(home):
         client = await client_of(home)
         await stands_waiting(client, "first", PLAN)
-        async with serve(Perdure(client), token_of(home), place) as page, nginx(tmp_path, certificate) as port:
+        async with (
+            serve_page(Perdure(client), ensure_page_token(home), place) as page,
+            nginx(tmp_path, certificate) as port,
+        ):
             behind = replace(page, url=f"https://{NAME}:{port}")
             known = {"username": "ada", "password": "open sesame"}
             lies = {"X-Person": "the owner", "X-Forwarded-Proto": "http"}

@@ -16,10 +16,10 @@ from visitors import Visitor, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client.event_feed import all_events
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.models.events import Event, EventType
-from perdure.page.position import Position
-from perdure.page.server import Place, serve
+from perdure.page.position import StreamPosition
+from perdure.page.server import ListenAddress, serve_page
 from tests.cli.decision_fixtures import Desk, desk
 from tests.waiting import patient
 
@@ -45,24 +45,24 @@ def test_whatever_was_told_in_whatever_order_the_rest_is_told_once(steps: list[t
     streams = [[one for one in told if one.delivery == f"d{stream}"] for stream in range(5)]
     live = [one for stream in reversed(streams) for one in stream]  # as late as can be
     for broken in range(len(live) + 1):
-        position = Position(start)
-        assert [position.take(one) for one in live[:broken]] == [True] * broken
-        after = Position.read(str(position))
-        assert {id(one) for one in told if after.take(one)} == {id(one) for one in live[broken:]}
-        assert not any(after.take(one) for one in told)
+        position = StreamPosition(start)
+        assert [position.advance_past(one) for one in live[:broken]] == [True] * broken
+        after = StreamPosition.parse(str(position))
+        assert {id(one) for one in told if after.advance_past(one)} == {id(one) for one in live[broken:]}
+        assert not any(after.advance_past(one) for one in told)
 
 
 def test_a_position_fits_into_a_header_however_many_streams_there_are() -> None:
-    position = Position(datetime.now(UTC))
-    assert all(position.take(event(stream, 99_999, stream + 1)) for stream in range(2000))
+    position = StreamPosition(datetime.now(UTC))
+    assert all(position.advance_past(event(stream, 99_999, stream + 1)) for stream in range(2000))
     assert len(str(position)) < 6000
-    assert not Position.read(str(position)).take(event(0, 99_999, 1))
+    assert not StreamPosition.parse(str(position)).advance_past(event(0, 99_999, 1))
 
 
 @pytest.mark.parametrize("text", ["", "x", "1~", "2026-01-01T00:00:00Z", "9" * 16, "1~zz.1", "-1"])
 def test_what_is_no_position_is_now(text: str) -> None:
-    assert abs(Position.read(text).since - datetime.now(UTC)) < timedelta(minutes=1)
-    assert datetime.now(UTC) - Position.read("0").since < timedelta(days=1, minutes=1)
+    assert abs(StreamPosition.parse(text).since - datetime.now(UTC)) < timedelta(minutes=1)
+    assert datetime.now(UTC) - StreamPosition.parse("0").since < timedelta(days=1, minutes=1)
 
 
 async def first(visitor: Visitor, position: str, count: int = 1) -> list[tuple[str, str]]:
@@ -81,7 +81,7 @@ async def first(visitor: Visitor, position: str, count: int = 1) -> list[tuple[s
 async def test_a_stream_that_breaks_after_every_event_tells_each_event_once(desk: Desk, tmp_path: Path) -> None:
     began, ids = datetime.now(UTC) - timedelta(seconds=5), ["one", "two"]
     async with (
-        serve(desk.perdure, token_of(Home(tmp_path / "home")), Place(port=19400)) as page,
+        serve_page(desk.perdure, ensure_page_token(Home(tmp_path / "home")), ListenAddress(port=19400)) as page,
         visiting(page) as ada,
         desk.worker(),
     ):

@@ -15,9 +15,9 @@ from visitors import PLAN, stands_waiting, visiting
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
 from perdure.client.overview import ANSWER_S
-from perdure.local.page import token_of
+from perdure.local.page import ensure_page_token
 from perdure.local.server import ensure_server, stop_server
-from perdure.page.server import Place, serve
+from perdure.page.server import ListenAddress, serve_page
 from perdure.plugin import perdure_plugin
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ async def test_what_was_seen_a_moment_ago_is_shown_at_once_and_the_trouble_once_
         client = await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
         await stands_waiting(client, "seen-before", PLAN)
         async with (
-            serve(Perdure(client), token_of(home), Place(port=19100)) as page,
+            serve_page(Perdure(client), ensure_page_token(home), ListenAddress(port=19100)) as page,
             visiting(page) as ada,
         ):
 

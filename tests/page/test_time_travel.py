@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
-from perdure.local.page import token_of
-from perdure.page.server import Place, serve
+from perdure.local.page import ensure_page_token
+from perdure.page.server import ListenAddress, serve_page
 from tests.engine import BUILT, HAPPY, Engine, make_target, pulls, until
 
 EVIL = "<script>alert(1)</script>"
@@ -22,7 +22,7 @@ async def test_a_sibling_is_forked_on_the_page_shown_beside_its_origin_and_the_o
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=18420)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18420)) as page,
         visiting(page) as ada,
     ):
         engine.worker()

@@ -11,9 +11,9 @@ from browsing import card, chromium, looking
 from playwright.async_api import expect
 from visitors import Visitor, visiting
 
-from perdure.local.page import token_of
-from perdure.models.decisions import Asked
-from perdure.page.server import Page, Place, serve
+from perdure.local.page import ensure_page_token
+from perdure.models.decisions import PendingDecision
+from perdure.page.server import ListenAddress, ServedPage, serve_page
 from tests.e2e.test_gates import GATES
 from tests.engine import Engine, finished, make_target, until
 
@@ -25,8 +25,8 @@ WON, LOST = (
 )
 
 
-async def asked(engine: Engine, id: str) -> Asked | None:
-    return (await engine.perdure.delivery(id).describe()).asked
+async def asked(engine: Engine, id: str) -> PendingDecision | None:
+    return (await engine.perdure.delivery(id).describe()).pending_decision
 
 
 async def counted(engine: Engine, id: str) -> list[str]:
@@ -38,7 +38,7 @@ async def counted(engine: Engine, id: str) -> list[str]:
     return [word for word in words if "counted before" not in word]
 
 
-async def sent(person: Visitor, page: Page, id: str, update: str, of: str) -> tuple[int, str]:
+async def sent(person: Visitor, page: ServedPage, id: str, update: str, of: str) -> tuple[int, str]:
     """The answer to a decision, with the words that the page says once where it was counted."""
     note = {"note": "with types, please"} if update == "reject" else {}
     status, text = await person.post(f"/deliveries/{id}/decide/{update}", {"of": of, **note})
@@ -54,7 +54,7 @@ async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_
     async with (
         Engine.open(tmp_path, GATES, ports=ports) as engine,
         chromium() as browser,
-        serve(engine.perdure, token_of(engine.home), Place(port=19100)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=19100)) as page,
         visiting(page) as ada,
         visiting(page) as grace,
     ):
@@ -62,10 +62,10 @@ async def test_an_approval_and_a_rejection_in_the_same_instant_are_one_decision_
         ids = [f"night-{number}" for number in range(ROUNDS + 1)]
         begun = [await engine.submit(origin, id=id, request=f"Add sub, {id}", gates=["plan"]) for id in ids]
         for number, id in enumerate(ids[:-1]):
-            waits: Asked = await until(lambda id=id: asked(engine, id), timeout=120)  # type: ignore[misc]
+            waits: PendingDecision = await until(lambda id=id: asked(engine, id), timeout=120)  # type: ignore[misc]
             first, second = ("approve", "reject") if number % 2 else ("reject", "approve")
             answers = await asyncio.gather(
-                sent(ada, page, id, first, waits.of), sent(grace, page, id, second, waits.of)
+                sent(ada, page, id, first, waits.target), sent(grace, page, id, second, waits.target)
             )
             assert sorted(status for status, _ in answers) == [200, 409], answers
             (_, won), (_, lost) = sorted(answers, key=lambda answer: answer[0])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
-from perdure.local.page import token_of
-from perdure.page.server import Place, serve
+from perdure.local.page import ensure_page_token
+from perdure.page.server import ListenAddress, serve_page
 from tests.e2e.test_backlogs import STORY, ended, night
 from tests.engine import Engine, make_target
 
@@ -28,7 +28,7 @@ async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, STORY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=18500)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18500)) as page,
         visiting(page) as ada,
     ):
         engine.worker()

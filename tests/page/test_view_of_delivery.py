@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
-from perdure.local.page import token_of
-from perdure.page.server import Place, serve
+from perdure.local.page import ensure_page_token
+from perdure.page.server import ListenAddress, serve_page
 from tests.engine import HAPPY, Engine, finished, make_target, until
 from tests.waiting import patient
 
@@ -24,7 +24,9 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
     origin = make_target(tmp_path / "calc.git")
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=18400), "http://ui.example/workflows") as page,
+        serve_page(
+            engine.perdure, ensure_page_token(engine.home), ListenAddress(port=18400), "http://ui.example/workflows"
+        ) as page,
         visiting(page) as ada,
     ):
         engine.worker()
@@ -78,7 +80,7 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
 
 
 async def _asked(engine: Engine):  # type: ignore[no-untyped-def]
-    return (await engine.perdure.delivery("calc-sub").describe()).asked
+    return (await engine.perdure.delivery("calc-sub").describe()).pending_decision
 
 
 async def _event(stream: asyncio.StreamReader | object) -> str:

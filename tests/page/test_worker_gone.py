@@ -15,9 +15,9 @@ from visitors import visiting
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.page import token_of
-from perdure.page.server import Place, serve
-from perdure.page.views.hosts import state_of, workers
+from perdure.local.page import ensure_page_token
+from perdure.page.server import ListenAddress, serve_page
+from perdure.page.views.hosts import list_workers, worker_state
 from tests.engine import HAPPY, Engine, until
 
 
@@ -31,7 +31,9 @@ def test_what_is_not_known_of_a_worker_is_not_said(tmp_path: Path) -> None:
     home, name, now = Home(tmp_path / "home"), "ab" * 16, datetime.now(UTC)
 
     def state(age: float, *beats: WorkerHeartbeat, name: str = name) -> str:
-        return state_of(f"{os.getpid()}@{socket.gethostname()}/{name}", list(beats), now - timedelta(seconds=age), home)
+        return worker_state(
+            f"{os.getpid()}@{socket.gethostname()}/{name}", list(beats), now - timedelta(seconds=age), home
+        )
 
     assert state(200) == "", "it never says how it is"
     assert (state(15, beat(15)), state(40, beat(40)), state(2, beat(40))) == ("", "silent", "")
@@ -51,7 +53,7 @@ async def test_a_killed_worker_is_gone_at_once_for_its_own_host_and_nothing_is_c
 ) -> None:
     async with (
         Engine.open(tmp_path, HAPPY, ports=ports) as engine,
-        serve(engine.perdure, token_of(engine.home), Place(port=19500)) as page,
+        serve_page(engine.perdure, ensure_page_token(engine.home), ListenAddress(port=19500)) as page,
         visiting(page) as ada,
     ):
         monkeypatch.setenv("PERDURE_HOME", str(engine.home.root))
@@ -71,7 +73,7 @@ async def test_a_killed_worker_is_gone_at_once_for_its_own_host_and_nothing_is_c
         ((again, said),) = await rows()
         assert (again, "<strong>gone</strong>" in said, "/32" in said) == (victim, True, False), said
         for home, state in ((engine.home, "gone"), (Home(tmp_path / "another-host"), "")):
-            (one,) = await workers(engine.client, home)
+            (one,) = await list_workers(engine.client, home)
             assert (one.identity, one.state) == (victim, state)
 
         engine.worker()  # it reports what the dead one had, and takes its lock away

@@ -16,9 +16,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import token_of
-from perdure.models.decisions import Asked
-from perdure.page.server import Page, Place, serve
+from perdure.local.page import ensure_page_token
+from perdure.models.decisions import PendingDecision
+from perdure.page.server import ListenAddress, ServedPage, serve_page
 from perdure.plugin import perdure_plugin
 
 TIMEOUT = aiohttp.ClientTimeout(total=60)
@@ -29,7 +29,7 @@ class Visitor:
     """Somebody with a page before them, their cookies kept; redirects are theirs to follow."""
 
     session: aiohttp.ClientSession
-    page: Page
+    page: ServedPage
 
     async def get(self, path: str, headers: Mapping[str, str] = {}) -> tuple[int, str]:
         async with self.session.get(self.page.url + path, headers=headers, allow_redirects=False) as answer:
@@ -57,7 +57,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(page: Page, *, enters: bool = True) -> AsyncIterator[Visitor]:
+async def visiting(page: ServedPage, *, enters: bool = True) -> AsyncIterator[Visitor]:
     jar = aiohttp.CookieJar(unsafe=True)  # cookies of addresses such as 127.0.0.1 too
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=TIMEOUT) as session:
         visitor = Visitor(session, page)
@@ -65,17 +65,21 @@ async def visiting(page: Page, *, enters: bool = True) -> AsyncIterator[Visitor]
 
 
 @asynccontextmanager
-async def shut_page(root: Path, place: Place | None = None) -> AsyncIterator[Page]:
+async def shut_page(root: Path, place: ListenAddress | None = None) -> AsyncIterator[ServedPage]:
     """A page with no Temporal behind it: for what never gets that far."""
     client = await Client.connect("127.0.0.1:1", lazy=True, plugins=[perdure_plugin()])
-    async with serve(Perdure(client), token_of(Home(root / "home")), place or Place(port=18240)) as page:
+    async with serve_page(
+        Perdure(client), ensure_page_token(Home(root / "home")), place or ListenAddress(port=18240)
+    ) as page:
         yield page
 
 
-PLAN = Asked(gate="plan", of="1a2b3c4d", words="approve the plan: Add sub", since=datetime(2026, 1, 2, tzinfo=UTC))
+PLAN = PendingDecision(
+    gate="plan", target="1a2b3c4d", summary="approve the plan: Add sub", since=datetime(2026, 1, 2, tzinfo=UTC)
+)
 
 
-async def stands_waiting(client: Client, id: str, asked: Asked | None, **attributes: Any) -> None:
+async def stands_waiting(client: Client, id: str, asked: PendingDecision | None, **attributes: Any) -> None:
     """A delivery that waits, as the server lists it; no worker has ever seen it."""
     pairs = [
         SearchAttributePair(SearchAttributeKey.for_keyword(name), value)

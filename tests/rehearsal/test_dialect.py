@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.rehearsal.dialect import translated
-from perdure.rehearsal.wire import Request, Tool
+from perdure.rehearsal.dialect import translate_call
+from perdure.rehearsal.wire import ApiTool, Request
 
 BARE = ("Bash", "Edit", "Read")
 CODEX = ("exec_command", "apply_patch")
@@ -74,11 +74,11 @@ ADD = "*** Begin Patch\n*** Add File: a/b.py\n+x = 1\n*** End Patch\n"
 def test_a_call_becomes_one_that_the_agent_offers(
     offered: tuple[str, ...], tool: str, asked: dict[str, Any], wanted: tuple[str, Any] | None
 ) -> None:
-    assert translated(tool, asked, offering(*offered, directory="/w")) == wanted
+    assert translate_call(tool, asked, offering(*offered, directory="/w")) == wanted
 
 
 def test_the_newest_codex_has_one_tool_for_all() -> None:
-    assert translated("edit", EDIT, offering("exec", "wait")) == (
+    assert translate_call("edit", EDIT, offering("exec", "wait")) == (
         "exec",
         {"input": 'text(await tools.apply_patch("' + UPDATE.replace("\n", "\\n") + '"));'},
     )
@@ -87,7 +87,7 @@ def test_the_newest_codex_has_one_tool_for_all() -> None:
 def test_an_edit_by_a_shell_changes_that_text_alone(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/b.py").write_text("x = 1\nz = '\\1'\n")
-    call = translated("edit", EDIT, offering("run_shell_command"))
+    call = translate_call("edit", EDIT, offering("run_shell_command"))
     assert call is not None
     subprocess.run(["bash", "-c", call[1]["command"]], cwd=tmp_path, check=True)
     assert (tmp_path / "a/b.py").read_text() == "x = 2\ny = 3\nz = '\\1'\n"
@@ -97,21 +97,21 @@ def test_an_edit_by_a_shell_changes_that_text_alone(tmp_path: Path) -> None:
 def test_a_tool_of_the_same_name_is_not_the_same_where_the_shell_is_another_agents(shell: str) -> None:
     schema = {"type": "object", "properties": {"command": {}, "description": {}}}
     tools = [{"name": shell, "input_schema": schema}, {"name": "read", "input_schema": {"type": "object"}}]
-    asked = offering("bash").model_copy(update={"tools": [Tool.model_validate(tool) for tool in tools]})
-    call = translated("read", {"path": "a"}, asked)
+    asked = offering("bash").model_copy(update={"tools": [ApiTool.model_validate(tool) for tool in tools]})
+    call = translate_call("read", {"path": "a"}, asked)
     assert call == (shell, {"command": "sed -n '1,$p' a", "description": "read"})
 
 
 def test_opencodes_tools_have_our_names_and_take_other_words() -> None:
     reads = {"type": "object", "properties": {"filePath": {}}}
     tools = [{"name": "read", "input_schema": reads}, {"name": "bash", "input_schema": {"type": "object"}}]
-    asked = offering("bash").model_copy(update={"tools": [Tool.model_validate(tool) for tool in tools]})
-    call = translated("read", {"path": "a"}, asked)
+    asked = offering("bash").model_copy(update={"tools": [ApiTool.model_validate(tool) for tool in tools]})
+    call = translate_call("read", {"path": "a"}, asked)
     assert call == ("bash", {"command": "sed -n '1,$p' a", "description": "read"})
 
 
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["C", "Z"])), min_size=1))
 def test_a_patch_says_every_line_of_what_is_written(lines: list[str]) -> None:
-    call = translated("write", {"path": "a", "content": "\n".join(lines) + "\n"}, offering(*CODEX))
+    call = translate_call("write", {"path": "a", "content": "\n".join(lines) + "\n"}, offering(*CODEX))
     assert call is not None
     assert call[1]["input"].split("\n")[2:-2] == ["+" + line for line in lines]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.adapters.agents.builtin.conversation import schema_for
 from perdure.models.phases import Step
-from perdure.rehearsal.schema import answer_problem, with_empties
+from perdure.rehearsal.schema import answer_problem, fill_empties
 
 ISSUE = {"title": "t", "description": "d", "severity": "blocker", "file": "", "line": 0, "suggestion": "s"}
 
@@ -14,7 +14,7 @@ def test_a_review_written_before_there_were_screenshots_is_an_answer_the_api_cou
     assert schema is not None
     old = {"summary": "s", "issues": [ISSUE, {**ISSUE, "screenshots": ["/"]}]}
     assert answer_problem(old, schema) == "answer.issues[0].screenshots is missing"
-    sent = with_empties(old, schema)
+    sent = fill_empties(old, schema)
     assert answer_problem(sent, schema) is None
     assert [issue["screenshots"] for issue in sent["issues"]] == [[], ["/"]]
 
@@ -22,10 +22,10 @@ def test_a_review_written_before_there_were_screenshots_is_an_answer_the_api_cou
 def test_issues_and_words_are_never_made_up() -> None:
     schema = schema_for(Step.REVIEW)
     assert schema is not None
-    assert answer_problem(with_empties({"summary": "s"}, schema), schema) == "answer.issues is missing"
+    assert answer_problem(fill_empties({"summary": "s"}, schema), schema) == "answer.issues is missing"
     mute = {"summary": "s", "issues": [{name: value for name, value in ISSUE.items() if name != "title"}]}
-    assert answer_problem(with_empties(mute, schema), schema) == "answer.issues[0].title is missing"
-    assert with_empties({"summary": "s", "issues": ["x", None]}, schema)["issues"] == ["x", None]
+    assert answer_problem(fill_empties(mute, schema), schema) == "answer.issues[0].title is missing"
+    assert fill_empties({"summary": "s", "issues": ["x", None]}, schema)["issues"] == ["x", None]
 
 
 def test_a_plan_written_before_tasks_had_roles_is_an_answer_too() -> None:
@@ -33,6 +33,6 @@ def test_a_plan_written_before_tasks_had_roles_is_an_answer_too() -> None:
     assert schema is not None
     task = {"title": "t", "details": "d", "files": []}
     plan = {"title": "t", "problem": "", "solution": "s", "relevant_files": [], "tasks": [task], "validation": []}
-    sent = with_empties(plan, schema)
+    sent = fill_empties(plan, schema)
     assert answer_problem(sent, schema) is None
     assert sent["tasks"] == [task | {"role": None, "depends_on": []}]

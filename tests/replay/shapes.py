@@ -126,7 +126,7 @@ async def shared(root: Path, keep: Keep) -> None:
         await keep(engine.client.get_workflow_handle(treasury.TREASURY, run_id=first), "treasury-ended")
         engine.worker()
         await until(lambda: _another(keeper, first))
-        await treasury.add(engine.client, "label:team-a", 5)
+        await treasury.add_to_budget(engine.client, "label:team-a", 5)
         await finished(submitted, engine)
         await keep(handle, "shared-budget")
         await keep(keeper, "treasury")
@@ -141,7 +141,7 @@ async def covered(root: Path, keep: Keep) -> None:
         submitted = await engine.submit(origin, id="covered", **COSTS)
         await until(lambda: for_the_day(engine, "covered"))
         await keep(engine.handle("covered"), "waiting-for-the-day")
-        await treasury.add(engine.client, "label:team-a", 5)
+        await treasury.add_to_budget(engine.client, "label:team-a", 5)
         await finished(submitted, engine)
         await keep(engine.handle("covered"), "covered-by-the-day")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from perdure.models.ids import following
+from perdure.models.ids import stack_workflow_id
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult
 from tests.e2e.test_attempts import RED, SUB, TESTS, attempt
@@ -153,7 +153,7 @@ async def left(root: Path, keep: Keep) -> None:
         handle = await engine.client.start_workflow("Backlog", asked, id="left", task_queue=TASK_QUEUE)
         await handle.result()
         await keep(handle, "backlog-that-left-a-stack")
-        followed = engine.handle(following("left", (await handle.describe()).run_id or ""))
+        followed = engine.handle(stack_workflow_id("left", (await handle.describe()).run_id or ""))
 
         async def sleeps() -> bool:
             return "timerStartedEventAttributes" in (await followed.fetch_history()).to_json()

@@ -68,7 +68,7 @@ class Reordered(Delivery):
         return await super().run(raw, *more)
 
     async def plan(self) -> None:
-        self.enter(Phase.PLAN)
+        self.enter_phase(Phase.PLAN)
         await self.steps.plan()
         await self.steps.classify()
 

@@ -12,16 +12,16 @@ from jsonschema import Draft202012Validator
 from temporalio.workflow import _Definition
 
 from perdure.models.backlog import BacklogRequest
-from perdure.models.decisions import understood
+from perdure.models.decisions import parse_input
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.backlog import parse_backlog
-from perdure.models.rules.inbox import SHAPES as DECISIONS
+from perdure.models.rules.inbox import DECISION_MODELS as DECISIONS
 from perdure.models.state import Progress
-from schemas import SHAPES, Shape, files, schema
+from schemas import SHAPES, PublishedShape, build_files, build_schema
 from schemas.__main__ import main
-from schemas.describe import described
+from schemas.describe import parse_docstring
 from schemas.generate import DIALECT
 from workflows.backlog import Backlog
 from workflows.delivery import Delivery
@@ -45,7 +45,7 @@ each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.name
 
 
 def test_what_is_committed_is_what_the_models_make() -> None:
-    made = files()
+    made = build_files()
     kept = {name: (ROOT / name).read_text() for name in made if (ROOT / name).exists()}
     assert [name for name in made if kept.get(name) != made[name]] == [], "run make schema"
     assert {f"docs/schema/{path.name}" for path in (ROOT / "docs/schema").iterdir()} <= made.keys()
@@ -55,16 +55,16 @@ def test_writing_them_twice_changes_nothing_and_takes_away_what_is_no_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(tmp_path)
-    assert len(capsys.readouterr().out.splitlines()) == len(files())
+    assert len(capsys.readouterr().out.splitlines()) == len(build_files())
     (tmp_path / "docs/schema/gone.json").write_text("{}")
     main(tmp_path)
     assert capsys.readouterr().out == "docs/schema/gone.json is gone\n"
-    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == files().keys()
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == build_files().keys()
 
 
 @each
-def test_every_schema_is_one_that_stands_alone(shape: Shape) -> None:
-    made = schema(shape)
+def test_every_schema_is_one_that_stands_alone(shape: PublishedShape) -> None:
+    made = build_schema(shape)
     Draft202012Validator.check_schema(made)
     assert made["title"] == shape.model.__name__
     assert made["description"]
@@ -77,17 +77,17 @@ def test_every_schema_is_one_that_stands_alone(shape: Shape) -> None:
 
 
 @each
-def test_every_example_holds_for_the_schema_and_for_the_model(shape: Shape) -> None:
+def test_every_example_holds_for_the_schema_and_for_the_model(shape: PublishedShape) -> None:
     examples = shape.examples()
     assert examples
     for example in examples:
-        Draft202012Validator(schema(shape), format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
+        Draft202012Validator(build_schema(shape), format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
         read(shape, example)
 
 
 @each
-def test_an_unknown_field_is_refused_in_what_people_send_and_let_pass_in_what_they_get(shape: Shape) -> None:
-    validator = Draft202012Validator(schema(shape))
+def test_an_unknown_field_is_refused_in_what_people_send_and_let_pass_in_what_they_get(shape: PublishedShape) -> None:
+    validator = Draft202012Validator(build_schema(shape))
     more = shape.examples()[0] | {"tomorrow": 1}
     assert validator.is_valid(more) is not shape.sent
     if shape.sent:
@@ -140,7 +140,7 @@ def test_an_unknown_field_is_refused_in_what_people_send_and_let_pass_in_what_th
     ],
 )
 def test_what_the_model_refuses_the_schema_refuses(name: str, sent: dict[str, Any]) -> None:
-    assert not Draft202012Validator(schema(BY_NAME[name])).is_valid(sent)
+    assert not Draft202012Validator(build_schema(BY_NAME[name])).is_valid(sent)
     with pytest.raises(InvalidRequest):
         read(BY_NAME[name], sent)
 
@@ -161,7 +161,7 @@ def test_what_the_model_refuses_the_schema_refuses(name: str, sent: dict[str, An
     ],
 )
 def test_what_the_model_takes_the_schema_takes(name: str, sent: dict[str, Any]) -> None:
-    Draft202012Validator(schema(BY_NAME[name])).validate(sent)
+    Draft202012Validator(build_schema(BY_NAME[name])).validate(sent)
     read(BY_NAME[name], sent)
 
 
@@ -181,14 +181,14 @@ def test_every_message_from_outside_has_a_schema_that_says_how_it_travels(workfl
 
 def test_what_a_decision_by_signal_may_be_is_what_updates_are() -> None:
     assert BY_NAME["decide"].model.model_fields["update"].annotation is str
-    assert schema(BY_NAME["decide"])["properties"]["update"]["enum"] == list(DECISIONS)
+    assert build_schema(BY_NAME["decide"])["properties"]["update"]["enum"] == list(DECISIONS)
 
 
 def test_a_field_is_described_by_the_docstring_of_its_class_or_of_the_one_it_comes_from() -> None:
-    properties = schema(BY_NAME["request"])["properties"]
+    properties = build_schema(BY_NAME["request"])["properties"]
     assert properties["branch"]["description"] == "an existing branch to work on instead of starting from the base"
     assert properties["request"]["description"].endswith("or reviewed against a plan"), "a field may take two lines"
-    assert schema(BY_NAME["reject"])["properties"]["by"]["description"] == "who decides, for the record"
+    assert build_schema(BY_NAME["reject"])["properties"]["by"]["description"] == "who decides, for the record"
     assert [name for name in DeliveryRequest.model_fields if "description" not in properties[name]] == []
 
 
@@ -203,28 +203,28 @@ def test_a_docstring_is_taken_apart_into_text_and_fields() -> None:
 
     three more words end it.
     """
-    text, fields = described(doc, ["one", "two", "three", "four"])
+    text, fields = parse_docstring(doc, ["one", "two", "three", "four"])
     assert text == "What it is, in two lines."
     assert fields["one"] == fields["two"] == "belong together"
     assert fields["three"] == "goes on"
     assert fields["four"] == "is said in the same line; five is words"
-    assert described(None, []) == ("", {})
+    assert parse_docstring(None, []) == ("", {})
 
 
 def test_what_is_always_there_is_required_and_what_may_be_left_out_is_not() -> None:
-    progress = schema(BY_NAME["progress"])
+    progress = build_schema(BY_NAME["progress"])
     assert progress["required"] == list(Progress.model_fields)
     assert progress["$defs"]["Asked"]["required"] == ["gate", "of", "words", "since"]
-    assert schema(BY_NAME["request"])["required"] == ["repository"]
+    assert build_schema(BY_NAME["request"])["required"] == ["repository"]
 
 
-def read(shape: Shape, value: dict[str, Any]) -> None:
+def read(shape: PublishedShape, value: dict[str, Any]) -> None:
     """As whoever receives it would."""
     if shape.model is DeliveryRequest:
         parse_request(value)
     elif shape.model is BacklogRequest:
         parse_backlog(value)
     elif shape.sent:
-        understood(shape.model, value)  # type: ignore[type-var]
+        parse_input(shape.model, value)  # type: ignore[type-var]
     else:
         assert shape.model.model_validate(value).model_dump(mode="json") == value

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from perdure.models.backlog import BacklogRequest
-from perdure.models.decisions import understood
+from perdure.models.decisions import parse_input
 from perdure.models.errors import InvalidRequest
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.backlog import parse_backlog
-from perdure.models.rules.inbox import SHAPES as DECISIONS
-from schemas import SHAPES, schema
+from perdure.models.rules.inbox import DECISION_MODELS as DECISIONS
+from schemas import SHAPES, build_schema
 
 SENT = {shape.name: shape for shape in SHAPES if shape.sent}
-SCHEMAS = {name: Draft202012Validator(schema(shape)) for name, shape in SENT.items()}
+SCHEMAS = {name: Draft202012Validator(build_schema(shape)) for name, shape in SENT.items()}
 
 ODD = st.one_of(
     st.sampled_from(["", " ", "x", "5", "yes", "#12", "1h 30m", "soon", "plan", "question", "a" * 64, "é" * 2049]),
@@ -82,7 +82,7 @@ def refused(name: str, sent: dict[str, Any]) -> str:
         elif model is BacklogRequest:
             parse_backlog(sent)
         else:
-            understood(model, sent)  # type: ignore[type-var]
+            parse_input(model, sent)  # type: ignore[type-var]
     except InvalidRequest as error:
         return error.what
     return ""
@@ -110,7 +110,7 @@ def beyond(name: str, sent: dict[str, Any], refusal: str) -> bool:
 
 @pytest.mark.parametrize("name", ["approve", "add_budget"])
 def test_what_is_null_fits_where_the_schema_says_so(name: str) -> None:
-    properties = schema(SENT[name])["properties"]
+    properties = build_schema(SENT[name])["properties"]
     nullable = [field for field, said in properties.items() if {"type": "null"} in said.get("anyOf", [])]
     assert nullable
     for field in nullable:

@@ -1,4 +1,4 @@
-"""The demo's scene on GitHub's twin: an issue, and a pull request that closes it (perdure/demo/scene.py)."""
+"""The demo's scene on GitHub's twin: an issue, and a pull request that closes it (perdure/demo/scenario.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from perdure.cli.look.chapters import BAD
-from perdure.cli.words import count
-from perdure.demo.scene import DemoOutcome, DemoScene, shown
-from perdure.demo.stage import PACKAGE, DemoDirectories
+from perdure.cli.formatting import pluralise
+from perdure.cli.look.step_lines import BAD
+from perdure.demo.environment import PACKAGE, DemoDirectories
+from perdure.demo.scenario import DemoOutcome, DemoScenario, pull_request_lines
 from perdure.text import one_line, visible
 from tests.twins.github import GitHubTwin
 
@@ -18,7 +18,7 @@ _REPOSITORY = f"me/{PACKAGE}"
 
 
 @asynccontextmanager
-async def on_github(stage: DemoDirectories) -> AsyncIterator[DemoScene]:
+async def on_github(stage: DemoDirectories) -> AsyncIterator[DemoScenario]:
     """The twin serves until the context ends."""
     token = f"ghp_{secrets.token_hex(18)}"
     async with GitHubTwin(stage.root / "github", token=token) as twin:
@@ -29,24 +29,24 @@ async def on_github(stage: DemoDirectories) -> AsyncIterator[DemoScene]:
         yield _scene(stage, twin, token, issue, title)
 
 
-def _scene(stage: DemoDirectories, twin: GitHubTwin, token: str, issue: int, title: str) -> DemoScene:
+def _scene(stage: DemoDirectories, twin: GitHubTwin, token: str, issue: int, title: str) -> DemoScenario:
     url = f"{twin.url}/{_REPOSITORY}"
-    return DemoScene(
+    return DemoScenario(
         id=f"{PACKAGE}-issue-{issue}",
-        wanted="issue",
+        input_kind="issue",
         submission={"repository": url, "issue": issue},
         repository=f"{url}, a small Python package, fresh",
-        facts=(
+        header_rows=(
             ("issue", f'#{issue} "{title}" · {url}/issues/{issue}'),
             ("GitHub", "a twin of it on this machine: no account, no network; it takes nothing that GitHub would not"),
         ),
-        twins=(
+        twin_lines=(
             "GitHub and the model were twins on this machine: one held every request against GitHub's own description",
             "of its API, the other's replies came from examples/durations.toml. Everything else was real: Temporal,",
             "HTTP, git, the sandbox, the tests, the kills. The same with the real ones, in a repository of yours:",
         ),
-        typed=("export ANTHROPIC_API_KEY=… GH_TOKEN=…", "perdure deliver --issue 12"),
-        outcome=lambda: _on_github(stage.root / "github" / f"{_REPOSITORY}.git", twin, url, issue),
+        commands=("export ANTHROPIC_API_KEY=… GH_TOKEN=…", "perdure deliver --issue 12"),
+        find_outcome=lambda: _on_github(stage.root / "github" / f"{_REPOSITORY}.git", twin, url, issue),
         variables={"PERDURE_GITHUB_URL": twin.url, "PERDURE_GITHUB_TOKEN": token},
     )
 
@@ -58,12 +58,12 @@ def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> DemoOutcom
         lines += [
             f"Pull request #{pull['number']}  {one_line(pull['title'])}",
             f"  page     {url}/pull/{pull['number']}",
-            *shown(bare, pull["head"]["sha"], pull["body"] or ""),
+            *pull_request_lines(bare, pull["head"]["sha"], pull["body"] or ""),
         ]
     lines += [f"Issue #{issue}  {url}/issues/{issue}"]
     lines += [f"  {comment['user']['login']}: {_headline(comment['body'])}" for comment in comments]
     wrong = [f"{BAD} against GitHub's description: {one_line(str(each))}" for each in twin.violations]
-    lines += [f"  {count(len(comments), 'comment')}, {count(len(twin.calls), 'request')} to GitHub", *wrong]
+    lines += [f"  {pluralise(len(comments), 'comment')}, {pluralise(len(twin.calls), 'request')} to GitHub", *wrong]
     pages = {f"issue #{issue}": f"{url}/issues/{issue}"}
     pages |= {f"pull request #{pull['number']}": f"{url}/pull/{pull['number']}" for pull in pulls}
     return DemoOutcome((len(pulls), len(comments), len(wrong)) == (1, 1, 0), lines, pages)

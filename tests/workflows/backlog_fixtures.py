@@ -11,33 +11,33 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from activities.former import former_run
-from activities.look import look_for as really_look
+from activities.delivery_lookup import look_for as really_look
 from activities.prioritise import prioritise_delivery
-from perdure.models.backlog_state import Opened
-from perdure.models.following import ChecksHeld, Followed, FollowInput, Moved, MoveInput
+from activities.verify_previous_run import former_run
+from perdure.models.backlog_state import OpenBacklogResult
+from perdure.models.following import FollowInput, FollowResult, LandedChecksResult, MoveBranchInput, MoveBranchResult
 from perdure.models.landing import (
     CloseBacklogInput,
-    ClosedBacklog,
-    Found,
-    Landed,
+    CloseBacklogResult,
+    DeliveryLookup,
+    DeliveryLookupInput,
+    DeliveryStatus,
     LandInput,
-    Look,
-    LookInput,
+    LandResult,
     OpenBacklogInput,
-    Rebased,
     RebaseInput,
-    Resumed,
+    RebaseResult,
     ResumeInput,
-    Vouched,
-    VouchInput,
+    ResumeResult,
+    SignRequestInput,
+    SignRequestResult,
 )
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from perdure.models.result import PullRequest, TestsStatus
-from perdure.models.stacked import Seen, StackInput, StackSeen
+from perdure.models.stack import PullRequestState, StackInput, StackState
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Prepared, TestVerdict
+from perdure.models.work import PreparedWorkspace, TestVerdict
 from tests.waiting import patient
 
 
@@ -83,7 +83,7 @@ class Branch(Company):
         self.found: tuple[int, ...] = ()
         self.proposed: dict[int, int] = {}
         self.holding: dict[str, asyncio.Event] = {}
-        self.looks: list[LookInput] = []
+        self.looks: list[DeliveryLookupInput] = []
         self.real_looks: Client | None = None
         self.most = self.now = 0
         self.refused: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Branch(Company):
         self.follows: list[FollowInput] = []
         self.pushes = 0
         self.looking: asyncio.Event | None = None
-        self.pulls: dict[str, Seen] = {}
+        self.pulls: dict[str, PullRequestState] = {}
         self.stacked: list[StackInput] = []
         self.vouching: asyncio.Event | None = None
         self.closing: asyncio.Event | None = None
@@ -119,15 +119,15 @@ class Branch(Company):
 
     def stack_look(self) -> Callable[..., Any]:
         @activity.defn
-        async def look_at_stack(work: StackInput) -> StackSeen:
+        async def look_at_stack(work: StackInput) -> StackState:
             self.stacked.append(work)
             for pull in work.pulls:
-                self.pulls[pull.item] = self.pulls.get(pull.item) or Seen(state="open", into="main")
+                self.pulls[pull.item] = self.pulls.get(pull.item) or PullRequestState(state="open", into="main")
                 if pull.reopen and not self.pulls[pull.item].base_gone:
                     self.pulls[pull.item] = self.pulls[pull.item].model_copy(update={"state": "open"})
                 if pull.to:
                     self.pulls[pull.item] = self.pulls[pull.item].model_copy(update={"into": pull.to})
-            return StackSeen(seen={pull.item: self.pulls[pull.item] for pull in work.pulls})
+            return StackState(pull_requests={pull.item: self.pulls[pull.item] for pull in work.pulls})
 
         return look_at_stack
 
@@ -137,11 +137,11 @@ class Branch(Company):
         turn = base["implement"]
 
         @activity.defn(name=Step.PREPARE)
-        async def prepare(work: Any) -> Prepared:
+        async def prepare(work: Any) -> PreparedWorkspace:
             from perdure.models.work import PrepareInput
 
             given = PrepareInput.model_validate(work)
-            made: Prepared = await base["prepare"](given)
+            made: PreparedWorkspace = await base["prepare"](given)
             assert given.request.landing is not None
             if words := self.refused.get(given.request.landing.item):
                 raise ApplicationError(words, type="InvalidRequest", non_retryable=True)
@@ -176,111 +176,113 @@ class Branch(Company):
             return await self.turn(work)
 
         @activity.defn(name=Step.REBASE)
-        async def rebase(work: RebaseInput) -> Rebased:
+        async def rebase(work: RebaseInput) -> RebaseResult:
             item = work.place.item
             if self.refuses:
                 raise ApplicationError(self.refuses, type="ForgeRefused", non_retryable=True)
             if item in self.there:
-                return Rebased(onto="b", contract=work.contract, checkpoint=work.checkpoint)
+                return RebaseResult(onto="b", contract=work.contract, checkpoint=work.checkpoint)
             since = self.landed[self.seen_by[work.delivery] :]
             met = sorted(self.changes[item] & {file for one in since for file in self.changes.get(one, ())})
             onto = self.landed[-1] if self.landed else "b"
             about = {"onto": onto, "policy": "p2", "checkpoint": "c9", "since": "s" if met else ""}
             self.rebases.append((item, "conflict" if met else "rebased"))
             if met:
-                return Rebased(**about, conflicts=tuple(met))
+                return RebaseResult(**about, conflicts=tuple(met))
             self.seen_by[work.delivery] = len(self.landed)
-            return Rebased(**about, commit=f"c-{item}", tree=f"t-{item}", moved=bool(since))
+            return RebaseResult(**about, commit=f"c-{item}", tree=f"t-{item}", moved=bool(since))
 
         @activity.defn(name=Step.LAND)
-        async def land(work: LandInput) -> Landed:
+        async def land(work: LandInput) -> LandResult:
             if self.moves:
                 self.moves -= 1
                 self.landed.append("somebody")
-                return Landed(head="somebody")
+                return LandResult(head="somebody")
             assert work.onto == (self.landed[-1] if self.landed else "b"), "nobody else has landed meanwhile"
             self.landed.append(work.place.item)
-            return Landed(commit=work.place.item, head=work.place.item, summary=f"landed as {work.commit}")
+            return LandResult(commit=work.place.item, head=work.place.item, summary=f"landed as {work.commit}")
 
         @activity.defn
-        async def open_backlog(work: OpenBacklogInput) -> Opened:
+        async def open_backlog(work: OpenBacklogInput) -> OpenBacklogResult:
             if self.unopened is not None:
                 type, words = self.unopened
                 raise ApplicationError(words, type=type, non_retryable=True)
-            return Opened(
+            return OpenBacklogResult(
                 base="main",
                 base_sha="b",
                 branch=work.branch or "perdure/night",
                 queue=TASK_QUEUE,
-                follows=self.base is not None,
-                frees=True,
+                follows_base=self.base is not None,
+                frees_waiting_slots=True,
                 notifies=self.notifies,
                 issues=self.found,
-                proposed=self.proposed,
+                issue_pull_requests=self.proposed,
             )
 
         @activity.defn
-        async def make_branch(work: OpenBacklogInput) -> Opened:
+        async def make_branch(work: OpenBacklogInput) -> OpenBacklogResult:
             return await open_backlog(work)
 
         @activity.defn
-        async def follow(work: FollowInput) -> Followed:
+        async def follow(work: FollowInput) -> FollowResult:
             self.follows.append(work)
             if self.looking is not None:
                 await self.looking.wait()
             found = self.base.pop(0) if self.base else None
             if found:
-                return Followed(problem=found)
+                return FollowResult(problem=found)
             number = len(self.follows)
             at = {"onto": work.landed, "queue": TASK_QUEUE, "host": TASK_QUEUE}
             if found is None:
-                return Followed(base_sha=work.base_sha, head=work.landed, **at)
-            return Followed(base_sha=f"b{number}", head=f"h{number}", summary=f"stands on b{number}", **at)
+                return FollowResult(base_sha=work.base_sha, head=work.landed, **at)
+            return FollowResult(base_sha=f"b{number}", head=f"h{number}", summary=f"stands on b{number}", **at)
 
         @activity.defn
-        async def check_landed(work: FollowInput) -> ChecksHeld:
+        async def check_landed(work: FollowInput) -> LandedChecksResult:
             self.lasts.append(work)
             if self.last_refused:
                 raise ApplicationError(self.last_refused, type="ForgeRefused", non_retryable=True)
             problem = self.last.pop(0) if self.last else ""
             held = () if problem else tuple(work.check)[: self.last_time]
-            return ChecksHeld(
+            return LandedChecksResult(
                 head=work.landed,
-                held=held,
-                failed=tuple(work.check) if problem else (),
+                passed_items=held,
+                failed_items=tuple(work.check) if problem else (),
                 problem=problem,
                 host=TASK_QUEUE,
             )
 
         @activity.defn
-        async def move_branch(work: MoveInput) -> Moved:
+        async def move_branch(work: MoveBranchInput) -> MoveBranchResult:
             if self.pushes:
                 self.pushes -= 1
                 self.base = ["", *(self.base or [])]
-                return Moved()
+                return MoveBranchResult()
             self.landed = [f"{one}'" for one in self.landed]
-            return Moved(head=work.head, commits={one.rstrip("'"): one for one in self.landed})
+            return MoveBranchResult(head=work.head, commits={one.rstrip("'"): one for one in self.landed})
 
         @activity.defn
-        async def look_for(work: LookInput) -> Look:
+        async def look_for(work: DeliveryLookupInput) -> DeliveryLookup:
             self.looks.append(work)
             if self.real_looks is not None:
                 return await really_look(work)
-            return Look(found={one: Found(status="terminated", message="terminated") for one in work.deliveries})
+            return DeliveryLookup(
+                statuses={one: DeliveryStatus(status="terminated", message="terminated") for one in work.deliveries}
+            )
 
         @activity.defn
-        async def resume_point(work: ResumeInput) -> Resumed:
-            return Resumed()
+        async def resume_point(work: ResumeInput) -> ResumeResult:
+            return ResumeResult()
 
         @activity.defn
-        async def vouch(work: VouchInput) -> Vouched:
+        async def vouch(work: SignRequestInput) -> SignRequestResult:
             self.called["vouch"] += 1
             if self.vouching is not None:
                 await self.vouching.wait()
-            return Vouched()
+            return SignRequestResult()
 
         @activity.defn
-        async def close_backlog(work: CloseBacklogInput) -> ClosedBacklog:
+        async def close_backlog(work: CloseBacklogInput) -> CloseBacklogResult:
             self.called["close_backlog"] += 1
             self.bodies.append(work.body)
             if self.unproposed:
@@ -288,7 +290,7 @@ class Branch(Company):
             if self.closing is not None:
                 await self.closing.wait()
             self.issues = work.issues
-            return ClosedBacklog(pull_request=PullRequest(number=1, url="http://forge/1", title=work.title))
+            return CloseBacklogResult(pull_request=PullRequest(number=1, url="http://forge/1", title=work.title))
 
         others = [one for one in kept if one is not base["prepare"]]
         landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]

@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 from workflow_fixtures import Cast
 
-from activities.last_table import last_table
+from activities.read_previous_treasury import last_table
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
 from perdure.models.ledger import Spend, Usage
@@ -25,7 +25,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Closed, CloseInput
+from perdure.models.work import CloseInput, CloseResult
 from tests.waiting import patient
 from workflows import WORKFLOWS
 
@@ -71,8 +71,8 @@ class Fleet(Cast):
             return Spend(usd=self.paid.get(work.delivery, 0.0))
 
         @activity.defn(name="close")
-        async def close(work: CloseInput) -> Closed:
-            return Closed(spend=Spend(usd=self.paid.get(work.delivery, 0.0)))
+        async def close(work: CloseInput) -> CloseResult:
+            return CloseResult(spend=Spend(usd=self.paid.get(work.delivery, 0.0)))
 
         others = [one for one in super().activities() if one.__name__ != "close"]
         return [*others, spent, close, last_table]
@@ -120,7 +120,9 @@ async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[Work
     """A Treasury of its own for the test; ended afterwards, because its id is the only one."""
     async with asyncio.timeout(patient(150)):
         fleet.settings["treasury"] = {RULE: usd}
-        await client.start_workflow(treasury.WORKFLOW, id=TREASURY, task_queue=TASK_QUEUE)  # not from the last test's
+        await client.start_workflow(
+            treasury.TREASURY_WORKFLOW, id=TREASURY, task_queue=TASK_QUEUE
+        )  # not from the last test's
         await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=usd)])
         handle = client.get_workflow_handle(TREASURY)
         try:

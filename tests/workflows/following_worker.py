@@ -19,19 +19,19 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.stacked import Seen, StackInput, StackSeen
+from perdure.models.stack import PullRequestState, StackInput, StackState
 from perdure.plugin import perdure_plugin
-from workflows import WORKFLOWS, following, items_stack
+from workflows import WORKFLOWS, following, pull_request_stack
 
 FILE = Path(sys.argv[2])
 
 following.FOLLOW_PAUSE = timedelta(seconds=0.3)
-items_stack.HEARTBEAT_TIMEOUT = timedelta(seconds=2)  # nobody here reports the dead
+pull_request_stack.HEARTBEAT_TIMEOUT = timedelta(seconds=2)  # nobody here reports the dead
 
 
 @activity.defn
-async def look_at_stack(work: StackInput) -> StackSeen:
-    pulls = {item: Seen.model_validate(seen) for item, seen in json.loads(FILE.read_text()).items()}
+async def look_at_stack(work: StackInput) -> StackState:
+    pulls = {item: PullRequestState.model_validate(seen) for item, seen in json.loads(FILE.read_text()).items()}
     moved = {pull.item: pull.to for pull in work.pulls if pull.to}
     pulls |= {item: pulls[item].model_copy(update={"into": to}) for item, to in moved.items()}
     fresh = FILE.with_suffix(".new")
@@ -41,7 +41,7 @@ async def look_at_stack(work: StackInput) -> StackSeen:
     if moved and not died.exists():
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return StackSeen(seen={pull.item: pulls[pull.item] for pull in work.pulls})
+    return StackState(pull_requests={pull.item: pulls[pull.item] for pull in work.pulls})
 
 
 async def main() -> None:

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from workflow_fixtures import Cast
 
-from activities.notify import Notices
+from activities.notify import NoticeActivities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host
@@ -40,8 +40,8 @@ async def plans(work: TurnInput) -> TurnResult:
 async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
     """The cast, and the real activities that tell, on a host with these addresses."""
     env = {"PERDURE_WEBHOOK_SECRET": SECRET, "PERDURE_WEBHOOK_URL": " ".join(urls)}
-    host = Host.open(Home(home), env)
-    notices = Notices(host)
+    host = Host.from_environment(Home(home), env)
+    notices = NoticeActivities(host)
     async with (
         asyncio.timeout(patient(60)),
         Worker(

@@ -11,13 +11,13 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from workflow_fixtures import Cast
 
-from perdure.models.decisions import Asked, CheckedPlan, CheckPlanInput
+from perdure.models.decisions import CheckPlanInput, CheckPlanResult, PendingDecision
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase, Step
-from perdure.models.publishing import Pushed, PushInput
+from perdure.models.publishing import PushInput, PushResult
 from perdure.models.result import TestsStatus
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Inspected, InspectInput, TestInput, TestVerdict
+from perdure.models.work import InspectInput, InspectResult, TestInput, TestVerdict
 from tests.waiting import patient
 
 PLANNED = {"repository": "/r", "request": "Add sub", "phases": ["plan"]}
@@ -37,9 +37,9 @@ class Company(Cast):
         super().__init__()
         self.verdicts = [TestsStatus.RED, TestsStatus.GREEN]
         self.blockers = [1, 0]
-        self.found: list[Inspected] = []
+        self.found: list[InspectResult] = []
         self.artifacts: dict[str, str] = {}
-        self.plans: dict[str, CheckedPlan] = {}
+        self.plans: dict[str, CheckPlanResult] = {}
         self.pushed: list[str] = []
         self.turns_each = 1
         self.turn = self.plays
@@ -63,7 +63,7 @@ class Company(Cast):
             usage=usage,
             spend=spend,
             outcome=outcome,
-            notes=tuple(said.id for said in work.said),
+            notes=tuple(said.id for said in work.messages),
         )
 
     def verdict(self, attempt: int) -> TestVerdict:
@@ -95,29 +95,29 @@ class Company(Cast):
             return self.verdict(work.attempt)
 
         @activity.defn
-        async def inspect_change(work: InspectInput) -> Inspected:
-            return self.found.pop(0) if self.found else Inspected()
+        async def inspect_change(work: InspectInput) -> InspectResult:
+            return self.found.pop(0) if self.found else InspectResult()
 
         @activity.defn
-        async def check_plan(work: CheckPlanInput) -> CheckedPlan:
-            return self.plans.get(work.plan, CheckedPlan())
+        async def check_plan(work: CheckPlanInput) -> CheckPlanResult:
+            return self.plans.get(work.plan, CheckPlanResult())
 
         @activity.defn
-        async def push_branch(work: PushInput) -> Pushed:
+        async def push_branch(work: PushInput) -> PushResult:
             self.pushed.append(work.head)
-            return Pushed(summary=f"pushed {work.head}")
+            return PushResult(summary=f"pushed {work.head}")
 
         others = [turn(step) for step in (Step.DOCUMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)]
         return [*super().activities(), *others, run_tests, inspect_change, check_plan, push_branch]
 
 
-async def waiting(handle: WorkflowHandle[Any, Any], *, behind: str = "") -> Asked:
+async def waiting(handle: WorkflowHandle[Any, Any], *, behind: str = "") -> PendingDecision:
     """What it waits for; where `behind` names one decision, the next."""
     async with asyncio.timeout(patient(40)):
         while True:
             progress = await handle.query("progress")
             if progress["asked"] and progress["asked"]["of"] != behind:
-                return Asked.model_validate(progress["asked"])
+                return PendingDecision.model_validate(progress["asked"])
             await asyncio.sleep(0.05)
 
 

@@ -14,15 +14,15 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.attempts import AttemptTaken, TakeAttemptInput
+from perdure.models.attempts import TakeAttemptInput, TakeAttemptResult
 from perdure.models.decisions import Question
 from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Step
 from perdure.models.result import TestsStatus
-from perdure.models.rules.attempts import attempt_of, best, summary
+from perdure.models.rules.attempts import attempt_workflow_id, attempts_summary, best_attempt
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import CommitInput, Committed, Prepared, PrepareInput, TestInput, TestVerdict
+from perdure.models.work import CommitInput, CommitResult, PreparedWorkspace, PrepareInput, TestInput, TestVerdict
 from tests.waiting import patient
 
 
@@ -46,7 +46,7 @@ class Several(Company):
         self.budgets: dict[int, float] = {}
 
     def words(self, number: int) -> list[str]:
-        return [said.text for work in self.seen if self.numbers.get(work.delivery) == number for said in work.said]
+        return [said.text for work in self.seen if self.numbers.get(work.delivery) == number for said in work.messages]
 
     async def plays(self, work: TurnInput) -> TurnResult:
         number = self.numbers.get(work.delivery, 0)
@@ -71,10 +71,10 @@ class Several(Company):
         kept = [one for one in kept if one.__name__ not in ("commit", "run_tests")]
 
         @activity.defn(name=Step.PREPARE)
-        async def prepare(work: PrepareInput) -> Prepared:
+        async def prepare(work: PrepareInput) -> PreparedWorkspace:
             forked = work.request.forked
             if forked is None or work.previous is None:
-                made: Prepared = await whole(work)
+                made: PreparedWorkspace = await whole(work)
                 return made
             self.numbers[work.delivery] = forked.attempt
             self.budgets[forked.attempt] = work.request.budget_usd or 0.0
@@ -82,8 +82,8 @@ class Several(Company):
             return work.previous.model_copy(update=told)
 
         @activity.defn(name=Step.COMMIT)
-        async def commit(work: CommitInput) -> Committed:
-            return Committed(commit=f"h{self.numbers.get(work.delivery, 0)}", tree="t1", summary="+1 in 1 file")
+        async def commit(work: CommitInput) -> CommitResult:
+            return CommitResult(commit=f"h{self.numbers.get(work.delivery, 0)}", tree="t1", summary="+1 in 1 file")
 
         @activity.defn(name=Step.RUN_TESTS)
         async def run_tests(work: TestInput) -> TestVerdict:
@@ -91,12 +91,12 @@ class Several(Company):
             return TestVerdict(status=TestsStatus.RED if red else TestsStatus.GREEN, tree="t", summary="1 of 2 fail")
 
         @activity.defn
-        async def take_attempt(work: TakeAttemptInput) -> AttemptTaken:
+        async def take_attempt(work: TakeAttemptInput) -> TakeAttemptResult:
             sized = [one.model_copy(update={"lines": self.lines[one.number]}) for one in work.attempts]
-            chosen = best(sized)
+            chosen = best_attempt(sized)
             attempts = tuple(one.model_copy(update={"chosen": one is chosen}) for one in sized)
             checkpoint = "c-taken" if chosen is not None else work.checkpoint
-            return AttemptTaken(checkpoint=checkpoint, attempts=attempts, summary=summary(attempts))
+            return TakeAttemptResult(checkpoint=checkpoint, attempts=attempts, summary=attempts_summary(attempts))
 
         return [*kept, prepare, commit, run_tests, take_attempt]
 
@@ -126,7 +126,7 @@ async def test_all_run_at_once_with_equal_shares_and_words_money_and_holds_reach
         assert len(set(cast.budgets.values())) == 1
         paid_before = 0.2
         assert sum(cast.budgets.values()) == pytest.approx(5.0 - paid_before, abs=0.01)
-        children = [client.get_workflow_handle(attempt_of(fresh, number)) for number in (1, 2, 3)]
+        children = [client.get_workflow_handle(attempt_workflow_id(fresh, number)) for number in (1, 2, 3)]
         await handle.signal("say", {"text": "mind the sign", "id": "w1"})
         await handle.execute_update("add_budget", {"usd": 3, "id": "b1"})
         await handle.signal("hold", {"note": "lunch"})
@@ -154,7 +154,7 @@ async def test_words_that_not_every_attempt_with_a_commit_has_read_are_unread(cl
         await until(lambda: cast.at_review == {3})
         await handle.signal("say", {"text": "mind the sign", "id": "w1"})
         for number in (1, 2, 3):
-            child = client.get_workflow_handle(attempt_of(fresh, number))
+            child = client.get_workflow_handle(attempt_workflow_id(fresh, number))
             beginning = number != 3  # its first words are not taken in yet
             await at(child, lambda progress, beginning=beginning: progress["unread"] == 1 + beginning)
             cast.reviewing[number].set()
@@ -174,8 +174,8 @@ async def test_a_question_of_an_attempt_is_shown_at_the_delivery_and_answered_at
     async with playing(client, cast):
         handle = await begun(client, fresh)
         shown = await at(handle, lambda progress: "Which sign?" in progress["waiting"])
-        assert f"{attempt_of(fresh, 2)} waits: question: Which sign?" in shown["waiting"]
-        child = client.get_workflow_handle(attempt_of(fresh, 2))
+        assert f"{attempt_workflow_id(fresh, 2)} waits: question: Which sign?" in shown["waiting"]
+        child = client.get_workflow_handle(attempt_workflow_id(fresh, 2))
         await child.execute_update("answer", {"answer": "minus"})
         result = await handle.result()
     assert [one["number"] for one in result["attempts"] if one["chosen"]] == [2], "the only green one"
@@ -222,9 +222,9 @@ async def test_where_no_attempt_made_anything_a_retry_lets_them_begin_again(clie
 async def test_an_attempt_that_nobody_but_its_delivery_begins_is_refused(client: Client, fresh: str) -> None:
     forked = {"delivery": fresh, "at": "implement:1", "checkpoint": "0" * 40, "queue": TASK_QUEUE, "attempt": 1}
     async with playing(client, Several()):
-        handle = await begun(client, attempt_of(fresh, 1), forked=forked)
+        handle = await begun(client, attempt_workflow_id(fresh, 1), forked=forked)
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()
     assert isinstance(failure.value.cause, ApplicationError)
     assert failure.value.cause.message.endswith(f"begun by their delivery: perdure retry {fresh}")
-    assert delivery_key(attempt_of(fresh, 1)) != delivery_key(fresh)
+    assert delivery_key(attempt_workflow_id(fresh, 1)) != delivery_key(fresh)

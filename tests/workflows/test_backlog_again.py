@@ -35,8 +35,8 @@ async def test_an_ended_backlog_runs_again_for_what_failed_and_lands_nothing_twi
         assert phases(progress) == {"schema": "landed", "export": "landed", "docs": "landed"}
         assert branch.landed == ["docs", "schema", "export"]
         past = await Backlog(client, fresh).past()
-        assert past.landed == {"docs": ("docs",), "schema": ("schema",), "export": ("export",)}
-        assert past.started[f"{fresh}/schema"] == 2
+        assert past.landed_commits == {"docs": ("docs",), "schema": ("schema",), "export": ("export",)}
+        assert past.start_counts[f"{fresh}/schema"] == 2
         assert (await submit_backlog(client, None, request, fresh)).attached, "the same again comes back to it"
         with pytest.raises(BadInput, match="taken by a backlog of other items"):
             await submit_backlog(client, None, night({"id": "schema"}), fresh)

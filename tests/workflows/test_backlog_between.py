@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
 from workflow_fixtures import playing
 
-from perdure.models.landing import Prioritised, PriorityInput
+from perdure.models.landing import PriorityInput, PriorityResult
 from tests.waiting import patient
 
 
@@ -31,10 +31,10 @@ class Slow(Branch):
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn
-        async def prioritise_delivery(work: PriorityInput) -> Prioritised:
+        async def prioritise_delivery(work: PriorityInput) -> PriorityResult:
             self.asked += 1
             await self.answers.wait()
-            return Prioritised()
+            return PriorityResult()
 
         others = [one for one in super().activities() if one.__name__ != "prioritise_delivery"]
         return [*others, prioritise_delivery]

@@ -61,10 +61,10 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         assert "docs" in (await run("graph", fresh, "--format", "mermaid")).out
         assert "added: more" in (await run("add", fresh, "more", "--request", "Do more", "--depends-on", "page")).out
         assert "edited: more" in (await run("edit", fresh, "more", "--request", "Do more of it")).out
-        given = (await perdure.backlog(fresh).past()).given
+        given = (await perdure.backlog(fresh).past()).items
         assert given["more"] == {"id": "more", "request": "Do more of it", "depends_on": ["page"]}
         assert "edited: more" in (await run("edit", fresh, "more", "--attempts", "3", "--after-red")).out
-        given = (await perdure.backlog(fresh).past()).given
+        given = (await perdure.backlog(fresh).past()).items
         assert given["more"] == {
             "id": "more", "request": "Do more of it", "depends_on": ["page"], "attempts": 3, "after_red": True,
         }  # fmt: skip
@@ -72,10 +72,10 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         refused = (await run("add", fresh, "no", "--issue", "3", code=2)).err
         assert "this repository has no issues that Perdure can read" in refused, "as `start` says it"
         assert "edited: more" in (await run("edit", fresh, "more", "--depends-on", "")).out
-        assert "depends_on" not in (await perdure.backlog(fresh).past()).given["more"]
+        assert "depends_on" not in (await perdure.backlog(fresh).past()).items["more"]
         assert "goes on: docs" in (await run("retry", fresh, "docs")).out
         await shown(perdure, fresh, docs="failed")
-        assert (await perdure.backlog(fresh).past()).started[f"{fresh}/docs"] == 2, "red once more"
+        assert (await perdure.backlog(fresh).past()).start_counts[f"{fresh}/docs"] == 2, "red once more"
         assert (await run("skip", fresh, "docs", "--note", "never mind", "--json")).out
         refused = (await run("add", fresh, "api", "--request", "again", code=2)).err
         assert len(refused.splitlines()) <= 3, refused
@@ -137,7 +137,7 @@ async def test_the_same_backlog_again_attaches_and_another_of_that_id_is_refused
         assert await again(mine), "it has ended: what it was still stands"
         with pytest.raises(BadInput, match="is taken"):
             await again(other)
-        assert (await backlog.past()).landed["api"]
+        assert (await backlog.past()).landed_commits["api"]
         with pytest.raises(BadInput, match="no backlog"):
             await perdure.backlog(f"{fresh}-nowhere").describe()
         with pytest.raises(BadInput, match="is no backlog, but a delivery"):

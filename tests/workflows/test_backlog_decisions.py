@@ -97,7 +97,7 @@ async def test_a_question_is_answered_at_the_backlog_with_one_of_its_choices(cli
             await night_.decide("api", "answer", {"answer": "green"})
         assert "it goes on" in await night_.decide("api", "answer", {"answer": "Blue"})
         assert phases(await ended(handle)) == {"api": "landed"}
-    assert [said.text for work in branch.seen for said in work.said] == ["Blue"]
+    assert [said.text for work in branch.seen for said in work.messages] == ["Blue"]
 
 
 async def test_more_budget_may_be_given_while_nothing_waits_and_a_dead_delivery_is_said(

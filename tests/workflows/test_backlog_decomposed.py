@@ -14,7 +14,7 @@ from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models.backlog import BacklogItem
-from perdure.models.decisions import CheckedPlan
+from perdure.models.decisions import CheckPlanResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from perdure.models.turn import TurnInput, TurnResult
@@ -42,9 +42,9 @@ class Parts(Branch):
             return done.model_copy(update={"outcome": done.outcome.model_copy(update=made)})
 
         @activity.defn
-        async def check_plan(work: Any) -> CheckedPlan:
+        async def check_plan(work: Any) -> CheckPlanResult:
             assert work["items"]
-            return CheckedPlan(title="2 items", items=PARTS)
+            return CheckPlanResult(title="2 items", items=PARTS)
 
         kept = [one for one in super().activities() if getattr(one, "__name__", "") != "check_plan"]
         return [*kept, take, check_plan]

@@ -18,7 +18,7 @@ from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models.backlog import BacklogItem
-from perdure.models.backlog_state import BacklogState, GoOn, ItemState, Opened
+from perdure.models.backlog_state import BacklogState, ItemState, OpenBacklogResult, ReopenedFrom
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 
@@ -30,7 +30,7 @@ RAW = {"repository": "/r"}
 
 def made_up(**more: Any) -> BacklogState:
     """Of a stranger: it lands on a branch of his choice."""
-    opened = Opened(base="main", base_sha="b", branch="main", queue="his-queue")
+    opened = OpenBacklogResult(base="main", base_sha="b", branch="main", queue="his-queue")
     item = BacklogItem(id="one", request="Do one")
     return BacklogState(items={"one": ItemState(item=item)}, opened=opened, **more)
 
@@ -51,7 +51,7 @@ async def test_a_state_that_somebody_sends_is_refused_and_nobody_can_go_on_with_
         with pytest.raises(BadInput, match="was refused when it was started"):
             await Backlog(client, fresh).retry()
         first = (await handle.describe()).run_id
-        sent = [RAW, made_up(again=GoOn(run_id=first, change="retry"))]
+        sent = [RAW, made_up(again=ReopenedFrom(run_id=first, change="retry"))]
         handle = await client.start_workflow("Backlog", args=sent, id=fresh, task_queue=TASK_QUEUE)
         assert "there is nothing to go on with" in await refused(handle)
     assert branch.landed == []
@@ -131,11 +131,11 @@ async def test_what_goes_on_from_an_ended_run_is_that_runs_state_and_request(cli
         handle = await backlog(client, fresh, request)
         assert phases(await ended(handle)) == {"one": "landed", "two": "failed"}
         run = (await client.get_workflow_handle(fresh).describe()).run_id
-        again = GoOn(run_id=run, change="retry")
+        again = ReopenedFrom(run_id=run, change="retry")
         for raw, state, words in (
             (RAW, made_up(again=again), "its state is not that of the run before it"),
             ({"repository": "/etc"}, made_up(again=again), "its request is not that of the run before it"),
-            (RAW, made_up(again=GoOn(run_id="no-run", change="retry")), STRANGE),
+            (RAW, made_up(again=ReopenedFrom(run_id="no-run", change="retry")), STRANGE),
         ):
             handle = await client.start_workflow("Backlog", args=[raw, state], id=fresh, task_queue=TASK_QUEUE)
             assert words in await refused(handle)

@@ -25,11 +25,11 @@ from perdure.client.backlog import Backlog
 from perdure.models import ids
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.stacked import Seen, StackLeft
+from perdure.models.stack import PullRequestState, StackToFollow
 from tests.other_process import program
 from tests.waiting import patient
 from tests.waiting import until as true
-from workflows import following, items_stack
+from workflows import following, pull_request_stack
 
 pytestmark = pytest.mark.story
 
@@ -47,9 +47,9 @@ async def test_each_ships_into_what_it_depends_on_and_what_was_merged_takes_othe
 ) -> None:
     branch = Branch(one="a", two="b", three="c")
     branch.pulls = {
-        "one": Seen(state="merged", into="main"),
-        "two": Seen(state="open", into="p/one"),
-        "three": Seen(state="open", into="p/two"),
+        "one": PullRequestState(state="merged", into="main"),
+        "two": PullRequestState(state="open", into="p/one"),
+        "three": PullRequestState(state="open", into="p/two"),
     }
     async with playing(client, branch):
         progress = await ended(await backlog(client, fresh, night(*CHAIN, land="stack")))
@@ -73,9 +73,9 @@ async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_sta
     monkeypatch.setattr(following, "FOLLOW_PAUSE", timedelta(seconds=0.1))
     branch = Branch(one="a", two="b", three="c")
     branch.pulls = {
-        "one": Seen(state="open", into="main"),
-        "two": Seen(state="open", into="p/one"),
-        "three": Seen(state="open", into="p/two"),
+        "one": PullRequestState(state="open", into="main"),
+        "two": PullRequestState(state="open", into="p/one"),
+        "three": PullRequestState(state="open", into="p/two"),
     }
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*CHAIN, land="stack"))
@@ -86,13 +86,13 @@ async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_sta
             while len(branch.stacked) < looked + 3:
                 await asyncio.sleep(0.05)
         assert branch.pulls["two"].into == "p/one", "nothing was merged yet"
-        branch.pulls["one"] = Seen(state="merged", into="main")
+        branch.pulls["one"] = PullRequestState(state="merged", into="main")
         async with asyncio.timeout(patient(40)):
             while branch.pulls["two"].into != "main":
                 await asyncio.sleep(0.05)
         assert branch.pulls["three"].into == "p/two"
-        branch.pulls["two"] = Seen(state="closed", into="main")
-        branch.pulls["three"] = Seen(state="closed", into="p/two")
+        branch.pulls["two"] = PullRequestState(state="closed", into="main")
+        branch.pulls["three"] = PullRequestState(state="closed", into="p/two")
         async with asyncio.timeout(patient(40)):
             assert await follows.result() == "no pull request stands on another one any more"
 
@@ -100,13 +100,13 @@ async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_sta
 async def _follows(client: Client, id: str) -> WorkflowHandle[Any, str]:
     """The workflow that follows the stack of the backlog's newest run."""
     run = (await client.get_workflow_handle(id).describe()).run_id
-    return client.get_workflow_handle(ids.following(id, run), result_type=str)
+    return client.get_workflow_handle(ids.stack_workflow_id(id, run), result_type=str)
 
 
 async def test_one_that_ends_twice_within_a_minute_is_followed_after_each_end(client: Client, fresh: str) -> None:
     branch = Branch(one="a", two="b", four="d")
     branch.fails = {"four"}
-    branch.pulls = {"two": Seen(state="open", into="p/one")}
+    branch.pulls = {"two": PullRequestState(state="open", into="p/one")}
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*CHAIN[:2], {"id": "four"}, land="stack"))
         assert (await ended(handle))["items"][2]["phase"] == "failed"
@@ -122,7 +122,7 @@ async def test_one_that_ends_twice_within_a_minute_is_followed_after_each_end(cl
 
 async def test_who_cancels_a_backlog_that_has_ended_ends_the_following_of_its_stack(client: Client, fresh: str) -> None:
     branch = Branch(one="a", two="b")
-    branch.pulls = {"two": Seen(state="open", into="p/one")}
+    branch.pulls = {"two": PullRequestState(state="open", into="p/one")}
     async with playing(client, branch):
         await ended(await backlog(client, fresh, night(*CHAIN[:2], land="stack")))
         assert await Backlog(client, fresh).cancel() == f"the pull requests of {fresh} are followed no longer"
@@ -143,24 +143,29 @@ async def test_a_worker_that_dies_as_it_moves_a_pull_request_or_while_it_waits_e
 ) -> None:
     monkeypatch.setattr(following, "FOLLOW_PAUSE", timedelta(seconds=0.3))
     branch = Branch(one="a", two="b", three="c")
-    branch.pulls = {"two": Seen(state="open", into="p/one"), "three": Seen(state="open", into="p/two")}
+    branch.pulls = {
+        "two": PullRequestState(state="open", into="p/one"),
+        "three": PullRequestState(state="open", into="p/two"),
+    }
     async with playing(client, branch):
         await ended(await backlog(client, fresh, night(*CHAIN, land="stack")))
         follows = await _follows(client, fresh)
     pulls = tmp_path / "pulls.json"
 
-    def seen(**changed: Seen) -> None:
+    def seen(**changed: PullRequestState) -> None:
         pulls.write_text(json.dumps({item: one.model_dump() for item, one in (branch.pulls | changed).items()}))
 
-    seen(one=Seen(state="merged", into="main"))
+    seen(one=PullRequestState(state="merged", into="main"))
     worker = (Path(__file__).with_name("following_worker.py"), server, pulls)
     with program(*worker) as first:
         assert await asyncio.to_thread(first.wait, patient(40)) == -signal.SIGKILL
-    assert Seen.model_validate(json.loads(pulls.read_text())["two"]).into == "main", "it has moved it, and told nobody"
+    assert PullRequestState.model_validate(json.loads(pulls.read_text())["two"]).into == "main", (
+        "it has moved it, and told nobody"
+    )
     with program(*worker) as second:
         await true(lambda: _waits(follows))
         second.kill()
-    seen(two=Seen(state="closed", into="main"), three=Seen(state="closed", into="p/two"))
+    seen(two=PullRequestState(state="closed", into="main"), three=PullRequestState(state="closed", into="p/two"))
     with program(*worker):
         assert await follows.result() == "no pull request stands on another one any more"
 
@@ -174,7 +179,7 @@ async def _waits(handle: WorkflowHandle[Any, Any]) -> bool:
 
 async def test_nobody_but_a_backlog_has_a_stack_followed(client: Client, fresh: str) -> None:
     async with playing(client, Branch()):
-        given = StackLeft(backlog="night", said={}, state={})
+        given = StackToFollow(backlog="night", backlog_request={}, state={})
         handle = await client.start_workflow("Following", given, id=fresh, task_queue=TASK_QUEUE)
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()
@@ -195,7 +200,7 @@ async def test_a_failure_blocks_what_stands_on_it_alone(client: Client, fresh: s
 
 async def test_one_that_was_closed_with_its_branch_is_told_with_the_way_back(client: Client, fresh: str) -> None:
     branch = Branch(one="a", two="b")
-    branch.pulls = {"two": Seen(state="closed", into="p/one", base_gone=True)}
+    branch.pulls = {"two": PullRequestState(state="closed", into="p/one", base_gone=True)}
     async with playing(client, branch):
         progress = await ended(await backlog(client, fresh, night(*CHAIN[:2], land="stack")))
     [told] = [note for note in progress["notes"] if note.startswith("two: ")]
@@ -206,10 +211,10 @@ async def test_one_that_was_closed_with_its_branch_is_told_with_the_way_back(cli
 async def test_one_that_was_closed_with_its_branch_is_opened_again_once_that_is_back(
     client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(items_stack, "STACK_LOOK", timedelta(0))
+    monkeypatch.setattr(pull_request_stack, "STACK_LOOK", timedelta(0))
     branch = Branch(one="a", two="b", four="d", five="e")
     branch.holding = {"four": asyncio.Event(), "five": asyncio.Event()}
-    branch.pulls = {"two": Seen(state="closed", into="p/one", base_gone=True)}
+    branch.pulls = {"two": PullRequestState(state="closed", into="p/one", base_gone=True)}
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*CHAIN[:2], {"id": "four"}, {"id": "five"}, land="stack"))
         await until(handle, lambda at: (at["one"], at["two"]) == ("landed", "landed"))
@@ -217,7 +222,7 @@ async def test_one_that_was_closed_with_its_branch_is_opened_again_once_that_is_
             while not any(pull.item == "two" for work in branch.stacked for pull in work.pulls):
                 await asyncio.sleep(0.05)
         assert not any(pull.reopen for work in branch.stacked for pull in work.pulls)
-        branch.pulls["two"] = Seen(state="closed", into="p/one")
+        branch.pulls["two"] = PullRequestState(state="closed", into="p/one")
         branch.holding["four"].set()
         await until(handle, lambda at: at["four"] == "landed")
         branch.holding["five"].set()

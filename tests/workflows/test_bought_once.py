@@ -83,7 +83,7 @@ class Breaking(Company):
 
     async def goes_away(self, work: TurnInput) -> TurnResult:
         if (work.step, work.attempt, work.turn) == self.there:
-            self.asked.append(work.model_copy(update={"began": ""}))  # a rewind would be told by it
+            self.asked.append(work.model_copy(update={"started_run_suffix": ""}))  # a rewind would be told by it
             if self.away:
                 self.away = False
                 raise ApplicationError("no credit", type="ModelRefusesUs", non_retryable=True)

@@ -51,16 +51,16 @@ async def test_a_breach_in_every_step_holds_within_one_reply_and_goes_on_at_the_
     handle, paid, before = client.get_workflow_handle(fresh), 1, ""
     for number, step in enumerate(STEPS, start=1):
         asked = await waiting(handle, behind=before)
-        assert (asked.gate, asked.of, asked.options) == ("budget", str(number), ("add_budget", "reject")), step
+        assert (asked.gate, asked.target, asked.options) == ("budget", str(number), ("add_budget", "reject")), step
         await asyncio.sleep(0.1)
         assert (company.paid, company.seen[-1].step, company.seen[-1].turn) == (paid, step, 1)
-        assert asked.words == f"${paid * 0.1:.2f} of ${paid * 0.1:.2f} are spent"
+        assert asked.summary == f"${paid * 0.1:.2f} of ${paid * 0.1:.2f} are spent"
         held_at = company.seen[-1]
-        assert await handle.execute_update("add_budget", {"usd": 0.2, "of": asked.of}) == "added $0.2"
+        assert await handle.execute_update("add_budget", {"usd": 0.2, "of": asked.target}) == "added $0.2"
         await at(handle, lambda progress, before=held_at: len(company.seen) > company.seen.index(before) + 1)
         next_one = company.seen[company.seen.index(held_at) + 1]
         assert (next_one.step, next_one.attempt, next_one.turn) == (step, held_at.attempt, 2)
-        paid, before = paid + 2, asked.of
+        paid, before = paid + 2, asked.target
     result = await ended(client, fresh)
     assert result.status == "delivered", result.message
     checkpoints = [work.checkpoint for work in company.seen]
@@ -76,14 +76,14 @@ async def test_a_rejected_budget_ends_the_delivery_and_a_retry_does_not_forget_w
     submitted = await Perdure(client).submit(BUILT, id=fresh)
     handle = client.get_workflow_handle(fresh)
     asked = await waiting(handle)
-    await handle.execute_update("reject", {"of": asked.of, "note": "not worth it"})
+    await handle.execute_update("reject", {"of": asked.target, "note": "not worth it"})
     result = await ended(client, fresh)
     assert (result.status, result.reason) == ("not_delivered", "budget")
     assert result.message == "$0.20 of $0.20 are spent; rejected: not worth it"
     assert (result.steps[-1].step, result.steps[-1].status) == ("implement", "failed")
     await submitted.delivery.retry()
     again = await waiting(client.get_workflow_handle(fresh))
-    assert (again.of, again.words) == ("2", "$0.20 of $0.20 are spent")
+    assert (again.target, again.summary) == ("2", "$0.20 of $0.20 are spent")
     assert company.paid == 2, "a turn before the question would be a reply nobody has allowed"
     await client.get_workflow_handle(fresh).execute_update("add_budget", {"usd": 5})
     assert (await ended(client, fresh)).status == "completed"
@@ -99,11 +99,11 @@ async def test_tokens_are_a_limit_and_only_more_of_them_lets_it_go_on(
     await Perdure(client).submit(BUILT, id=fresh)
     handle = client.get_workflow_handle(fresh)
     asked = await waiting(handle)
-    assert asked.words == "700 of 700 tokens are used"
-    await handle.execute_update("add_budget", {"usd": 50, "of": asked.of})
-    again = await waiting(handle, behind=asked.of)
-    assert (again.words, company.paid) == (asked.words, 1)
-    await handle.execute_update("add_budget", {"tokens": 1, "of": again.of})
+    assert asked.summary == "700 of 700 tokens are used"
+    await handle.execute_update("add_budget", {"usd": 50, "of": asked.target})
+    again = await waiting(handle, behind=asked.target)
+    assert (again.summary, company.paid) == (asked.summary, 1)
+    await handle.execute_update("add_budget", {"tokens": 1, "of": again.target})
     assert (await ended(client, fresh)).status == "completed"
 
 
@@ -113,12 +113,12 @@ async def test_a_rewind_forgets_no_tokens(client: Client, company: Company, fres
     company.asks(Phase.BUILD, budget_tokens=900)
     await Perdure(client).submit(BUILT, id=fresh)
     handle = client.get_workflow_handle(fresh)
-    assert (await waiting(handle)).words == "900 of 900 tokens are used"
+    assert (await waiting(handle)).summary == "900 of 900 tokens are used"
     await reset(handle, next(n for n, kind, _ in await events(handle) if kind == "workflow_task_completed"))
     async with asyncio.timeout(patient(40)):
         while company.paid < 4:
             await asyncio.sleep(0.05)
-    assert (await waiting(handle)).words == "1,200 of 900 tokens are used", "after one reply, not after three"
+    assert (await waiting(handle)).summary == "1,200 of 900 tokens are used", "after one reply, not after three"
     assert company.paid == 4
     await handle.execute_update("add_budget", {"tokens": 5000})
     assert (await ended(client, fresh)).status == "completed"
@@ -136,11 +136,11 @@ async def test_a_price_nobody_knows_is_asked_about_once_and_money_is_no_answer(
     assert asked.options == ("approve", "reject")
     assert await handle.execute_update("add_budget", {"usd": 5}) == "added $5"
     with pytest.raises(WorkflowUpdateFailedError, match="failed"):
-        await handle.execute_update("add_budget", {"usd": 5, "of": asked.of})
+        await handle.execute_update("add_budget", {"usd": 5, "of": asked.target})
     await asyncio.sleep(0.3)
-    assert (await waiting(handle)).of == asked.of
+    assert (await waiting(handle)).target == asked.target
     assert company.paid == 1
-    await handle.execute_update("approve", {"of": asked.of})
+    await handle.execute_update("approve", {"of": asked.target})
     assert (await ended(client, fresh)).status == "completed"
     assert company.paid == 4
 
@@ -162,9 +162,9 @@ async def test_time_that_is_over_in_the_middle_of_a_turn_holds_and_that_turn_is_
     await Perdure(client).submit(BUILT, id=fresh)
     handle = client.get_workflow_handle(fresh)
     asked = await waiting(handle)
-    assert asked.words == "the time limit of 0:00:02 is over"
+    assert asked.summary == "the time limit of 0:00:02 is over"
     assert not stuck
-    await handle.execute_update("add_budget", {"time": "1h", "of": asked.of})
+    await handle.execute_update("add_budget", {"time": "1h", "of": asked.target})
     result = await ended(client, fresh)
     assert result.status == "completed"
     assert [work.turn for work in company.seen] == [1, 2, 2]
@@ -191,10 +191,10 @@ async def test_a_failure_whose_next_try_has_no_room_before_the_end_asks_and_does
     await Perdure(client).submit(BUILT, id=fresh)
     handle = client.get_workflow_handle(fresh)
     asked = await waiting(handle)
-    assert "time limit" in asked.words
+    assert "time limit" in asked.summary
     await asyncio.sleep(0.3)
     assert len(company.seen) == 1
-    await handle.execute_update("add_budget", {"time": "1h", "of": asked.of})
+    await handle.execute_update("add_budget", {"time": "1h", "of": asked.target})
     assert (await ended(client, fresh)).status == "completed"
 
 
@@ -208,10 +208,10 @@ async def test_more_that_comes_before_it_is_needed_or_twice_is_counted_once(
     handle = client.get_workflow_handle(fresh)
     asked = await waiting(handle)
     for _ in range(2):
-        await handle.signal("decide", {"update": "add_budget", "said": {"usd": 0.1, "of": asked.of, "id": "a"}})
+        await handle.signal("decide", {"update": "add_budget", "said": {"usd": 0.1, "of": asked.target, "id": "a"}})
     assert (await handle.execute_update("add_budget", {"usd": 0.1, "id": "a"})).startswith("counted before: approved")
-    again = await waiting(handle, behind=asked.of)
-    assert again.words == "$0.30 of $0.30 are spent"
+    again = await waiting(handle, behind=asked.target)
+    assert again.summary == "$0.30 of $0.30 are spent"
     with pytest.raises(WorkflowUpdateFailedError) as negative:
         await handle.execute_update("add_budget", {"usd": -5})
     assert "usd" in str(negative.value.cause)
@@ -220,7 +220,7 @@ async def test_more_that_comes_before_it_is_needed_or_twice_is_counted_once(
     assert "say how much more" in str(nothing.value.cause)
     await handle.signal("hold", {})  # somebody wants to look before it goes on
     await at(handle, lambda progress: True)
-    await handle.execute_update("add_budget", {"usd": 5, "of": again.of})
+    await handle.execute_update("add_budget", {"usd": 5, "of": again.target})
     await at(handle, lambda progress: progress["waiting"].startswith("held"))
     assert company.paid == 3, "a hold that comes while it waits for money holds behind it"
     await handle.signal("resume")

@@ -23,7 +23,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, TestsStatus
 from perdure.models.turn import Outcome, TurnInput
-from perdure.models.work import CommitInput, Committed, TestVerdict
+from perdure.models.work import CommitInput, CommitResult, TestVerdict
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
@@ -54,13 +54,13 @@ class Honest(Company):
         self.blockers = [0 if self._fixed(Step.FIX_REVIEW) else 1]
         return super().outcome(work)
 
-    def commit(self, work: CommitInput) -> Committed:
+    def commit(self, work: CommitInput) -> CommitResult:
         self.made.append((work.step, work.attempt))
-        return Committed(commit=f"h{len(self.made)}", tree="t", files=1, added=1, summary="+1")
+        return CommitResult(commit=f"h{len(self.made)}", tree="t", files=1, added=1, summary="+1")
 
     def activities(self) -> list[Any]:
         @activity.defn(name=Step.COMMIT)
-        async def commit(work: CommitInput) -> Committed:
+        async def commit(work: CommitInput) -> CommitResult:
             return self.commit(work)
 
         return [*(one for one in super().activities() if one.__name__ != "commit"), commit]

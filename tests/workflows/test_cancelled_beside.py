@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from workflow_fixtures import playing
 
 from perdure.models import landing
-from perdure.models.landing import Look, LookInput
+from perdure.models.landing import DeliveryLookup, DeliveryLookupInput
 from perdure.models.limits import TASK_QUEUE
 from tests.waiting import patient
 from tests.waiting import until as true
@@ -43,7 +43,7 @@ class Looking(Branch):
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn
-        async def look_for(work: LookInput) -> Look:
+        async def look_for(work: DeliveryLookupInput) -> DeliveryLookup:
             self.begun.set()
             await asyncio.Event().wait()
             raise AssertionError
@@ -79,7 +79,7 @@ async def test_a_backlog_that_is_cancelled_as_it_grants_the_turn_to_land_cancels
         one = client.get_workflow_handle(f"{fresh}/one")
         await true(lambda: bool(branch.now))
         await deciding.pause()
-        asks = landing.LandingAsked(item="one", delivery=one.id, run_id=(await one.describe()).run_id, seq=1)
+        asks = landing.LandingRequested(item="one", delivery=one.id, run_id=(await one.describe()).run_id, seq=1)
         await handle.signal("landing_asked", asks.model_dump(mode="json"))
         await handle.cancel()
         await deciding.__aenter__()
@@ -94,14 +94,14 @@ async def test_a_delivery_that_is_cancelled_as_it_hears_that_its_backlog_has_end
     client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen at random: it stood still for good, because the SDK asked for a signal to be taken back that had failed."""
-    asks, goes_on, real = threading.Event(), threading.Event(), landing.LandingAsked
+    asks, goes_on, real = threading.Event(), threading.Event(), landing.LandingRequested
 
-    def slowly(**given: Any) -> landing.LandingAsked:
+    def slowly(**given: Any) -> landing.LandingRequested:
         asks.set()
         goes_on.wait(1.5)  # the SDK takes two seconds for a deadlock
         return real(**given)
 
-    monkeypatch.setattr(landing, "LandingAsked", slowly)
+    monkeypatch.setattr(landing, "LandingRequested", slowly)
     branch = Branch(one="a")
     async with asyncio.timeout(patient(60)), Deciding(client) as deciding, acting(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}))

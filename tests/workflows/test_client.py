@@ -23,7 +23,7 @@ from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
+from perdure.models.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.plugin import perdure_plugin
 from tests.waiting import patient
 
@@ -166,11 +166,11 @@ async def test_a_delivered_one_is_attached_to_listed_and_never_retried(
 
 async def test_pages_are_read_on_the_deliverys_host(client: Client, perdure: Perdure, fresh: str) -> None:
     @activity.defn(name="read")
-    async def read(work: ReadInput) -> Page:
-        return Page(text=f"{work.what} of {work.delivery} from {work.offset}", next=7)
+    async def read(work: VaultReadInput) -> TextPage:
+        return TextPage(text=f"{work.what} of {work.delivery} from {work.offset}", next=7)
 
     async with Worker(client, task_queue=f"host-{fresh}", activities=[read]):
-        page = await perdure.delivery(fresh).read("logs", 3, queue=f"host-{fresh}")
+        page = await perdure.delivery(fresh).read_page("logs", 3, queue=f"host-{fresh}")
     assert (page.text, page.next) == (f"logs of {fresh} from 3", 7)
 
 

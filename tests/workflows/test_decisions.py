@@ -49,16 +49,16 @@ async def test_an_approval_that_comes_twice_in_every_way_is_counted_once(
     async with playing(client, company):
         handle = await submitted(client, fresh)
         asked = await waiting(handle)
-        said = {"of": asked.of, "by": "ann"}
+        said = {"of": asked.target, "by": "ann"}
         again = {**said, "note": " again"}
         once = await asyncio.gather(*(handle.execute_update("reject", again, id="one") for _ in range(2)))
-        assert once == [f"rejected: plan {asked.of}"] * 2
-        await handle.signal("decide", {"update": "approve", "said": {"of": asked.of}})
+        assert once == [f"rejected: plan {asked.target}"] * 2
+        await handle.signal("decide", {"update": "approve", "said": {"of": asked.target}})
         other = await handle.execute_update("reject", {**said, "note": " other"}, id="two")
         assert re.fullmatch(r"counted before: rejected by ann, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", other), other
-        second = await waiting(handle, behind=asked.of)
+        second = await waiting(handle, behind=asked.target)
         assert (await handle.execute_update("reject", {**said, "note": " late"})).startswith("counted before: rejected")
-        assert await handle.execute_update("approve", {"of": second.of}) == f"approved: plan {second.of}"
+        assert await handle.execute_update("approve", {"of": second.target}) == f"approved: plan {second.target}"
         result = await ended(client, fresh)
     assert [work.materials.get("words") for work in company.seen if work.step == "plan"] == [None, " again"]
     assert result.status == "completed"
@@ -82,13 +82,13 @@ async def test_an_unbound_approval_that_meets_a_rejection_does_not_undo_it(
         handle = await submitted(client, fresh)
         asked = await waiting(handle)
     # No worker: the signal is kept, the update waits, and one workflow task gets both.
-    await handle.signal("decide", {"update": "reject", "said": {"of": asked.of, "note": " again"}})
+    await handle.signal("decide", {"update": "reject", "said": {"of": asked.target, "note": " again"}})
     approving = asyncio.create_task(handle.execute_update("approve", {}))
     await asyncio.sleep(1)
     async with playing(client, company):
         assert (await approving).startswith("counted before: rejected")
-        second = await waiting(handle, behind=asked.of)
-        await handle.execute_update("approve", {"of": second.of})
+        second = await waiting(handle, behind=asked.target)
+        await handle.execute_update("approve", {"of": second.target})
         await ended(client, fresh)
     assert [work.step for work in company.seen].count("plan") == 2
 
@@ -119,10 +119,10 @@ async def test_a_decision_before_the_gate_and_after_it_is_refused_in_words_and_c
         with pytest.raises(WorkflowUpdateFailedError) as wrong:
             await handle.execute_update("answer", {"answer": "yes"})
         assert "answer does not decide this" in str(wrong.value.cause)
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         await ended(client, fresh)
         with pytest.raises(RPCError):
-            await handle.execute_update("approve", {"of": asked.of})
+            await handle.execute_update("approve", {"of": asked.target})
 
 
 async def test_what_is_decided_while_the_worker_is_down_counts_once_and_for_the_plan_it_names(
@@ -131,7 +131,7 @@ async def test_what_is_decided_while_the_worker_is_down_counts_once_and_for_the_
     async with playing(client, company):
         handle = await submitted(client, fresh)
         asked = await waiting(handle)
-    update = {"of": asked.of, "note": " again"}
+    update = {"of": asked.target, "note": " again"}
     with pytest.raises(WorkflowUpdateRPCTimeoutOrCancelledError):  # as the command line does, then the signal
         await handle.start_update(
             "reject",
@@ -141,10 +141,10 @@ async def test_what_is_decided_while_the_worker_is_down_counts_once_and_for_the_
             rpc_timeout=timedelta(seconds=1),
         )
     await handle.signal("decide", {"update": "reject", "said": update})
-    await handle.signal("decide", {"update": "approve", "said": {"of": asked.of}})
+    await handle.signal("decide", {"update": "approve", "said": {"of": asked.target}})
     async with playing(client, company):
-        second = await waiting(handle, behind=asked.of)
-        await handle.signal("decide", {"update": "approve", "said": {"of": second.of}})
+        second = await waiting(handle, behind=asked.target)
+        await handle.signal("decide", {"update": "approve", "said": {"of": second.target}})
         result = await ended(client, fresh)
     assert [work.materials.get("words") for work in company.seen if work.step == "plan"] == [None, " again"]
     assert result.status == "completed"
@@ -158,9 +158,9 @@ async def test_a_rewind_to_before_the_gate_stops_there_again_although_an_approva
     async with playing(client, company):
         handle = await submitted(client, fresh)
         first = await waiting(handle)
-        await handle.execute_update("reject", {"note": " again", **({"of": first.of} if bound else {})})
-        second = await waiting(handle, behind=first.of)
-        await handle.execute_update("approve", {"of": second.of} if bound else {})
+        await handle.execute_update("reject", {"note": " again", **({"of": first.target} if bound else {})})
+        second = await waiting(handle, behind=first.target)
+        await handle.execute_update("approve", {"of": second.target} if bound else {})
         await ended(client, fresh)
         happened = await events(handle)
         planned = next(number for number, kind, name in happened if name == "plan")
@@ -169,12 +169,12 @@ async def test_a_rewind_to_before_the_gate_stops_there_again_although_an_approva
         run = await reset(handle, before)
         rewound = client.get_workflow_handle(fresh, run_id=run)
         anew = await waiting(rewound)
-        assert anew.of not in (first.of, second.of)
+        assert anew.target not in (first.target, second.target)
         await asyncio.sleep(0.5)
-        assert (await waiting(rewound)).of == anew.of, "the approval of another plan moved it on"
+        assert (await waiting(rewound)).target == anew.target, "the approval of another plan moved it on"
         again = [name for _, kind, name in await events(rewound) if kind.endswith("update_admitted")]
         assert again == ["reject", "approve"], "the server applies them again: else this test shows nothing"
-        assert await rewound.execute_update("approve", {"of": anew.of}) == f"approved: plan {anew.of}"
+        assert await rewound.execute_update("approve", {"of": anew.target}) == f"approved: plan {anew.target}"
         assert (await ended(client, fresh)).status == "completed"
 
 
@@ -186,7 +186,7 @@ async def test_a_rewind_into_the_gate_takes_the_old_rejection_and_stops_at_the_n
         handle = await submitted(client, fresh)
         first = await waiting(handle)
         await handle.execute_update("reject", {"note": " again"})
-        second = await waiting(handle, behind=first.of)
+        second = await waiting(handle, behind=first.target)
         await handle.execute_update("approve", {})
         await ended(client, fresh)
         happened = await events(handle)
@@ -194,11 +194,11 @@ async def test_a_rewind_into_the_gate_takes_the_old_rejection_and_stops_at_the_n
         before = max(number for number, kind, _ in happened if kind == "workflow_task_completed" and number < accepted)
         run = await reset(handle, before)
         rewound = client.get_workflow_handle(fresh, run_id=run)
-        third = await waiting(rewound, behind=first.of)
-        assert third.of != second.of
+        third = await waiting(rewound, behind=first.target)
+        assert third.target != second.target
         await asyncio.sleep(0.5)
-        assert (await waiting(rewound)).of == third.of, "the approval of another plan moved it on"
-        await rewound.execute_update("approve", {"of": third.of})
+        assert (await waiting(rewound)).target == third.target, "the approval of another plan moved it on"
+        await rewound.execute_update("approve", {"of": third.target})
         assert (await ended(client, fresh)).status == "completed"
 
 
@@ -213,17 +213,17 @@ async def test_money_that_was_added_survives_a_rewind_once_or_is_asked_for_again
         await Perdure(client).submit({**PLANNED, "phases": ["build"]}, id=fresh)
         handle = client.get_workflow_handle(fresh)
         asked = await waiting(handle)
-        await handle.execute_update("add_budget", {"usd": 0.15, **({"of": asked.of} if bound else {})})
-        second = await waiting(handle, behind=asked.of)
-        assert second.words == "$0.30 of $0.25 are spent"
-        await handle.execute_update("add_budget", {"usd": 9, "of": second.of})
+        await handle.execute_update("add_budget", {"usd": 0.15, **({"of": asked.target} if bound else {})})
+        second = await waiting(handle, behind=asked.target)
+        assert second.summary == "$0.30 of $0.25 are spent"
+        await handle.execute_update("add_budget", {"usd": 9, "of": second.target})
         await ended(client, fresh)
         happened = await events(handle)
         turn = next(number for number, kind, name in happened if name == "implement")
         before = max(number for number, kind, _ in happened if kind == "workflow_task_completed" and number < turn)
         rewound = client.get_workflow_handle(fresh, run_id=await reset(handle, before))
         again = await waiting(rewound)
-        assert (again.of, company.paid) == ("1", 5), "what was paid before the rewind is not forgotten: one reply"
-        assert again.words == ("$0.50 of $0.10 are spent" if bound else "$0.50 of $0.25 are spent")
-        await rewound.execute_update("add_budget", {"usd": 9, "of": again.of})
+        assert (again.target, company.paid) == ("1", 5), "what was paid before the rewind is not forgotten: one reply"
+        assert again.summary == ("$0.50 of $0.10 are spent" if bound else "$0.50 of $0.25 are spent")
+        await rewound.execute_update("add_budget", {"usd": 9, "of": again.target})
         assert (await ended(client, fresh)).status == "completed"

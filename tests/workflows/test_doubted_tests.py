@@ -42,10 +42,10 @@ async def test_what_a_person_lets_through_is_published_with_their_word(client: C
         handle = client.get_workflow_handle(fresh)
         asked = await waiting(handle)
         assert (asked.gate, asked.options) == ("tests", ("approve", "reject"))
-        assert asked.words.startswith(WORDS)
+        assert asked.summary.startswith(WORDS)
         assert company.shipped == []
-        said = {"of": asked.of, "note": "it is the old one", "by": "Ada"}
-        assert await handle.execute_update("approve", said) == f"approved: tests {asked.of}"
+        said = {"of": asked.target, "note": "it is the old one", "by": "Ada"}
+        assert await handle.execute_update("approve", said) == f"approved: tests {asked.target}"
         result = await delivered(client, fresh)
     assert (result.status, result.tests.status) == (Status.DELIVERED, TestsStatus.RED)
     assert result.tests.accepted == "approved by Ada: it is the old one"
@@ -61,16 +61,16 @@ async def test_what_a_person_calls_new_is_mended_in_their_words_and_asked_again_
         await Perdure(client).submit(WHOLE, id=fresh)
         handle = client.get_workflow_handle(fresh)
         first = await waiting(handle)
-        await handle.execute_update("reject", {"of": first.of, "note": "test_sub is new"})
-        second = await waiting(handle, behind=first.of)
-        await handle.execute_update("reject", {"of": second.of, "note": "it still is"})
+        await handle.execute_update("reject", {"of": first.target, "note": "test_sub is new"})
+        second = await waiting(handle, behind=first.target)
+        await handle.execute_update("reject", {"of": second.target, "note": "it still is"})
         result = await delivered(client, fresh)
     assert (result.status, result.tests.status, result.tests.accepted) == (Status.DELIVERED, TestsStatus.GREEN, "")
     fixes = [work for work in company.seen if work.step == "fix_tests" and work.turn == 1]
     assert [(work.attempt, work.materials["words"]) for work in fixes] == [(1, "test_sub is new"), (2, "it still is")]
-    assert [[said.text for said in work.told] for work in fixes] == [[], ["test_sub is new"]]
+    assert [[said.text for said in work.delivered_messages] for work in fixes] == [[], ["test_sub is new"]]
     (review,) = [work for work in company.seen if work.step == "review"]
-    assert [said.text for said in review.told] == ["test_sub is new", "it still is"]
+    assert [said.text for said in review.delivered_messages] == ["test_sub is new", "it still is"]
 
 
 @pytest.mark.parametrize("gates", [(), ("tests",)])

@@ -13,8 +13,8 @@ from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from workflow_fixtures import playing
 
-from perdure.client.submit import start
-from perdure.models.fairness import KEY_BYTES, shared_with, urgency
+from perdure.client.submit import start_workflow
+from perdure.models.fairness import FAIRNESS_KEY_BYTES, fairness_key, temporal_priority
 from tests.waiting import patient
 
 ORDER: list[str] = []
@@ -29,22 +29,22 @@ class Turn:
 
 @pytest.mark.parametrize(("given", "key"), [(100, 1), (51, 1), (1, 2), (0, None), (-1, 4), (-50, 4), (-100, 5)])
 def test_an_items_priority_is_one_of_temporals_five(given: int, key: int | None) -> None:
-    assert urgency(given) == key
+    assert temporal_priority(given) == key
 
 
 def test_a_fairness_key_is_the_backlogs_or_the_repositorys_and_never_too_long() -> None:
-    assert shared_with("night/api", {"repository": "/r", "landing": {"backlog": "night"}}) == "night"
-    assert shared_with("night", {"repository": "/r"}, backlog=True) == "night"
-    assert shared_with("d-1/tasks/1", {"landing": {"backlog": "d-1/tasks", "within": {"delivery": "d-1"}}}) is None
-    assert shared_with("d-1", {"repository": "https://github.com/me/durations"}) == "https://github.com/me/durations"
-    assert len(shared_with("d-1", {"repository": "/ü" * 60}).encode()) <= KEY_BYTES
+    assert fairness_key("night/api", {"repository": "/r", "landing": {"backlog": "night"}}) == "night"
+    assert fairness_key("night", {"repository": "/r"}, backlog=True) == "night"
+    assert fairness_key("d-1/tasks/1", {"landing": {"backlog": "d-1/tasks", "within": {"delivery": "d-1"}}}) is None
+    assert fairness_key("d-1", {"repository": "https://github.com/me/durations"}) == "https://github.com/me/durations"
+    assert len(fairness_key("d-1", {"repository": "/ü" * 60}).encode()) <= FAIRNESS_KEY_BYTES
 
 
 async def test_the_embedded_server_gives_each_key_its_turn_and_the_urgent_one_first(client: Client) -> None:
     ORDER.clear()
     queue = f"q-{uuid.uuid4().hex}"
     many = [("many", Priority(fairness_key="many"))] * 60
-    one = [("one", Priority(fairness_key="one"))] * 3 + [("urgent", Priority(urgency(100), "many"))]
+    one = [("one", Priority(fairness_key="one"))] * 3 + [("urgent", Priority(temporal_priority(100), "many"))]
     handles = [
         await client.start_workflow(Turn.run, whose, id=uuid.uuid4().hex, task_queue=queue, priority=priority)
         for whose, priority in [*many, *one]
@@ -72,6 +72,6 @@ async def test_deliveries_and_backlogs_are_begun_with_their_keys(client: Client,
         branch.holding["one"].set()
         await handle.result()
     other = f"{fresh}-2"
-    await start(client, other, {"repository": "/r", "request": "x"}, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+    await start_workflow(client, other, {"repository": "/r", "request": "x"}, WorkflowIDReusePolicy.REJECT_DUPLICATE)
     alone = (await client.get_workflow_handle(other).describe()).raw_description.workflow_execution_info
     assert alone.priority.fairness_key == "/r"

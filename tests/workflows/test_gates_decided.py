@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.decisions import CheckedPlan, Question
+from perdure.models.decisions import CheckPlanResult, Question
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
@@ -46,18 +46,18 @@ async def test_a_rejected_plan_is_made_again_with_the_words_and_the_approval_nam
         submitted = await Perdure(client).submit(PLANNED, id=fresh)
         handle = client.get_workflow_handle(fresh)
         first = await waiting(handle)
-        assert (first.gate, first.words) == ("plan", "approve the plan: Add sub")
+        assert (first.gate, first.summary) == ("plan", "approve the plan: Add sub")
         with pytest.raises(WorkflowUpdateFailedError) as refusal:
             await handle.execute_update("approve", {"of": "beef"})
-        assert f"it waits for plan {first.of}, not for beef" in str(refusal.value.cause)
-        assert await handle.execute_update("reject", {"note": " with types"}) == f"rejected: plan {first.of}"
+        assert f"it waits for plan {first.target}, not for beef" in str(refusal.value.cause)
+        assert await handle.execute_update("reject", {"note": " with types"}) == f"rejected: plan {first.target}"
         second = await waiting(handle)
-        assert second.of != first.of
-        assert second.words == "approve the plan: Add sub with types"
-        assert (await handle.execute_update("reject", {"of": first.of, "note": "again"})).startswith(
+        assert second.target != first.target
+        assert second.summary == "approve the plan: Add sub with types"
+        assert (await handle.execute_update("reject", {"of": first.target, "note": "again"})).startswith(
             "counted before: rejected"
         )
-        assert await handle.execute_update("approve", {}) == f"approved: plan {second.of}"
+        assert await handle.execute_update("approve", {}) == f"approved: plan {second.target}"
         result = await submitted.delivery.result()
     assert result.status == "completed", result.message
     assert [(step.step, step.attempt) for step in result.steps] == [
@@ -73,16 +73,16 @@ async def test_an_edited_plan_is_put_to_the_person_again_also_when_the_edit_chan
         await Perdure(client).submit(PLANNED, id=fresh)
         handle = client.get_workflow_handle(fresh)
         asked, mine = await waiting(handle), "e" * 64
-        original = asked.of + "0" * 56
-        seen = [asked.of]
+        original = asked.target + "0" * 56
+        seen = [asked.target]
         for plan in (original, mine, mine, original, mine):
-            await handle.execute_update("edit_plan", {"of": asked.of, "plan": plan, "title": "Mine"})
-            asked = await waiting(handle, behind=asked.of)
-            assert asked.of.startswith(plan[:8])
-            assert asked.words == "approve the plan: Mine"
-            seen.append(asked.of)
+            await handle.execute_update("edit_plan", {"of": asked.target, "plan": plan, "title": "Mine"})
+            asked = await waiting(handle, behind=asked.target)
+            assert asked.target.startswith(plan[:8])
+            assert asked.summary == "approve the plan: Mine"
+            seen.append(asked.target)
         assert len(set(seen)) == len(seen), "an old decision could stand for a new plan"
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         result = await ended(client, fresh)
     assert result.plan == f"artifact:sha256:{mine}"
     assert [work.step for work in company.seen] == ["classify", "plan"], "no model was asked for another one"
@@ -97,12 +97,12 @@ async def test_a_pull_request_that_is_rejected_is_mended_with_the_words_checked_
         await Perdure(client).submit(WHOLE, id=fresh)
         handle = client.get_workflow_handle(fresh)
         first = await waiting(handle)
-        assert (first.gate, first.words) == ("pull_request", "publish h1 as a pull request")
+        assert (first.gate, first.summary) == ("pull_request", "publish h1 as a pull request")
         assert company.shipped == []
-        await handle.execute_update("reject", {"of": first.of, "note": "rename it"})
-        second = await waiting(handle, behind=first.of)
+        await handle.execute_update("reject", {"of": first.target, "note": "rename it"})
+        second = await waiting(handle, behind=first.target)
         assert company.shipped == []
-        await handle.execute_update("approve", {"of": second.of})
+        await handle.execute_update("approve", {"of": second.target})
         result = await ended(client, fresh)
     steps = [step.step for step in result.steps]
     mended = ["fix_review", "commit", "run_tests", "review", "open_pull_request"]
@@ -115,19 +115,19 @@ async def test_an_edited_plan_that_nobody_could_work_by_leaves_the_old_one_and_a
     client: Client, company: Company, fresh: str
 ) -> None:
     company.asks(Phase.PLAN, gates=("plan",), checks_plans=True)
-    company.plans["e" * 64] = CheckedPlan(problem="solution: is empty")
+    company.plans["e" * 64] = CheckPlanResult(problem="solution: is empty")
     async with playing(client, company):
         await Perdure(client).submit(PLANNED, id=fresh)
         handle = client.get_workflow_handle(fresh)
         first = await waiting(handle)
-        await handle.execute_update("edit_plan", {"of": first.of, "plan": "e" * 64})
-        second = await waiting(handle, behind=first.of)
-        assert second.of.startswith(first.of)
-        assert second.words == "approve the plan: Add sub"
+        await handle.execute_update("edit_plan", {"of": first.target, "plan": "e" * 64})
+        second = await waiting(handle, behind=first.target)
+        assert second.target.startswith(first.target)
+        assert second.summary == "approve the plan: Add sub"
         assert "the edited plan eeeeeeee was not taken: solution: is empty" in await shown(handle)
-        await handle.execute_update("edit_plan", {"of": second.of, "plan": "d" * 64})
-        third = await waiting(handle, behind=second.of)
-        await handle.execute_update("approve", {"of": third.of})
+        await handle.execute_update("edit_plan", {"of": second.target, "plan": "d" * 64})
+        third = await waiting(handle, behind=second.target)
+        await handle.execute_update("approve", {"of": third.target})
         result = await ended(client, fresh)
     assert result.plan == f"artifact:sha256:{'d' * 64}"
 
@@ -142,9 +142,9 @@ async def test_a_branch_that_is_pushed_without_a_pull_request_waits_at_the_same_
         await Perdure(client).submit(request, id=fresh)
         handle = client.get_workflow_handle(fresh)
         asked = await waiting(handle)
-        assert (asked.gate, asked.words) == ("pull_request", "publish h1 as the newest commit of perdure/d")
+        assert (asked.gate, asked.summary) == ("pull_request", "publish h1 as the newest commit of perdure/d")
         assert company.pushed == []
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         result = await ended(client, fresh)
     assert (result.status, company.pushed) == ("completed", ["h1"])
 
@@ -164,7 +164,7 @@ async def test_what_people_send_is_in_the_web_ui_at_once_whatever_it_is_doing(
         assert "words that no turn has read yet: 1" in seen
         await handle.signal("resume")
         assert "the office moves" not in await shown(handle)
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         await ended(client, fresh)
 
 
@@ -192,8 +192,8 @@ async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answe
             assert list(described.pending_activities) == []
             assert not described.HasField("pending_workflow_task")
         for handle, each in zip(handles, asked, strict=True):  # all but one were put out of memory
-            assert (await waiting(handle)).of == each.of
-            assert await handle.execute_update("approve", {"of": each.of}) == f"approved: plan {each.of}"
+            assert (await waiting(handle)).target == each.target
+            assert await handle.execute_update("approve", {"of": each.target}) == f"approved: plan {each.target}"
         assert {(await ended(client, id)).status for id in ids} == {"completed"}
 
 
@@ -214,22 +214,22 @@ async def test_a_question_waits_and_its_answer_reaches_the_next_turn_also_that_o
         submitted = await Perdure(client).submit(BUILT, id=fresh)
         handle = client.get_workflow_handle(fresh)
         first = await waiting(handle)
-        assert (first.gate, first.words, first.options) == ("question", "question: Which one, 1?", ("answer",))
+        assert (first.gate, first.summary, first.options) == ("question", "question: Which one, 1?", ("answer",))
         with pytest.raises(WorkflowUpdateFailedError) as wrong:
-            await handle.execute_update("answer", {"of": first.of, "answer": "C"})
+            await handle.execute_update("answer", {"of": first.target, "answer": "C"})
         assert "'C' is none of A / B" in str(wrong.value.cause)
-        await handle.execute_update("answer", {"of": first.of, "answer": "a"})
-        second = await waiting(handle, behind=first.of)
+        await handle.execute_update("answer", {"of": first.target, "answer": "a"})
+        second = await waiting(handle, behind=first.target)
         await submitted.delivery.cancel()
         assert (await ended(client, fresh)).status == "cancelled"
         await submitted.delivery.retry()
         handle = client.get_workflow_handle(fresh)
         again = await waiting(handle)
-        assert (again.of, again.question) == (second.of, second.question)
+        assert (again.target, again.question) == (second.target, second.question)
         assert len(company.seen) == 2, "a turn without the answer it asked for"
-        await handle.execute_update("answer", {"of": again.of, "answer": "B"})
+        await handle.execute_update("answer", {"of": again.target, "answer": "B"})
         assert (await ended(client, fresh)).status == "completed"
-    answers = [[(said.about, said.text) for said in work.said] for work in company.seen]
+    answers = [[(said.question, said.text) for said in work.messages] for work in company.seen]
     assert answers == [[], [("Which one, 1?", "a")], [("Which one, 2?", "B")]]
 
 
@@ -240,7 +240,7 @@ async def test_a_hold_at_a_gate_outlasts_the_approval(client: Client, company: C
         handle = client.get_workflow_handle(fresh)
         asked = await waiting(handle)
         await handle.signal("hold", {"note": "tomorrow"})
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         await at(handle, lambda progress: progress["waiting"] == "held: tomorrow")
         assert [work.step for work in company.seen] == ["classify", "plan"]
         await handle.signal("resume", {})

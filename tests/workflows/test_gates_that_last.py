@@ -29,7 +29,7 @@ from perdure.local.places import temporal_binary
 from perdure.models.limits import WORKFLOW_TASK
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
-from workflows.people import REMINDERS
+from workflows.gates import REMINDERS
 
 pytestmark = pytest.mark.story
 
@@ -161,12 +161,12 @@ async def test_a_plan_is_approved_after_thirty_days_with_another_server_worker_a
     with another_release(tmp_path / "release") as code:
         machine.worker(code)
         again = await waiting(handle)
-        assert (again.of, again.since) == (asked.of, asked.since)
+        assert (again.target, again.since) == (asked.target, asked.since)
         for _ in range(3):
             await clock.fast_forward(handle, timedelta(days=6))
         assert (await clock.get_current_time(handle)) - asked.since > timedelta(days=30)
         assert "season" in await handle.query("progress"), "the other release answers"
-        assert await handle.execute_update("approve", {"of": asked.of}) == f"approved: plan {asked.of}"
+        assert await handle.execute_update("approve", {"of": asked.target}) == f"approved: plan {asked.target}"
         result = await Perdure(client).delivery(fresh).result()
     assert (result.status, result.unread) == ("completed", ())
     steps = [(step.step, step.status) for step in result.steps]
@@ -192,12 +192,12 @@ async def test_a_plan_is_approved_after_thirty_days_on_the_test_server_by_anothe
     with another_release(tmp_path / "release") as code:
         machine.worker(code, "0")
         again = await waiting(handle)
-        assert (again.of, again.since) == (asked.of, asked.since)
+        assert (again.target, again.since) == (asked.target, asked.since)
         now = (await client.test_service.get_current_time(Empty())).time.ToDatetime(UTC)
         assert now - asked.since >= timedelta(days=30)
         assert "season" in await handle.query("progress"), "the other release answers"
-        assert await handle.execute_update("approve", {"of": asked.of}) == f"approved: plan {asked.of}"
-        assert (await handle.execute_update("approve", {"of": asked.of})).startswith("counted before: approved")
+        assert await handle.execute_update("approve", {"of": asked.target}) == f"approved: plan {asked.target}"
+        assert (await handle.execute_update("approve", {"of": asked.target})).startswith("counted before: approved")
         result = await Perdure(client).delivery(fresh).result()
     assert (result.status, result.unread) == ("completed", ())
 
@@ -224,8 +224,8 @@ async def test_a_gate_that_nobody_decides_in_time_ends_it_after_its_reminders_an
         assert result.message == "nobody decided in time: approve the plan: Add sub"
         await submitted.delivery.retry()
         handle = client.get_workflow_handle(fresh)
-        assert (await waiting(handle)).of == asked.of, "what nobody decided is not decided"
-        await handle.execute_update("approve", {"of": asked.of})
+        assert (await waiting(handle)).target == asked.target, "what nobody decided is not decided"
+        await handle.execute_update("approve", {"of": asked.target})
         assert (await submitted.delivery.result()).status == "completed"
     assert [work.step for work in company.seen] == ["classify", "plan"]
 
@@ -246,7 +246,7 @@ async def test_words_holds_decisions_and_budget_go_along_into_a_new_run(machine:
         await handle.signal("say", {"text": "with types", "id": "w"})
         await handle.signal("hold", {"note": "wait"})
         await handle.execute_update("add_budget", {"usd": 5, "id": "five"})
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         progress = await at(handle, lambda progress: progress["waiting"] == "held: wait")
         assert progress["run_id"] != first, "no new run: the test shows nothing"
         assert await task_timeout(client, fresh, progress["run_id"]) == WORKFLOW_TASK
@@ -254,9 +254,9 @@ async def test_words_holds_decisions_and_budget_go_along_into_a_new_run(machine:
         assert (await handle.execute_update("add_budget", {"usd": 5, "id": "five"})).startswith(
             "counted before: approved"
         )
-        assert (await handle.execute_update("approve", {"of": asked.of})).startswith("counted before: approved")
+        assert (await handle.execute_update("approve", {"of": asked.target})).startswith("counted before: approved")
         assert (await handle.query("progress"))["unread"] == 1
         await handle.signal("resume")
         result = await Perdure(client).delivery(fresh).result()
     assert result.status == "completed", "without what was added it would have asked"
-    assert [[said.text for said in work.said] for work in company.seen] == [[], [], ["with types"]]
+    assert [[said.text for said in work.messages] for work in company.seen] == [[], [], ["with types"]]

@@ -10,10 +10,10 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.testing import ActivityEnvironment
 from workflow_fixtures import Cast, playing
 
-from activities.look import look_for, resume_point
+from activities.delivery_lookup import look_for, resume_point
 from perdure.client import Perdure
-from perdure.client.submit import start
-from perdure.models.landing import Found, Look, LookInput, Resumed, ResumeInput
+from perdure.client.submit import start_workflow
+from perdure.models.landing import DeliveryLookup, DeliveryLookupInput, DeliveryStatus, ResumeInput, ResumeResult
 from perdure.models.phases import Phase
 from perdure.models.request import parse_request
 from tests.waiting import patient
@@ -21,19 +21,19 @@ from tests.waiting import patient
 REQUEST: dict[str, Any] = {"repository": "/r.git", "request": "x", "phases": ["build"]}
 
 
-async def found(client: Client, *deliveries: str) -> dict[str, Found]:
-    look: Look = await ActivityEnvironment(client).run(look_for, LookInput(deliveries=deliveries))
-    return look.found
+async def found(client: Client, *deliveries: str) -> dict[str, DeliveryStatus]:
+    look: DeliveryLookup = await ActivityEnvironment(client).run(look_for, DeliveryLookupInput(deliveries=deliveries))
+    return look.statuses
 
 
-async def resumed(client: Client, delivery: str) -> Resumed:
-    answer: Resumed = await ActivityEnvironment(client).run(resume_point, ResumeInput(workflow_id=delivery))
+async def resumed(client: Client, delivery: str) -> ResumeResult:
+    answer: ResumeResult = await ActivityEnvironment(client).run(resume_point, ResumeInput(workflow_id=delivery))
     return answer
 
 
 async def begun(client: Client, id: str, request: dict[str, Any] = REQUEST) -> str:
     """The first run of a delivery."""
-    await start(client, id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+    await start_workflow(client, id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
     return (await client.get_workflow_handle(id).describe()).run_id
 
 
@@ -83,7 +83,7 @@ async def test_one_that_ended_without_delivering_goes_on_as_a_retry_of_a_person_
 ) -> None:
     cast.phases, cast.settings = (Phase.BUILD,), {"turns_per_step": 3}
     first = await begun(client, fresh)
-    assert (await resumed(client, fresh)).words == "it is running"
+    assert (await resumed(client, fresh)).reason == "it is running"
     async with playing(client, cast):
         await ended(client, fresh)
         made = await resumed(client, fresh)
@@ -96,12 +96,12 @@ async def test_one_that_ended_without_delivering_goes_on_as_a_retry_of_a_person_
         await ended(client, fresh)
     assert await perdure.delivery(fresh).request() == made.request
     assert (await found(client, fresh))[fresh].status == "completed"
-    assert (await resumed(client, fresh)).words == "it is delivered"
+    assert (await resumed(client, fresh)).reason == "it is delivered"
 
 
 async def test_one_that_left_nothing_behind_has_nothing_to_go_on_from(client: Client, fresh: str) -> None:
-    assert (await resumed(client, fresh)).words == "there is no such delivery"
+    assert (await resumed(client, fresh)).reason == "there is no such delivery"
     await begun(client, fresh)
     await client.get_workflow_handle(fresh).terminate()
     nothing = await resumed(client, fresh)
-    assert (nothing.request, nothing.words) == (None, "it left nothing behind to go on from")
+    assert (nothing.request, nothing.reason) == (None, "it left nothing behind to go on from")

@@ -20,7 +20,7 @@ from perdure.client import Perdure
 from perdure.models.errors import WorkCutOff
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.work import Asking
+from perdure.models.work import EscalationSettings
 from perdure.plugin import perdure_plugin
 from tests.engine import until
 from tests.receiver import Receiver, genuine
@@ -47,7 +47,7 @@ async def test_what_dies_before_anything_is_prepared_is_told_where_anybody_wants
     gated.settings = {"asks": True}
     gated.troubles = {"prepare": [WorkCutOff("the sandbox was killed")] * DEATHS_PER_TURN}
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url) as host:
-        host.journal(fresh).asks(Asking(asks=True, notifies=True))
+        host.journal(fresh).record_deciders(EscalationSettings(asks=True, notifies=True))
         submitted = await Perdure(client).submit(PLANNED, id=fresh)
         (waiting,) = await until(lambda: receiver.of("waiting"))
         assert waiting.json["gate"] == "deaths"

@@ -12,13 +12,13 @@ from temporalio.testing import TimeSkipper, WorkflowEnvironment
 from workflow_fixtures import Cast
 
 from perdure.client import Perdure
-from perdure.client.notifications import NoticeTried, not_notified, try_notice
+from perdure.client.notifications import NoticeAttempt, failed_notices, send_trial_notice
 from perdure.local.places import temporal_binary
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 from tests.engine import until
 from tests.receiver import Receiver, genuine
-from workflows.notification import NOTIFY_FOR
+from workflows.notification import NOTIFY_FOR_TIME
 
 __all__ = ["gated"]
 
@@ -30,24 +30,24 @@ async def test_a_test_is_told_to_all_once_and_says_of_each_what_came_of_it(
         no.answers, later.answers = [(404, {})], [(503, {"retry-after": "3000"})]
         hosts = [receiver.url.removeprefix("http://") for receiver in (later, well, no)]
         async with telling(client, gated, tmp_path, later.url, well.url, no.url):
-            tried = await try_notice(client)
-        assert sorted(tried, key=lambda one: hosts.index(one.said.partition(" ")[0])) == [
-            NoticeTried(told=False, said=f"{hosts[0]} answered 503"),
-            NoticeTried(told=True, said=f"{hosts[1]} answered 204"),
-            NoticeTried(told=False, said=f"{hosts[2]} answered 404"),
+            tried = await send_trial_notice(client)
+        assert sorted(tried, key=lambda one: hosts.index(one.summary.partition(" ")[0])) == [
+            NoticeAttempt(delivered=False, summary=f"{hosts[0]} answered 503"),
+            NoticeAttempt(delivered=True, summary=f"{hosts[1]} answered 204"),
+            NoticeAttempt(delivered=False, summary=f"{hosts[2]} answered 404"),
         ]
         (told,) = well.told
         assert told.json["event"] == "test"
         assert genuine(told)
         assert len(later.told) == 1, "it is not tried again"
-        assert not [words for words in await not_notified(client) if "notify-test" in words]
+        assert not [words for words in await failed_notices(client) if "notify-test" in words]
 
 
 async def test_a_test_says_that_the_worker_has_nobody_to_tell(client: Client, gated: Cast, tmp_path: Path) -> None:
     async with telling(client, gated, tmp_path):
-        (tried,) = await try_notice(client)
-    assert not tried.told
-    assert tried.said.startswith("this worker has no such address")
+        (tried,) = await send_trial_notice(client)
+    assert not tried.delivered
+    assert tried.summary.startswith("this worker has no such address")
 
 
 async def test_of_several_who_do_not_answer_each_is_named(
@@ -58,7 +58,7 @@ async def test_of_several_who_do_not_answer_each_is_named(
         submitted = await Perdure(client).submit(PLANNED, id=fresh)
 
         async def named() -> str:
-            words = "".join(await submitted.delivery.not_notified())
+            words = "".join(await submitted.delivery.failed_notices())
             return words if "500" in words and "502" in words else ""
 
         words = await until(named)
@@ -88,9 +88,9 @@ async def test_an_address_that_fails_for_a_day_is_given_up_and_named(cast: Cast,
             )  # fmt: skip
             await until(lambda: receiver.told)
             host = receiver.url.removeprefix("http://")
-            assert await until(lambda: not_notified(client, "d")) == [f"{host} answered 500, tried once"]
+            assert await until(lambda: failed_notices(client, "d")) == [f"{host} answered 500, tried once"]
             clock = TimeSkipper(client)
-            await clock.fast_forward(handle, NOTIFY_FOR - timedelta(hours=1))
+            await clock.fast_forward(handle, NOTIFY_FOR_TIME - timedelta(hours=1))
 
             async def ended() -> bool:
                 if (await handle.describe()).status is WorkflowExecutionStatus.FAILED:
@@ -100,4 +100,4 @@ async def test_an_address_that_fails_for_a_day_is_given_up_and_named(cast: Cast,
 
             await until(ended, every=0.3)
             assert len(receiver.told) >= 2
-            assert await not_notified(client) == [f"d: {host} answered 500"]
+            assert await failed_notices(client) == [f"d: {host} answered 500"]

@@ -11,9 +11,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure, overview
-from perdure.client.overview import SILENT_S, Overview, Row, with_work
-from perdure.client.view import Described, Pending
-from perdure.models.decisions import Asked
+from perdure.client.overview import SILENT_S, Overview, OverviewRow, add_work_in_flight
+from perdure.client.view import PendingActivity, RunDescription
+from perdure.models.decisions import PendingDecision
 from perdure.models.phases import Phase
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.visibility import MORE_ATTRIBUTES
@@ -25,18 +25,18 @@ REQUEST = {"repository": "/r", "request": "Add sub", "phases": ["build"]}
 
 @pytest.mark.parametrize("silence", [0.0, SILENT_S, SILENT_S + 1])
 def test_a_worker_is_silent_where_it_was_when_asked_about_and_not_because_nobody_asked_since(silence: float) -> None:
-    row = Row("d", "delivery", "calc", "build", "running", None, None, LONG_AGO, None, None)
+    row = OverviewRow("d", "delivery", "calc", "build", "running", None, None, LONG_AGO, None, None)
     heard = LONG_AGO - timedelta(seconds=silence)
-    work = Pending("implement", 1, {"turn": 3, "doing": "pytest -q"}, "", "1@host", heard=heard)
-    described = Described(WorkflowExecutionStatus.RUNNING, "r", LONG_AGO, None, (work,), None)
-    shown = with_work(row, described, LONG_AGO)
+    work = PendingActivity("implement", 1, {"turn": 3, "doing": "pytest -q"}, "", "1@host", heard=heard)
+    described = RunDescription(WorkflowExecutionStatus.RUNNING, "r", LONG_AGO, None, (work,), None)
+    shown = add_work_in_flight(row, described, LONG_AGO)
     assert (shown.turn, shown.doing, shown.worker) == (3, "pytest -q", "1@host")
     assert shown.silent_since == (heard if silence > SILENT_S else None)
 
 
 @pytest.mark.timeout(120)
 async def test_what_waits_is_first_and_looking_at_it_gives_its_history_no_event(client: Client, fresh: str) -> None:
-    asked = Asked(gate="plan", of="1a2b3c4d", words="approve the plan: Add sub", since=LONG_AGO)
+    asked = PendingDecision(gate="plan", target="1a2b3c4d", summary="approve the plan: Add sub", since=LONG_AGO)
     status = SearchAttributeKey.for_keyword("PerdureStatus")
     for id, memo in ((f"{fresh}-runs", {}), (fresh, {"asked": asked.model_dump(mode="json")})):
         await client.start_workflow(
@@ -52,7 +52,7 @@ async def test_what_waits_is_first_and_looking_at_it_gives_its_history_no_event(
         await asyncio.sleep(overview.LOOK_S)
         rows = [row for row in await look.rows() if row.id.startswith(fresh)]
     assert [(row.id, row.waits) for row in rows] == [(fresh, True), (f"{fresh}-runs", False)]
-    assert rows[0].asked == asked
+    assert rows[0].pending_decision == asked
     after = await client.get_workflow_handle(fresh).fetch_history()
     assert [event.event_id for event in after.events] == [event.event_id for event in before.events]
     assert not look.trouble
@@ -82,7 +82,7 @@ async def test_a_held_one_says_who_holds_it_since_when_where_the_server_keeps_th
         goes_on.set()
         look = Overview(client)
 
-        async def held() -> Row | None:
+        async def held() -> OverviewRow | None:
             return next((row for row in await look.rows() if row.id == fresh and row.waits), None)
 
         row = await until(held)
@@ -94,7 +94,7 @@ async def test_a_held_one_says_who_holds_it_since_when_where_the_server_keeps_th
         await delivery.resume()
         assert (await delivery.result()).status == "completed"
 
-        async def over() -> Row | None:
+        async def over() -> OverviewRow | None:
             return next((row for row in await look.rows() if row.id == fresh and row.closed), None)
 
         assert (await until(over)).held == ""

@@ -18,7 +18,7 @@ from perdure.client import Perdure
 from perdure.client.delivery import ARTIFACT_READ_BYTES
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
-from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
+from perdure.models.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 SOON = timedelta(milliseconds=20)
@@ -53,8 +53,8 @@ async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
         assert (await submitted.delivery.result()).status == "delivered"
     past = await submitted.delivery.past()
     assert past.complete
-    assert (past.request, past.newest) == (REQUEST, 0)
-    by_name = {act.activity: act for act in past.acts}
+    assert (past.request, past.newest_start) == (REQUEST, 0)
+    by_name = {act.activity: act for act in past.activities}
     built = by_name["implement"]
     assert (built.died, built.tries, built.attempt, built.turn) == (True, 2, 1, 1)
     assert built.began is not None
@@ -83,9 +83,9 @@ async def test_runs_that_go_on_from_others_are_one_story(
         assert (await again.result()).status == "delivered"
     past = await again.past()
     assert past.complete
-    assert past.newest == len(first.acts)
-    assert past.acts[: past.newest] == first.acts
-    assert [act.activity for act in past.acts].count("implement") == 3
+    assert past.newest_start == len(first.activities)
+    assert past.activities[: past.newest_start] == first.activities
+    assert [act.activity for act in past.activities].count("implement") == 3
 
 
 async def test_what_runs_now_has_no_end_and_what_never_was_is_not_found(
@@ -93,7 +93,7 @@ async def test_what_runs_now_has_no_end_and_what_never_was_is_not_found(
 ) -> None:
     submitted = await perdure.submit(REQUEST, id=fresh)
     past = await submitted.delivery.past()
-    assert (past.request, past.acts, past.waits) == (REQUEST, (), ())
+    assert (past.request, past.activities, past.waits) == (REQUEST, (), ())
     await client.get_workflow_handle(fresh).terminate()
     with pytest.raises(RPCError):
         await perdure.delivery("never-was").past()
@@ -106,23 +106,23 @@ async def test_an_artifact_comes_in_pages_whole_or_not_at_all(client: Client, pe
     names["0" * 64] = "damaged"
 
     @activity.defn(name="read")
-    async def read(work: ReadInput) -> Page:
+    async def read(work: VaultReadInput) -> TextPage:
         assert work.what == "artifact64"
         name = names[work.checkpoint]
         size = 40_000 if name == "endless" else 4_000
         data = bytes(size) if name == "endless" else kept[name][work.offset : work.offset + size]
         end = work.offset + size
-        return Page(
+        return TextPage(
             text=base64.b64encode(data).decode(), next=end if name == "endless" or end < len(kept[name]) else None
         )
 
     delivery, queue = perdure.delivery(fresh), f"host-{fresh}"
-    assert not await delivery.polled(queue)
+    assert not await delivery.has_pollers(queue)
     async with Worker(client, task_queue=queue, activities=[read]):
         sha256 = hashlib.sha256(kept["whole"]).hexdigest()
         assert await delivery.artifact(sha256, queue) == kept["whole"]
         assert await delivery.artifact(f"artifact:sha256:{sha256}", queue) == kept["whole"]
-        assert await delivery.polled(queue)
+        assert await delivery.has_pollers(queue)
         with pytest.raises(PerdureError, match="arrived damaged"):
             await delivery.artifact("0" * 64, queue)
         with pytest.raises(PerdureError, match="too large"):

@@ -11,7 +11,7 @@ from temporalio.converter import DefaultFailureConverter
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from perdure.models.base import Unreadable
+from perdure.models.base import UnreadableValue
 from perdure.models.request import DeliveryRequest
 from perdure.plugin import Understanding, _converter, _runner
 
@@ -41,8 +41,8 @@ def test_what_cannot_be_read_is_a_value_where_nothing_was_expected_and_an_error_
     found = read([good, broken, bad])
     assert found[0] == {}
     assert found[1:] == [
-        Unreadable("Invalid JSON: EOF while parsing a value at line 1 column 12"),
-        Unreadable("Unknown payload encoding <unknown>"),
+        UnreadableValue("Invalid JSON: EOF while parsing a value at line 1 column 12"),
+        UnreadableValue("Unknown payload encoding <unknown>"),
     ]
     for payload in (broken, bad):
         with pytest.raises((ValueError, KeyError)):

@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from workflow_fixtures import Cast, playing
 
 from perdure.cli.look.report.from_host import PNG, REPORT_PICTURES_BYTES
-from perdure.cli.look.report.gather import gather
+from perdure.cli.look.report.gather import gather_report
 from perdure.cli.look.report.page import page_of
 from perdure.cli.look.report.text import lines_of
 from perdure.client import Perdure
@@ -26,7 +26,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.plan import Plan
 from perdure.models.report import Review, Screenshot, Screenshots, TestReport
-from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
+from perdure.models.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from tests.engine import until
 from tests.waiting import patient
 from workflows import WORKFLOWS
@@ -48,16 +48,16 @@ class Vault:
         return sha256
 
     @activity.defn(name="read")
-    async def read(self, work: ReadInput) -> Page:
+    async def read(self, work: VaultReadInput) -> TextPage:
         if work.what == "turns_json":
-            return Page(text='{"checkpoint": "c1", "said": "I did it"}')
+            return TextPage(text='{"checkpoint": "c1", "said": "I did it"}')
         if work.what == "diff":
-            return Page(text="+the change\n")
+            return TextPage(text="+the change\n")
         if work.checkpoint not in self.kept:
             raise ApplicationError(f"artifact {work.checkpoint[:4]} is not in the vault", non_retryable=True)
         data, end = self.kept[work.checkpoint], work.offset + 45_000
         text = base64.b64encode(data[work.offset : end]).decode()
-        return Page(text=text, next=end if end < len(data) else None)
+        return TextPage(text=text, next=end if end < len(data) else None)
 
 
 @asynccontextmanager
@@ -84,17 +84,17 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
     async with with_vault(client, cast, vault):
         submitted = await perdure.submit(REQUEST, id=fresh)
         await submitted.delivery.result()
-        report = await gather(submitted.delivery)
+        report = await gather_report(submitted.delivery)
         assert (report.status, report.unread, report.title) == ("delivered", (), "Add sub")
         assert (report.plan, report.diff) == (plan, "+the change\n")
-        assert [(turn.step, turn.said) for turn in report.turns] == [("implement", "I did it")]
+        assert [(turn.step, turn.transcript) for turn in report.turns] == [("implement", "I did it")]
         assert report.pull_request is not None
         vault.kept[cast.settings["plan"]] = b"other bytes"
-        assert (await gather(submitted.delivery)).unread == (
+        assert (await gather_report(submitted.delivery)).unread == (
             f"the plan: artifact {cast.settings['plan'][:12]} arrived damaged",
         )
         del vault.kept[cast.settings["plan"]]
-        (words,) = (await gather(submitted.delivery)).unread
+        (words,) = (await gather_report(submitted.delivery)).unread
         assert words == f"the plan: artifact {cast.settings['plan'][:4]} is not in the vault"
 
 
@@ -118,14 +118,14 @@ async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure
         commit="c", pictures=tuple(Screenshot(page=f"/{n}", artifact=name) for n, name in enumerate([*names, names[0]]))
     )
     reader = HostReader(Direct(), "host")  # type: ignore[arg-type]
-    assert set(await reader.pictures(shots)) == {names[0]}
+    assert set(await reader.read_pictures(shots)) == {names[0]}
     assert reader.unread == [
         "the picture of /1: it is no PNG",
         "the picture of /2: left out, the page would be too large",
     ]
     other = vault.put(b'{"title": 5}')
-    assert await reader.document(other, "the review", Review) is None
-    assert await reader.document("", "the test report", TestReport) is None
+    assert await reader.read_document(other, "the review", Review) is None
+    assert await reader.read_document("", "the test report", TestReport) is None
     assert reader.unread[-1] == "the review: written by a release that this one does not know"
 
 
@@ -141,7 +141,7 @@ async def test_one_that_waits_says_for_what_and_one_that_is_cancelled_how_far_it
             return bool((await delivery.progress()).waiting)
 
         await until(waits, 20)
-        report = await gather(delivery)
+        report = await gather_report(delivery)
         assert (report.status, report.running) == ("waiting", True)
         assert report.waiting.startswith("GitHub answers 502")
         assert report.steps[-1].status == "running"
@@ -150,7 +150,7 @@ async def test_one_that_waits_says_for_what_and_one_that_is_cancelled_how_far_it
         assert "<strong>Waiting:</strong> GitHub answers 502" in page_of(report)
         await delivery.cancel()
         await delivery.result()
-        report = await gather(delivery)
+        report = await gather_report(delivery)
     assert (report.status, report.running, report.steps[-1].status) == ("cancelled", False, "cancelled")
     assert report.waits[-1].until is not None
 
@@ -174,15 +174,15 @@ async def test_one_that_was_terminated_and_one_that_was_never_valid_are_reported
         bad = perdure.delivery(f"{fresh}-bad")
         with pytest.raises(Exception, match="reqest"):
             await bad.result()
-    terminated = await gather(delivery)
+    terminated = await gather_report(delivery)
     assert (terminated.status, terminated.repository, terminated.branch) == ("terminated", "/r", "")
     assert [record.step for record in terminated.steps] == ["prepare", "implement"]
     assert "perdure retry" in terminated.message
-    failed = await gather(bad)
+    failed = await gather_report(bad)
     assert (failed.status, failed.steps, failed.unread) == ("failed", (), ())
     assert "reqest: unknown field (did you mean request?)" in failed.message
     for report in (terminated, failed):
         assert page_of(report).count("<h1>") == 1
         assert lines_of(report)
     with pytest.raises(BadInput, match="no delivery never-was"):
-        await gather(perdure.delivery("never-was"))
+        await gather_report(perdure.delivery("never-was"))

@@ -11,7 +11,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
 from workflow_fixtures import playing
 
-import workflows.people
+import workflows.gates
 from perdure.client import Perdure
 from perdure.models.phases import Phase
 from tests.waiting import until
@@ -32,7 +32,7 @@ async def played(client: Client, company: Company) -> AsyncIterator[None]:
 async def test_a_run_that_is_about_to_be_left_begins_no_turn_and_goes_on_where_the_reset_does_not_come(
     client: Client, company: Company, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.people, "RESET_COMES", timedelta(seconds=2))
+    monkeypatch.setattr(workflows.gates, "RESET_COMES", timedelta(seconds=2))
     company.turns_each = 30  # so many that it is still at it when it hears of the rewind
     company.asks(Phase.BUILD)
     await Perdure(client).submit(BUILT, id=fresh)
@@ -50,7 +50,7 @@ async def test_a_run_that_is_about_to_be_left_begins_no_turn_and_goes_on_where_t
     await until(noted)
     await handle.signal("resume", {})
     assert (await Perdure(client).delivery(fresh).result()).status == "completed"
-    assert all(not work.said for work in company.seen), "its words are for the run that a reset makes"
+    assert all(not work.messages for work in company.seen), "its words are for the run that a reset makes"
 
 
 @pytest.mark.usefixtures("played")
@@ -66,7 +66,7 @@ async def test_the_word_of_another_runs_rewind_replaces_what_was_said_and_held_b
     await handle.signal("say", {"text": "for turn six: delete it"})
     await handle.signal("rewind", {"from_run": "another run", "to": "implement:1", "text": "use tabs", "id": "r"})
     assert (await Perdure(client).delivery(fresh).result()).status == "completed"
-    assert [said.text for work in company.seen for said in work.said] == ["use tabs"]
+    assert [said.text for work in company.seen for said in work.messages] == ["use tabs"]
 
 
 @pytest.mark.usefixtures("played")

@@ -9,8 +9,8 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.room import _others
-from perdure.models.room import full
+from activities.concurrency_limit import _list_other_deliveries
+from perdure.models.concurrency_limit import limit_reason
 from tests.waiting import patient
 
 
@@ -30,8 +30,12 @@ async def test_of_two_items_that_are_not_prepared_the_older_one_goes_first(clien
     async with Worker(client, task_queue=fresh, workflows=[TwoItems]):
         handle: Any = await client.start_workflow("TwoItems", [first, second], id=fresh, task_queue=fresh)
         async with asyncio.timeout(patient(60)):
-            while not await _others(client, "/r.git", second, "") or not await _others(client, "/r.git", first, ""):
+            while not await _list_other_deliveries(client, "/r.git", second, "") or not await _list_other_deliveries(
+                client, "/r.git", first, ""
+            ):
                 await asyncio.sleep(0.05)
-        assert full(1, None, await _others(client, "/r.git", first, ""), 0) == ""
-        assert "before this one (limit 1)" in full(1, None, await _others(client, "/r.git", second, ""), 0)
+        assert limit_reason(1, None, await _list_other_deliveries(client, "/r.git", first, ""), 0) == ""
+        assert "before this one (limit 1)" in limit_reason(
+            1, None, await _list_other_deliveries(client, "/r.git", second, ""), 0
+        )
         await handle.terminate()

@@ -14,11 +14,11 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
-from perdure.models.backlog_state import Opened
+from perdure.models.backlog_state import OpenBacklogResult
+from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult
 from perdure.models.landing import OpenBacklogInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.room import Room, RoomInput
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
@@ -32,22 +32,22 @@ class Full:
     def __init__(self, times: int) -> None:
         self.times, self.asked = times, list[Any]()
 
-    def answer(self, work: Any) -> Room:
+    def answer(self, work: Any) -> ConcurrencyCheckResult:
         self.asked.append(work)
         words = NONE if self.times > 0 else ""
         if work.waits:
             self.times -= 1
             if words:
                 raise ApplicationError(words, type="NoRoom")
-        return Room(words=words)
+        return ConcurrencyCheckResult(reason=words)
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn
-        async def find_room(work: RoomInput) -> Room:
+        async def find_room(work: ConcurrencyCheckInput) -> ConcurrencyCheckResult:
             return self.answer(work)
 
         @activity.defn
-        async def backlog_room(work: OpenBacklogInput) -> Room:
+        async def backlog_room(work: OpenBacklogInput) -> ConcurrencyCheckResult:
             return self.answer(work)
 
         return [find_room, backlog_room]
@@ -70,8 +70,15 @@ class LimitedBranch(Branch):
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn
-        async def open_backlog(work: OpenBacklogInput) -> Opened:
-            return Opened(base="main", base_sha="b", branch="perdure/night", queue=TASK_QUEUE, frees=True, limited=True)
+        async def open_backlog(work: OpenBacklogInput) -> OpenBacklogResult:
+            return OpenBacklogResult(
+                base="main",
+                base_sha="b",
+                branch="perdure/night",
+                queue=TASK_QUEUE,
+                frees_waiting_slots=True,
+                limits_pull_requests=True,
+            )
 
         kept = [one for one in super().activities() if getattr(one, "__name__", "") != "open_backlog"]
         return [*kept, open_backlog, *self.full.activities()]

@@ -13,7 +13,7 @@ from perdure.client import Perdure
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.rules.attaching import wish
+from perdure.models.rules.attaching import request_key
 from tests.waiting import patient
 
 Request = dict[str, Any]
@@ -83,7 +83,7 @@ async def test_one_that_began_weeks_ago_is_found(client: Client, perdure: Perdur
 
 async def test_another_commit_of_a_branch_is_another_wish(perdure: Perdure, request_: Request) -> None:
     topic = {**request_, "branch": "topic", "phases": ["test"]}
-    told = [await perdure.submit(topic, name="test topic", at=commit) for commit in ("c1", "c1", "c2")]
+    told = [await perdure.submit(topic, name="test topic", branch_commit=commit) for commit in ("c1", "c1", "c2")]
     assert [one.attached for one in told] == [False, True, False]
     assert all("-test-topic-" in one.delivery.id for one in told)
 
@@ -100,4 +100,4 @@ def test_what_is_wanted_cannot_run_into_one_another() -> None:
 
     one = parse_request({"repository": "/r", "request": "x", "base": "b"})
     other = parse_request({"repository": "/r", "request": "x", "branch": "b"})
-    assert wish(one) != wish(other)
+    assert request_key(one) != request_key(other)

@@ -7,7 +7,7 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.ids import short_run
+from perdure.models.ids import short_run_id
 from perdure.models.phases import Phase
 
 
@@ -24,8 +24,8 @@ async def test_each_turn_says_which_run_was_started_and_a_retry_goes_on_with_wha
         done = [event for event, kind, _ in await events(handle) if kind == "workflow_task_completed"]
         rewound = await reset(handle, done[1])
         await waiting(client.get_workflow_handle(fresh, run_id=rewound))
-        begun = [(work.step, work.began, work.sample) for work in company.seen]
-        assert begun == [("classify", short_run(first), ""), ("plan", short_run(first), "")] * 2, (
+        begun = [(work.step, work.started_run_suffix, work.sample) for work in company.seen]
+        assert begun == [("classify", short_run_id(first), ""), ("plan", short_run_id(first), "")] * 2, (
             "a rewound run has the same input"
         )
 
@@ -34,12 +34,14 @@ async def test_each_turn_says_which_run_was_started_and_a_retry_goes_on_with_wha
         company.seen.clear()
         described = await delivery.describe()
         assert described.resume is not None
-        assert described.resume.state["sample"] == short_run(rewound)
+        assert described.resume.state["sample"] == short_run_id(rewound)
         await delivery.retry()
         asked = await waiting(handle)
         await delivery.reject("another one")
-        await waiting(handle, behind=asked.of)
+        await waiting(handle, behind=asked.target)
         again = (await delivery.describe()).run_id
-        assert {(work.began, work.sample) for work in company.seen} == {(short_run(again), short_run(rewound))}
+        assert {(work.started_run_suffix, work.sample) for work in company.seen} == {
+            (short_run_id(again), short_run_id(rewound))
+        }
         await delivery.approve()
         assert (await delivery.result()).status == "completed"

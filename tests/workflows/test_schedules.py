@@ -11,10 +11,10 @@ import pytest
 from backlog_fixtures import Branch
 from temporalio.client import Client
 
-from perdure.client import Scheduled
+from perdure.client import ScheduleInfo
 from perdure.client.schedules import Schedules
 from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.ids import SCHEDULED
+from perdure.models.ids import SCHEDULED_ID
 from perdure.models.request import parse_request
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk
@@ -65,7 +65,7 @@ async def test_a_backlog_of_every_night_begins_is_skipped_while_it_runs_is_pause
     async with desk.worker():
         await begin(desk.client, "night")
         run = (await told(desk, "night", started=1))["last"]
-        assert SCHEDULED.fullmatch(run)
+        assert SCHEDULED_ID.fullmatch(run)
         status = await desk.until(lambda: _status(desk, "night"))
         assert (status.backlog_id, status.branch) == (run, "perdure/night")
         assert [view.delivery for view in status.items if view.phase == "building"] == [f"{run}/api"]
@@ -107,7 +107,7 @@ async def test_a_delivery_at_a_time_begins_once_and_another_of_that_id_takes_its
         assert "scheduled already" in (await desk(*later)).out
         seen = await desk.client.get_schedule_handle("sub").describe()
         assert seen.schedule.state.note == "2087-11-23 23:00 UTC: Add sub", "what the Web UI shows"
-        assert await Schedules(desk.client, None).waiting(), "a worker stays for it"
+        assert await Schedules(desk.client, None).will_start_something(), "a worker stays for it"
         await begin(desk.client, "sub")
         run = (await told(desk, "sub", started=1))["last"]
         asked = await desk.asked(run)
@@ -118,7 +118,7 @@ async def test_a_delivery_at_a_time_begins_once_and_another_of_that_id_takes_its
         await desk.result(run)
         await told(desk, "sub", outcome="completed")
         await desk("schedules", "pause", "sub")
-        assert not await Schedules(desk.client, None).waiting(), "nobody has to stay for what is paused"
+        assert not await Schedules(desk.client, None).will_start_something(), "nobody has to stay for what is paused"
 
 
 @pytest.mark.timeout(60)
@@ -133,6 +133,6 @@ async def test_a_moment_that_passes_while_it_is_made_begins_at_once_and_makes_ro
     assert [one.state for one in await desk.until(schedules.list)] == ["waits"]
 
 
-async def _begun(schedules: Schedules, id: str) -> Scheduled | None:
+async def _begun(schedules: Schedules, id: str) -> ScheduleInfo | None:
     found = await schedules.get(id)
     return found if found.started and found.next is None else None

@@ -11,9 +11,9 @@ from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase
-from perdure.models.work import Inspected
+from perdure.models.work import InspectResult
 
-LEAK = Inspected(blockers=1, secrets=1, summary="1 blocker: a GitHub token in calc.py")
+LEAK = InspectResult(blockers=1, secrets=1, summary="1 blocker: a GitHub token in calc.py")
 ASKED: dict[str, Any] = {"repository": "/r", "request": "Add sub"}
 
 
@@ -50,7 +50,7 @@ async def test_a_secret_that_came_with_what_a_person_asked_for_at_the_pull_reque
     client: Client, company: Company, fresh: str
 ) -> None:
     company.asks(Phase.BUILD, Phase.SHIP, inspects=True, gates=("pull_request",))
-    company.found, company.commits = [Inspected(), LEAK], ["h1", "h2"]
+    company.found, company.commits = [InspectResult(), LEAK], ["h1", "h2"]
     async with playing(client, company):
         submitted = await Perdure(client).submit(ASKED, id=fresh)
         handle = client.get_workflow_handle(fresh)

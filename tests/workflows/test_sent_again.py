@@ -64,8 +64,8 @@ async def test_a_decision_outlasts_it_too(client: Client, server: str, fresh: st
     async with playing(client, company):
         await Perdure(client).submit(PLANNED, id=fresh)
         asked = await waiting(client.get_workflow_handle(fresh))
-        answered = await (await refusing.client(server)).delivery(fresh).approve(asked.of)
-        assert (answered.words, answered.read) == (f"approved: plan {asked.of}", True)
+        answered = await (await refusing.client(server)).delivery(fresh).approve(asked.target)
+        assert (answered.message, answered.received) == (f"approved: plan {asked.target}", True)
         assert len(refusing.ids) == 2
         assert len(set(refusing.ids)) == 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.questions import Questions
+from activities.delivery_queries import QueryActivities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.models.host_config import HostConfig
@@ -21,15 +21,15 @@ def host(tmp_path: Path) -> Host:
 
 
 async def spent(host: Host, delivery: str) -> float:
-    return (await ActivityEnvironment().run(Questions(host).spent, SpentInput(delivery=delivery))).paid
+    return (await ActivityEnvironment().run(QueryActivities(host).spent, SpentInput(delivery=delivery))).counted_usd
 
 
 async def test_whole_replies_count_at_their_price_and_one_that_was_cut_off_at_its_most(host: Host) -> None:
     host.home.workspace("d").mkdir(parents=True)
-    log = host.spend("d")
-    log.intend("1", "a", 0.5)
-    log.settle("1", Usage(cost_usd=0.2))
-    log.intend("2", "b", 0.3)
+    log = host.spend_log("d")
+    log.record_intent("1", "a", 0.5)
+    log.record_settlement("1", Usage(cost_usd=0.2))
+    log.record_intent("2", "b", 0.3)
     assert await spent(host, "d") == 0.5
 
 

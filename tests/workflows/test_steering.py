@@ -10,7 +10,7 @@ from people_fixtures import PLANNED, Company, waiting
 from temporalio.client import Client
 from workflow_fixtures import playing
 
-from perdure.client import Answered, Perdure
+from perdure.client import DecisionReply, Perdure
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.inbox import NotCounted
@@ -42,15 +42,15 @@ async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
         asked = await waiting(client.get_workflow_handle(fresh))
         assert (await delivery.waits_for()) == asked
         decided = await asyncio.gather(
-            delivery.approve(by="ann"), delivery.reject("no", asked.of, by="bob"), return_exceptions=True
+            delivery.approve(by="ann"), delivery.reject("no", asked.target, by="bob"), return_exceptions=True
         )
         assert sorted(type(one).__name__ for one in decided) == ["Answered", "NotCounted"]
         lost = next(one for one in decided if isinstance(one, NotCounted))
-        won = "approved by ann" if isinstance(decided[0], Answered) else "rejected by bob"
+        won = "approved by ann" if isinstance(decided[0], DecisionReply) else "rejected by bob"
         assert re.search(f"decided before, otherwise: {won}, [0-9-]{{10}} [0-9:]{{8}} UTC$", lost.what), lost.what
-        if isinstance(decided[0], Answered):
-            again = await delivery.approve(asked.of, by="bob")
-            assert again.words.startswith("counted before: approved by ann, "), "the same again counts once"
+        if isinstance(decided[0], DecisionReply):
+            again = await delivery.approve(asked.target, by="bob")
+            assert again.message.startswith("counted before: approved by ann, "), "the same again counts once"
         done.set()
 
 
@@ -60,7 +60,7 @@ async def test_a_decision_of_something_else_and_one_without_form_change_nothing(
     async with playing(client, company):
         delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
         asked = await waiting(client.get_workflow_handle(fresh))
-        with pytest.raises(NotCounted, match=f"waits for plan {asked.of}, not for beef"):
+        with pytest.raises(NotCounted, match=f"waits for plan {asked.target}, not for beef"):
             await delivery.approve("beef")
         with pytest.raises(InvalidRequest, match="note: "):
             await delivery.reject("")
@@ -78,7 +78,7 @@ async def test_a_decision_of_something_else_and_one_without_form_change_nothing(
         await delivery.approve()
         assert (await delivery.result()).status == "completed"
         with pytest.raises(BadInput, match=r"has ended \(completed\)"):
-            await delivery.approve(asked.of)
+            await delivery.approve(asked.target)
         with pytest.raises(BadInput, match="no delivery nobody-knows-it"):
             await Perdure(client).delivery("nobody-knows-it").say("hello")
 
@@ -87,11 +87,11 @@ async def test_more_budget_is_added_once_for_each_id_whether_a_worker_runs_or_no
     client: Client, company: Company, fresh: str
 ) -> None:
     delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
-    assert await delivery.add_budget(1, id="once") == Answered(read=False)
+    assert await delivery.add_budget(1, id="once") == DecisionReply(received=False)
     async with playing(client, company):
         await waiting(client.get_workflow_handle(fresh))
-        assert (await delivery.add_budget(1, id="once")).words.startswith(("added $1", "counted before"))
-        assert (await delivery.add_budget(2, id="twice")).words == "added $2"
+        assert (await delivery.add_budget(1, id="once")).message.startswith(("added $1", "counted before"))
+        assert (await delivery.add_budget(2, id="twice")).message == "added $2"
         assert (await delivery.progress()).budget_usd == 5 + 1 + 2
         await delivery.approve()
 
@@ -105,7 +105,7 @@ async def test_a_delivery_comes_to_rest_between_two_turns_and_keeps_its_checkpoi
     company.turns_each = 1000
     async with playing(client, company):
         delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
-        assert await delivery.come_to_rest(timedelta(seconds=20))
+        assert await delivery.hold_until_idle(timedelta(seconds=20))
         taken = len(company.seen)
         await delivery.cancel()
         assert (await delivery.result()).status == "cancelled"

@@ -12,16 +12,16 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.ledger import Reached, Room, Spend
+from perdure.models.ledger import LimitReached, Spend, SpendingLimits
 from perdure.models.phases import Phase
-from perdure.models.rules.allowance import beyond
+from perdure.models.rules.allowance import exceeded_limit
 from perdure.models.turn import TurnInput, TurnResult
 
 WORDS = "$0.05 of $0.10 are spent, and the agent's next request may cost $0.16"
 
 
 def stopped(limit: str, words: str, spend: Spend) -> ApplicationError:
-    reached = Reached(limit=limit, words=words, spend=spend)
+    reached = LimitReached(limit=limit, reason=words, spend=spend)
     return ApplicationError(words, reached, type="BudgetReached", non_retryable=True)
 
 
@@ -31,14 +31,14 @@ class Greedy(Company):
     def __init__(self, **upper: Any) -> None:
         super().__init__()
         self.usd, self.tokens = upper.get("usd", 0.16), upper.get("tokens", 10)
-        self.rooms: list[Room | None] = []
+        self.rooms: list[SpendingLimits | None] = []
         self.turn = self.asks_for_more
 
     async def asks_for_more(self, work: TurnInput) -> TurnResult:
-        self.rooms.append(work.room)
-        assert work.room is not None
+        self.rooms.append(work.spending_limits)
+        assert work.spending_limits is not None
         spend = Spend(usd=0.05, tokens=20)
-        if (over := beyond(work.room, spend, self.usd, self.tokens)) is not None:
+        if (over := exceeded_limit(work.spending_limits, spend, self.usd, self.tokens)) is not None:
             raise stopped(*over, spend)
         return await self.plays(work)
 
@@ -59,12 +59,12 @@ async def test_more_of_the_limit_is_asked_for_and_the_same_turn_is_done_with_it(
         assert (asked.gate, asked.limit) == ("budget", limit)
         assert company.paid == 0
         update = "add_budget" if added else "approve"
-        await handle.execute_update(update, {"of": asked.of, **added})
+        await handle.execute_update(update, {"of": asked.target, **added})
         assert (await submitted.delivery.result()).status == "completed"
     before, after = company.rooms[:2]
-    assert before == Room(usd=0.1, tokens=100)
+    assert before == SpendingLimits(usd=0.1, tokens=100)
     changed = {"usd": 1.1, "tokens": 100} if limit == "usd" else {"usd": 0.1, "tokens": 600}
-    assert after == (Room(**changed) if added else Room(usd=0.1, tokens=100, unpriced=True))
+    assert after == (SpendingLimits(**changed) if added else SpendingLimits(usd=0.1, tokens=100, unpriced=True))
 
 
 async def test_who_says_no_ends_it_and_where_nobody_is_asked_it_ends_by_itself(client: Client, fresh: str) -> None:
@@ -92,12 +92,14 @@ async def test_a_block_of_the_days_budget_that_is_used_up_within_a_turn_is_follo
     fleet, rooms = Fleet(), list[float]()
 
     async def works(work: TurnInput) -> TurnResult:
-        assert work.room is not None
-        assert work.room.day_usd is not None
-        rooms.append(work.room.day_usd)
+        assert work.spending_limits is not None
+        assert work.spending_limits.day_usd is not None
+        rooms.append(work.spending_limits.day_usd)
         if len(rooms) < 3:
-            fleet.paid[work.delivery] = work.room.day_usd
-            raise stopped("day", "what was reserved of the day's budget is spent", Spend(usd=work.room.day_usd))
+            fleet.paid[work.delivery] = work.spending_limits.day_usd
+            raise stopped(
+                "day", "what was reserved of the day's budget is spent", Spend(usd=work.spending_limits.day_usd)
+            )
         return await fleet.works(work)
 
     fleet.turn, fleet.turns = works, 1

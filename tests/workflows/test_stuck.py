@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from perdure.client.listing import Stuck, stuck
+from perdure.client.listing import StuckWorkflow, find_stuck_workflows
 from perdure.models.limits import TASK_QUEUE
 from tests.waiting import patient
 
@@ -31,12 +31,12 @@ class Broken:
         raise RuntimeError("there is no step lunch")
 
 
-async def found(client: Client, *ids: str, **why: str) -> dict[str, Stuck]:
+async def found(client: Client, *ids: str, **why: str) -> dict[str, StuckWorkflow]:
     """The server's list follows with a delay, and so does its word for why (`why`: how that of one of them begins)."""
     async with asyncio.timeout(patient(30)):
         while True:
-            seen = {one.id: one async for one in stuck(client)}
-            if all(id in seen and seen[id].why.startswith(why.get(id, "")) for id in ids):
+            seen = {one.id: one async for one in find_stuck_workflows(client)}
+            if all(id in seen and seen[id].reason.startswith(why.get(id, "")) for id in ids):
                 return seen
             await asyncio.sleep(0.1)
 
@@ -67,10 +67,10 @@ async def test_a_workflow_whose_task_fails_and_one_on_a_queue_of_nobody_are_name
     async with Worker(client, task_queue=fresh, workflows=[Broken]):
         seen = await found(client, lost, broken, **{broken: "its workflow task has failed"})
         told = await asyncio.to_thread(doctor, server, str(tmp_path))
-    assert seen[lost].why == "waits on task queue perdur, from which nobody takes work"
-    assert {uncounted(f"{one.id} {one.why}") for one in (seen[lost], seen[broken])} <= told
-    assert seen[broken].why.startswith("its workflow task has failed ")
-    assert seen[broken].why.endswith("there is no step lunch")
+    assert seen[lost].reason == "waits on task queue perdur, from which nobody takes work"
+    assert {uncounted(f"{one.id} {one.reason}") for one in (seen[lost], seen[broken])} <= told
+    assert seen[broken].reason.startswith("its workflow task has failed ")
+    assert seen[broken].reason.endswith("there is no step lunch")
     assert well not in seen
     for id in (lost, broken, well):
         await client.get_workflow_handle(id).terminate()

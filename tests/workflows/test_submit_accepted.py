@@ -26,7 +26,7 @@ from perdure.client.submit import caption_and_details
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.result import Status
-from perdure.models.rules.attaching import Attached
+from perdure.models.rules.attaching import DeliveryAttached
 from workflows.inbox import ATTACHES
 
 
@@ -156,7 +156,7 @@ async def test_whoever_attaches_learns_what_it_is_about_and_cannot_mean_another_
     client: Client, waits: Company, fresh: str
 ) -> None:
     async with playing(client, waits):
-        there = Attached.model_validate(await attach(client, fresh, PLANNED))
+        there = DeliveryAttached.model_validate(await attach(client, fresh, PLANNED))
         assert (there.delivery_id, there.repository, there.request) == (fresh, "/r", "Add sub")
         assert (await attach(client, fresh, PLANNED, {**PLANNED, "request": "Add\n sub"}))["run_id"] == there.run_id
         for other, words in (

@@ -16,14 +16,14 @@ from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase
-from schemas import SHAPES, schema
+from schemas import SHAPES, build_schema
 from tests.guide import ROOT, Stranger, snippet
 from tests.npm_packages import example
 
 pytestmark = pytest.mark.story
 
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"], "gates": ["plan"]}
-SCHEMAS = {shape.name: schema(shape) for shape in SHAPES}
+SCHEMAS = {shape.name: build_schema(shape) for shape in SHAPES}
 
 
 @pytest.fixture
@@ -59,8 +59,11 @@ async def converses(client: Client, cast: Company, stranger: Stranger, fresh: st
     asked = await waiting(client.get_workflow_handle(fresh))
     progress = await stranger.says(*program, "progress", fresh)
     valid("progress", progress)
-    assert progress["asked"]["of"] == asked.of
-    assert await stranger.says(*program, "approve", fresh, json.dumps({"of": asked.of})) == f"approved: plan {asked.of}"
+    assert progress["asked"]["of"] == asked.target
+    assert (
+        await stranger.says(*program, "approve", fresh, json.dumps({"of": asked.target}))
+        == f"approved: plan {asked.target}"
+    )
     result = await stranger.says(*program, "result", fresh)
     valid("result", result)
     assert (result["status"], result["delivery_id"]) == ("completed", fresh)
@@ -78,7 +81,7 @@ async def refuses_and_fails(client: Client, cast: Company, stranger: Stranger, f
     await Perdure(client).submit(PLANNED, id=failing)
     asked = await waiting(client.get_workflow_handle(failing))
     wrong = await stranger.says(*program, "approve", failing, '{"of": "beef"}', code=1)
-    assert f"it waits for plan {asked.of}, not for beef" in str(wrong)
+    assert f"it waits for plan {asked.target}, not for beef" in str(wrong)
     await client.get_workflow_handle(failing).cancel()
 
     cast.settings = {"fails": "SetupFailed"}
@@ -133,8 +136,8 @@ async def test_typescript_submits_misspells_attaches_approves_and_reads_a_typed_
         valid("attached", there)
         assert await stranger.says(*submit) == there, "attached"
         asked = await waiting(client.get_workflow_handle("from-typescript"))
-        assert (await stranger.says(*progress))["asked"]["of"] == asked.of
-        assert await stranger.says(*approve) == f"approved: plan {asked.of}"
+        assert (await stranger.says(*progress))["asked"]["of"] == asked.target
+        assert await stranger.says(*approve) == f"approved: plan {asked.target}"
         valid("result", await stranger.says(*result))
         await refuses_and_fails(client, waits, stranger, fresh, "node", "dist/deliver.js")
 

@@ -13,23 +13,23 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
-from activities.former import former_run
-from activities.look import look_for, resume_point
+from activities.delivery_lookup import look_for, resume_point
+from activities.verify_previous_run import former_run
 from perdure.client import Perdure
 from perdure.models.ids import delivery_key
-from perdure.models.landing import Landed, LandInput, Rebased, RebaseInput
+from perdure.models.landing import LandInput, LandResult, RebaseInput, RebaseResult
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
-from perdure.models.specialists import PlannedTask, Split, SplitInput, TakeInput, Taken
+from perdure.models.specialists import PlannedTask, SplitPlanInput, SplitPlanResult, TakeTasksInput, TakeTasksResult
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Prepared, PrepareInput
+from perdure.models.work import PreparedWorkspace, PrepareInput
 from tests.waiting import patient
 
 TASKS = (
-    PlannedTask(number=1, title="Write it", words="Task 1: Write it", role="backend"),
-    PlannedTask(number=2, title="Describe it", words="Task 2: Describe it", role="docs"),
-    PlannedTask(number=3, title="Test it", words="Task 3: Test it", role="test", after=(1,)),
+    PlannedTask(number=1, title="Write it", details="Task 1: Write it", role="backend"),
+    PlannedTask(number=2, title="Describe it", details="Task 2: Describe it", role="docs"),
+    PlannedTask(number=3, title="Test it", details="Task 3: Test it", role="test", after=(1,)),
 )
 
 
@@ -68,8 +68,8 @@ class Team(Company):
         assert whole.__name__ == "prepare"
 
         @activity.defn(name=Step.PREPARE)
-        async def prepare(work: PrepareInput) -> Prepared:
-            made: Prepared = await whole(work)
+        async def prepare(work: PrepareInput) -> PreparedWorkspace:
+            made: PreparedWorkspace = await whole(work)
             place = work.request.landing
             if place is None:
                 return made
@@ -78,26 +78,30 @@ class Team(Company):
             return made.model_copy(update={**alone, "plan": place.within.plan if place.within else ""})
 
         @activity.defn
-        async def split_plan(work: SplitInput) -> Split:
-            return Split(tasks=self.tasks)
+        async def split_plan(work: SplitPlanInput) -> SplitPlanResult:
+            return SplitPlanResult(tasks=self.tasks)
 
         @activity.defn
-        async def take_tasks(work: TakeInput) -> Taken:
+        async def take_tasks(work: TakeTasksInput) -> TakeTasksResult:
             made = tuple(
                 task.model_copy(update={"commit": f"c-{task.item}" if task.item in self.landed else ""})
                 for task in work.tasks
             )
             paid = Usage(cost_usd=0.5)
-            return Taken(head="taken", checkpoint="c-taken", tasks=made, spend=Spend(usd=0.7), tasks_usage=paid)
+            return TakeTasksResult(
+                head="taken", checkpoint="c-taken", tasks=made, spend=Spend(usd=0.7), tasks_usage=paid
+            )
 
         @activity.defn(name=Step.REBASE)
-        async def rebase(work: RebaseInput) -> Rebased:
-            return Rebased(onto="b", contract="p2", checkpoint=work.checkpoint, commit=f"c-{work.place.item}", tree="t")
+        async def rebase(work: RebaseInput) -> RebaseResult:
+            return RebaseResult(
+                onto="b", contract="p2", checkpoint=work.checkpoint, commit=f"c-{work.place.item}", tree="t"
+            )
 
         @activity.defn(name=Step.LAND)
-        async def land(work: LandInput) -> Landed:
+        async def land(work: LandInput) -> LandResult:
             self.landed.append(work.place.item)
-            return Landed(commit=work.commit, head=work.commit, summary="landed")
+            return LandResult(commit=work.commit, head=work.commit, summary="landed")
 
         return [*kept, prepare, split_plan, take_tasks, rebase, land, look_for, former_run, resume_point]
 
@@ -143,7 +147,7 @@ async def test_independent_tasks_run_at_once_and_the_delivery_goes_on_with_all(c
     assert told["1-backend"]["plan"] == told["3-test"]["plan"]
     place = team.requests["2-docs"].landing
     assert (place.role, place.within.task, place.within.title) == ("docs", 2, "Describe it")
-    shares = [team.requests[task.item].budget_usd for task in TASKS]
+    shares = [team.requests[task.item_id].budget_usd for task in TASKS]
     assert shares[:2] == [1.6, 1.6], "a third of what is left for each that begins"
     assert shares[2] < 5.0, "then of what is left of all"
 
@@ -212,10 +216,13 @@ async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_a
         team.holding["1-backend"].set()
         assert (await handle.result())["status"] == "delivered"
     read = {
-        (team.item(work.delivery), said.text) for work in team.seen if work.step is Step.IMPLEMENT for said in work.said
+        (team.item(work.delivery), said.text)
+        for work in team.seen
+        if work.step is Step.IMPLEMENT
+        for said in work.messages
     }
     assert read == {("1-backend", "Keep the old name."), ("3-test", "Keep the old name.")}, "who has ended has ended"
-    often = [said.id for work in team.seen for said in work.said if team.item(work.delivery) == "1-backend"]
+    often = [said.id for work in team.seen for said in work.messages if team.item(work.delivery) == "1-backend"]
     assert often == ["old-name"], "once"
     assert team.requests["3-test"].budget_usd > 2, "of what was left there would have been less"
 
@@ -234,7 +241,7 @@ async def test_a_cancelled_delivery_cancels_its_tasks_and_a_retry_repeats_none_t
             await handle.result()
         tasks = await tasks_of(client, fresh)
         assert (await tasks.describe()).status == WorkflowExecutionStatus.CANCELED
-        keys = tuple(delivery_key(f"{tasks.id}/{task.item}") for task in TASKS)
+        keys = tuple(delivery_key(f"{tasks.id}/{task.item_id}") for task in TASKS)
         assert team.closed == [(), (), keys], "its own end is the last one, and counts theirs"
         first = client.get_workflow_handle(f"{tasks.id}/1-backend")
         with pytest.raises(WorkflowFailureError):

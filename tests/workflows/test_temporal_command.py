@@ -81,20 +81,20 @@ async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal
         first = await waiting(handle)
         assert "C' is none of A / B" in await typist.updates("answer", {"answer": "C"}, code=1)
         assert "approve does not decide this" in await typist.updates("approve", {}, code=1)
-        assert f"answered: question {first.of}" in await typist.updates("answer", {"answer": "b"})
+        assert f"answered: question {first.target}" in await typist.updates("answer", {"answer": "b"})
 
-        second = await waiting(handle, behind=first.of)
+        second = await waiting(handle, behind=first.target)
         for line in snippet("steer").splitlines()[:2]:
             await typist.runs("bash", "-euc", line.replace("from-shell", typist.id))
         progress = await at(handle, lambda progress: progress["unread"])
         assert progress["held"] == "held: release day"
-        await typist.signals("decide", {"update": "answer", "said": {"of": second.of, "answer": "yes"}})
+        await typist.signals("decide", {"update": "answer", "said": {"of": second.target, "answer": "yes"}})
         await at(handle, lambda progress: progress["waiting"] == "held: release day")
         assert len(company.seen) == 2, "a turn began although it is held"
         resume, cancel = snippet("steer").splitlines()[2:]
         await typist.runs("bash", "-euc", resume.replace("from-shell", typist.id))
-        assert (await waiting(handle, behind=second.of)).words == "question: And then?"
-        assert [[said.text for said in work.said] for work in company.seen] == [
+        assert (await waiting(handle, behind=second.target)).summary == "question: And then?"
+        assert [[said.text for said in work.messages] for work in company.seen] == [
             [],
             ["b"],
             ["yes", "Mind the old format"],

@@ -16,14 +16,14 @@ from people_fixtures import BUILT, at, events, reset
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 
-from activities.notify import Notices
+from activities.notify import NoticeActivities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.treasury import TREASURY, BudgetRule, Table
+from perdure.models.treasury import TREASURY, BudgetRule, TreasuryTable
 from tests.engine import until
 from tests.receiver import Receiver
 from tests.waiting import patient
@@ -46,11 +46,11 @@ def fleet() -> Fleet:
     return Fleet()
 
 
-async def table_when(client: Client, what: Callable[[Table], Any]) -> Table:
+async def table_when(client: Client, what: Callable[[TreasuryTable], Any]) -> TreasuryTable:
     async with asyncio.timeout(patient(30)):
         while True:
             with contextlib.suppress(PerdureError):  # one that has just begun answers nobody
-                if what(table := await treasury.read_table(client)):
+                if what(table := await treasury.read_budget_table(client)):
                     return table
             await asyncio.sleep(0.05)
 
@@ -87,10 +87,10 @@ async def test_twenty_deliveries_overspend_one_budget_by_at_most_a_reply_each_an
         assert told
         assert all("the day's budget of label team-a is" in words for words in told), told
         assert any("perdure budget --shared label:team-a --add 5" in words for words in told)
-        table = await treasury.read_table(client)
+        table = await treasury.read_budget_table(client)
         assert table.rules[RULE].spent + table.reserved(RULE) <= 5.0 + 20 * REPLY_USD
         assert 4.0 <= fleet.total <= 5.0 + 20 * REPLY_USD
-        await treasury.add(client, RULE, 100)
+        await treasury.add_to_budget(client, RULE, 100)
         results = await asyncio.gather(*(Perdure(client).delivery(name).result() for name in names))
         assert {result.status for result in results} == {"completed"}
         table = await table_when(client, lambda table: table.reserved(RULE) == 0)
@@ -106,7 +106,7 @@ async def test_a_delivery_without_a_rule_leaves_no_trace_of_a_treasury(
         await (await Perdure(client).submit(BUILT, id=fresh)).delivery.result()
         kinds = {kind for _, kind, _ in await events(client.get_workflow_handle(fresh))}
         assert not any("external" in kind for kind in kinds)
-        assert (await treasury.read_table(client)).leases == {}
+        assert (await treasury.read_budget_table(client)).leases == {}
 
 
 async def test_nonsense_is_not_counted_and_stops_nobody(client: Client, fleet: Fleet, fresh: str) -> None:
@@ -196,7 +196,7 @@ async def test_a_terminated_delivery_gives_back_what_its_spend_log_says_it_has_n
             while fleet.total < 2 * REPLY_USD:
                 await asyncio.sleep(0.05)
         await client.get_workflow_handle(fresh).terminate()
-        table = await treasury.read_table(client)
+        table = await treasury.read_budget_table(client)
         assert (table.rules[RULE].spent, table.reserved(RULE)) == (0.0, 1.0)
         await TimeSkipper(client).fast_forward(keeper, timedelta(hours=1, minutes=31))
         table = await table_when(client, lambda table: table.reserved(RULE) == 0)
@@ -210,8 +210,8 @@ async def test_what_waits_for_the_day_to_change_tells_it_once_and_goes_on_at_mid
 ) -> None:
     fleet.settings["notifies"] = True
     async with Receiver.open() as receiver, shared(client, fleet, 0.5) as keeper:
-        host = Host.open(Home(tmp_path), {"PERDURE_WEBHOOK_URL": receiver.url})
-        notices = Notices(host)
+        host = Host.from_environment(Home(tmp_path), {"PERDURE_WEBHOOK_URL": receiver.url})
+        notices = NoticeActivities(host)
         async with at_work(client, fleet, notices.notice_addresses, notices.notify):
             delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
             handle = client.get_workflow_handle(fresh)
@@ -246,9 +246,11 @@ async def test_without_a_treasury_a_delivery_waits_visibly_until_a_worker_starts
         handle = client.get_workflow_handle(fresh)
         await at(handle, lambda progress: "the treasury does not answer" in progress["waiting"])
         assert fleet.total == 0.0
-        assert (await treasury.read_table(client)).note == treasury.ENDED
+        assert (await treasury.read_budget_table(client)).note == treasury.ENDED
         rules = [BudgetRule(label="team-a", usd_per_day=5.0)]
-        keeping = asyncio.create_task(treasury.keep(client, rules, timedelta(seconds=0.1)))  # as a worker does
+        keeping = asyncio.create_task(
+            treasury.keep_treasury_running(client, rules, timedelta(seconds=0.1))
+        )  # as a worker does
         await table_when(client, lambda table: RULE in table.rules)
         keeping.cancel()
         await TimeSkipper(client).fast_forward(handle, timedelta(minutes=2))
@@ -271,7 +273,7 @@ async def test_one_that_was_ended_goes_on_from_what_it_knew_and_so_do_those_who_
             known = await table_when(client, lambda table: table.leases[fresh].seq == 2)
             assert known.reserved(RULE) > 0
         await keeper.terminate()
-        await treasury.add(client, RULE, 0.05)
+        await treasury.add_to_budget(client, RULE, 0.05)
         await keeper.terminate()
         await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=2.5)])
         fleet.gate.clear()
@@ -283,7 +285,7 @@ async def test_one_that_was_ended_goes_on_from_what_it_knew_and_so_do_those_who_
             await at(client.get_workflow_handle(fresh), lambda progress: "the day's budget" in progress["waiting"])
             assert 2.4 <= fleet.total <= 2.5 + 2 * REPLY_USD
             await keeper.terminate()
-            await treasury.add(client, RULE, 5)
+            await treasury.add_to_budget(client, RULE, 5)
             assert (await holds.result()).status == "completed"
             table = await table_when(client, lambda table: table.reserved(RULE) == 0)
             assert table.rules[RULE].spent == pytest.approx(fleet.total) == pytest.approx(14 * REPLY_USD)
@@ -295,8 +297,8 @@ async def test_one_whose_run_before_cannot_be_read_says_so_and_begins_anew(
 ) -> None:
     async with shared(client, fleet, 5.0) as keeper, at_work(client, fleet):
         await keeper.terminate()
-        table = Table(previous=str(uuid.uuid4()))
-        await client.start_workflow(treasury.WORKFLOW, table, id=TREASURY, task_queue=TASK_QUEUE)
+        table = TreasuryTable(previous=str(uuid.uuid4()))
+        await client.start_workflow(treasury.TREASURY_WORKFLOW, table, id=TREASURY, task_queue=TASK_QUEUE)
         await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=5.0)])
         assert (await (await Perdure(client).submit(BUILT, id=fresh)).delivery.result()).status == "completed"
         table = await table_when(client, lambda table: table.reserved(RULE) == 0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from perdure.client import Listed, Perdure
+from perdure.client import ListEntry, Perdure
 from perdure.models.limits import TASK_QUEUE
 from tests.waiting import patient
 
@@ -16,7 +16,7 @@ RUNNING = TypedSearchAttributes([SearchAttributePair(SearchAttributeKey.for_keyw
 REQUEST = {"repository": "/r", "request": "Add sub"}
 
 
-async def seen(perdure: Perdure, ids: str, when: Callable[[list[Listed]], bool]) -> list[Listed]:
+async def seen(perdure: Perdure, ids: str, when: Callable[[list[ListEntry]], bool]) -> list[ListEntry]:
     """The list once it is as expected: the server's list follows with a delay."""
     async with asyncio.timeout(patient(20)):
         while not when(found := await perdure.list(limit=2, query=f"WorkflowId STARTS_WITH '{ids}'")):

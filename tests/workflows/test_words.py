@@ -10,7 +10,7 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.limits import SAID_BYTES_A_TURN
+from perdure.models.limits import MESSAGE_BYTES_PER_TURN
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
@@ -36,7 +36,7 @@ class Slow(Company):
 
 
 def heard(company: Company) -> list[list[str]]:
-    return [[said.text for said in work.said] for work in company.seen]
+    return [[said.text for said in work.messages] for work in company.seen]
 
 
 async def ended(client: Client, id: str) -> DeliveryResult:
@@ -78,18 +78,20 @@ async def test_what_one_conversation_has_read_every_later_one_begins_with(client
         await Perdure(client).submit(WHOLE, id=fresh)
         handle = client.get_workflow_handle(fresh)
         asked = await waiting(handle)
-        await handle.execute_update("reject", {"of": asked.of, "note": "typed"})
-        asked = await waiting(handle, behind=asked.of)
+        await handle.execute_update("reject", {"of": asked.target, "note": "typed"})
+        asked = await waiting(handle, behind=asked.target)
         await handle.signal("say", {"text": "mind the sign"})
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         await ended(client, fresh)
-    begun = [(str(work.step), [said.text for said in work.told]) for work in company.seen if work.turn == 1]
+    begun = [
+        (str(work.step), [said.text for said in work.delivered_messages]) for work in company.seen if work.turn == 1
+    ]
     assert begun[:4] == [("classify", []), ("plan", []), ("plan", []), ("implement", ["typed"])]
     assert {step for step, told in begun[4:] if told == ["typed", "mind the sign"]} == {
         "fix_tests", "review", "fix_review",
     }  # fmt: skip
-    assert [said.text for work in company.seen for said in work.said] == ["mind the sign"], "said once all the same"
-    assert not any(work.told for work in company.seen if work.turn > 1)
+    assert [said.text for work in company.seen for said in work.messages] == ["mind the sign"], "said once all the same"
+    assert not any(work.delivered_messages for work in company.seen if work.turn > 1)
 
 
 async def test_words_said_while_no_worker_runs_and_before_one_ever_did_reach_the_next_turn(
@@ -134,9 +136,9 @@ async def test_words_said_at_a_gate_go_to_the_turn_behind_it_and_those_of_a_deli
         assert (result.status, result.unread) == ("cancelled", ("with types",))
         await submitted.delivery.retry()
         handle = client.get_workflow_handle(fresh)
-        assert (await waiting(handle)).of == asked.of
+        assert (await waiting(handle)).target == asked.target
         await handle.signal("say", {"text": "and docs"})
-        await handle.execute_update("approve", {"of": asked.of})
+        await handle.execute_update("approve", {"of": asked.target})
         assert (await ended(client, fresh)).unread == ()
     said = {work.step: texts for work, texts in zip(company.seen, heard(company), strict=True) if texts}
     assert said == {"implement": ["with types", "and docs"]}
@@ -159,7 +161,7 @@ async def test_a_hundred_words_at_once_are_read_in_order_as_many_as_fit_into_eac
         assert (await ended(client, fresh)).unread == ()
     turns = heard(company)
     assert [word for turn in turns for word in turn] == words
-    assert max(sum(map(len, turn)) for turn in turns) <= SAID_BYTES_A_TURN
+    assert max(sum(map(len, turn)) for turn in turns) <= MESSAGE_BYTES_PER_TURN
     assert len([turn for turn in turns if turn]) == 4
 
 

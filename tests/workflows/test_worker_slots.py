@@ -14,7 +14,7 @@ from temporalio.worker import Worker
 
 from perdure.adapters.system.home import Home
 from perdure.page.views import hosts
-from perdure.page.views.hosts import workers
+from perdure.page.views.hosts import list_workers
 from tests.waiting import until
 
 OFTEN = timedelta(seconds=1)
@@ -37,14 +37,14 @@ async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(
     working = await Client.connect(address, namespace=client.namespace, runtime=said)
 
     async def slots() -> list[tuple[int, int]]:
-        found = [one for one in await workers(client, Home(tmp_path)) if one.identity == fresh]
+        found = [one for one in await list_workers(client, Home(tmp_path)) if one.identity == fresh]
         return [(slot.used, slot.all) for one in found for slot in one.slots if slot.queue == fresh]
 
     async def used() -> bool:
         return await slots() == [(2, 3)]
 
     async def left() -> bool:
-        found = await workers(client, Home(tmp_path))
+        found = await list_workers(client, Home(tmp_path))
         return [(one.slots, one.state) for one in found if one.identity == fresh] == [((), "leaving")]
 
     async with Worker(working, task_queue=fresh, activities=[lasts], max_concurrent_activities=3, identity=fresh):

@@ -21,23 +21,23 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.publishing import (
-    Artifacts,
-    ArtifactsInput,
-    Checked,
-    CheckInput,
-    Commented,
+    AccessCheckInput,
+    AccessCheckResult,
+    ArtifactLinks,
+    ArtifactLinksInput,
     CommentInput,
+    CommentResult,
     ShipInput,
-    Shipped,
+    ShipResult,
 )
 from perdure.models.result import PullRequest
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import (
-    Closed,
     CloseInput,
+    CloseResult,
     CommitInput,
-    Committed,
-    Prepared,
+    CommitResult,
+    PreparedWorkspace,
     PrepareInput,
 )
 from perdure.plugin import perdure_plugin
@@ -80,7 +80,7 @@ class Cast:
 
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn(name=Step.PREPARE)
-        async def prepare(work: PrepareInput) -> Prepared:
+        async def prepare(work: PrepareInput) -> PreparedWorkspace:
             self.preparing.append(work)
             self.trouble(Step.PREPARE)
             if "fails" in self.settings:
@@ -91,7 +91,7 @@ class Cast:
                 "queue": TASK_QUEUE, "base": "main", "base_sha": "b", "head": "b", "branch": "perdure/d",
                 "checkpoint": "c0", "policy": "p", "phases": self.phases, "proxied": True, **self.settings,
             }  # fmt: skip
-            return Prepared(**given)
+            return PreparedWorkspace(**given)
 
         @activity.defn(name=Step.IMPLEMENT)
         async def implement(work: TurnInput) -> TurnResult:
@@ -107,40 +107,40 @@ class Cast:
             return await implement(work)
 
         @activity.defn(name="close")
-        async def close(work: CloseInput) -> Closed:
+        async def close(work: CloseInput) -> CloseResult:
             self.closed.append(work.tasks)
             if not self.closes:
                 raise ApplicationError("the disk is gone", non_retryable=True)
-            return Closed(spend=self.spend, usage=self.usage)
+            return CloseResult(spend=self.spend, usage=self.usage)
 
         @activity.defn(name=Step.COMMIT)
-        async def commit(work: CommitInput) -> Committed:
+        async def commit(work: CommitInput) -> CommitResult:
             made = self.commits.pop(0) if self.commits else "h1"
             met = next((told for item, told in self.meets.items() if f"-{item}-" in work.delivery), {})
-            return Committed(commit=made, tree="t1", files=1, added=1, summary="+1 in 1 file", conflicts=met)
+            return CommitResult(commit=made, tree="t1", files=1, added=1, summary="+1 in 1 file", conflicts=met)
 
         @activity.defn
-        async def check_access(work: CheckInput) -> Checked:
+        async def check_access(work: AccessCheckInput) -> AccessCheckResult:
             self.trouble("check_access")
-            return Checked(notes=("the repository is called me/new now",))
+            return AccessCheckResult(notes=("the repository is called me/new now",))
 
         @activity.defn
-        async def comment(work: CommentInput) -> Commented:
+        async def comment(work: CommentInput) -> CommentResult:
             self.told.append(work)
             self.trouble("comment")
-            return Commented(url="http://forge/1#c1")
+            return CommentResult(url="http://forge/1#c1")
 
         @activity.defn
-        async def publish_artifacts(work: ArtifactsInput) -> Artifacts:
+        async def publish_artifacts(work: ArtifactLinksInput) -> ArtifactLinks:
             self.trouble("publish_artifacts")
-            return Artifacts(links={"plan.md": "http://forge/plan"})
+            return ArtifactLinks(links={"plan.md": "http://forge/plan"})
 
         @activity.defn(name=Step.OPEN_PULL_REQUEST)
-        async def open_pull_request(work: ShipInput) -> Shipped:
+        async def open_pull_request(work: ShipInput) -> ShipResult:
             self.shipped.append(work)
             self.trouble(Step.OPEN_PULL_REQUEST)
             pull = PullRequest(number=7, url="http://forge/me/calc/pull/7", title=work.title, draft=work.draft)
-            return Shipped(pull_request=pull, summary="pull request #7")
+            return ShipResult(pull_request=pull, summary="pull request #7")
 
         at_the_forge = [check_access, comment, publish_artifacts, open_pull_request]
         return [prepare, classify, plan, implement, commit, close, *at_the_forge]

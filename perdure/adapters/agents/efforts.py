@@ -7,7 +7,7 @@ from typing import get_args
 from perdure.models.config import Effort, StepsSettings
 from perdure.models.steps import FIXES
 
-OF_ITSELF = {
+DEFAULT_EFFORTS = {
     "claude-fable-5-1": "high",
     "claude-opus-5-5": "medium",
     "claude-opus-5": "high",
@@ -19,12 +19,13 @@ OF_ITSELF = {
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 
 
-def harder(steps: StepsSettings) -> dict[str, str]:
-    """The effort above the one each fix is asked with, by step; none where that is the highest, or nobody knows it."""
-    found = {}
+def next_efforts(steps: StepsSettings) -> dict[str, str]:
+    """Return the effort above the one that each fix is made with, by step; without steps whose effort is the highest
+    already, or not known."""
+    efforts = {}
     for step in FIXES:
         settings = getattr(steps, step)
-        now = settings.effort or OF_ITSELF.get(settings.model)
-        if now is not None and now != _EFFORTS[-1]:
-            found[str(step)] = _EFFORTS[_EFFORTS.index(now) + 1]
-    return found
+        effort = settings.effort or DEFAULT_EFFORTS.get(settings.model)
+        if effort is not None and effort != _EFFORTS[-1]:
+            efforts[str(step)] = _EFFORTS[_EFFORTS.index(effort) + 1]
+    return efforts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import perdure
 from perdure.adapters.repository.host import user_file
-from perdure.adapters.repository.keys import parse
+from perdure.adapters.repository.keys import parse_toml_model
 from perdure.adapters.system.bounded import read_text
 from perdure.models.config import BUILT_IN
 from perdure.models.errors import BadInput
@@ -29,25 +29,26 @@ class AgentPreset:
 
     @property
     def shipped(self) -> bool:
+        """Return whether the preset ships with Perdure."""
         return self.file.parent == SHIPPED
 
 
-def own_presets() -> Path:
-    """The directory of the host owner's presets, `agents` beside the user file; it need not exist."""
+def own_presets_directory() -> Path:
+    """Return the directory of the host owner's presets, `agents` beside the user file; it need not exist."""
     return user_file().parent / "agents"
 
 
-def preset_names(own: Path | None = None) -> list[str]:
-    """All names this host has, sorted, without the built-in agent's."""
-    return sorted(_files(own or own_presets()))
+def preset_names(own_directory: Path | None = None) -> list[str]:
+    """Return all names this host has, sorted, without the built-in agent's."""
+    return sorted(_preset_files(own_directory or own_presets_directory()))
 
 
-def read_preset(name: str, own: Path | None = None) -> AgentPreset:
-    """The preset of that name; the host's own comes before one that ships.
+def read_preset(name: str, own_directory: Path | None = None) -> AgentPreset:
+    """Read the preset of that name; the host's own comes before one that ships.
 
     Raises BadInput for an unknown name, with the nearest one, and for a file that holds no preset, with line and key.
     """
-    files = _files(own or own_presets())
+    files = _preset_files(own_directory or own_presets_directory())
     if (file := files.get(name)) is None:
         known = [BUILT_IN, *sorted(files)]
         raise BadInput(
@@ -60,18 +61,20 @@ def read_preset(name: str, own: Path | None = None) -> AgentPreset:
             where=str(file),
             fix="rename the file: lower-case letters, digits and -" if name != BUILT_IN else "rename the file",
         )
-    return AgentPreset(name, _parsed(file, _text(file)), file)
+    return AgentPreset(name, _parse_preset(file, _read_preset_text(file)), file)
 
 
-def _files(own: Path) -> dict[str, Path]:
+def _preset_files(own_directory: Path) -> dict[str, Path]:
+    """Return the files of all presets by name; the host's own replace those that ship."""
     try:
-        mine = {path.stem: path for path in own.glob("*.toml")}
+        own_files = {path.stem: path for path in own_directory.glob("*.toml")}
     except OSError:
-        mine = {}
-    return {path.stem: path for path in SHIPPED.glob("*.toml")} | mine
+        own_files = {}
+    return {path.stem: path for path in SHIPPED.glob("*.toml")} | own_files
 
 
-def _text(file: Path) -> str:
+def _read_preset_text(file: Path) -> str:
+    """Read the text of a preset's file. Raises BadInput where it cannot be read or is too large."""
     try:
         return read_text(file, CONFIG_BYTES)
     except (OSError, ValueError) as error:
@@ -79,5 +82,7 @@ def _text(file: Path) -> str:
 
 
 @cache
-def _parsed(file: Path, text: str) -> Preset:
-    return parse(text, str(file), Preset)
+def _parse_preset(file: Path, text: str) -> Preset:
+    """Parse a preset; equal texts are parsed once in a process. Raises BadInput with line and key where it holds
+    none."""
+    return parse_toml_model(text, str(file), Preset)

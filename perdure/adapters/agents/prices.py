@@ -15,7 +15,7 @@ WINDOWS_OF = "2026-11-23"
 """The day WINDOWS was last compared with the published pages of the models."""
 
 WINDOW_TOKENS = 200_000
-"""That a model has at least for prompt and reply together."""
+"""Tokens that a model has at least for prompt and reply together."""
 
 WINDOWS = dict.fromkeys(
     ("claude-fable-5-1", "claude-opus-5-5", "claude-opus-5", "claude-sonnet-5-5", "claude-haiku-5-5"), 1_000_000
@@ -23,7 +23,7 @@ WINDOWS = dict.fromkeys(
 """Tokens of prompt and reply together, by model."""
 
 BYTES_PER_TOKEN = 2
-"""Source code and prose have 2.5 to 4 bytes a token; fewer bytes a token than this was not seen."""
+"""Bytes of a prompt that count as a token: source code and prose have 2.5 to 4; fewer than this was not seen."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,15 @@ class Price:
     limit: int | None = None
     above: Price | None = None
 
-    def at(self, prompt_tokens: int) -> Price:
-        """The price that holds for a prompt of this size (everything that was sent, cached or not)."""
+    def tier_for(self, prompt_tokens: int) -> Price:
+        """Return the price that holds for a prompt of this size (everything that was sent, cached or not)."""
         if self.limit is not None and self.above is not None and prompt_tokens > self.limit:
             return self.above
         return self
 
-    def of(self, usage: Usage) -> float:
-        tier = self.at(usage.prompt_tokens)
+    def cost_of(self, usage: Usage) -> float:
+        """Return what these tokens cost in US dollars, at the price for a prompt of their size."""
+        tier = self.tier_for(usage.prompt_tokens)
         return (
             usage.input_tokens * tier.input
             + usage.cache_read_tokens * tier.cache_read
@@ -81,31 +82,33 @@ PRICES: dict[str, Price] = {
 _DATED = re.compile(r"-20\d{6}")
 
 
-def listed(model: str) -> Price | None:
-    """The price of a model by its exact name, or by that name with a date suffix (`-20261104`); else None."""
-    return PRICES.get(_plain(model))
+def listed_price(model: str) -> Price | None:
+    """Return the price of a model by its exact name, or by that name with a date suffix (`-20261104`); else None."""
+    return PRICES.get(_without_date(model))
 
 
 def window_of(model: str) -> int:
-    """The tokens that prompt and reply of a model can have; WINDOW_TOKENS of one that is not listed."""
-    return WINDOWS.get(_plain(model), WINDOW_TOKENS)
+    """Return the tokens that prompt and reply of a model can have together; WINDOW_TOKENS of one that is not listed."""
+    return WINDOWS.get(_without_date(model), WINDOW_TOKENS)
 
 
-def _plain(model: str) -> str:
+def _without_date(model: str) -> str:
+    """Return a model's name without its date suffix."""
     return model[:-9] if _DATED.fullmatch(model[-9:]) else model
 
 
-def price(model: str, usage: Usage) -> float | None:
+def usage_cost(model: str, usage: Usage) -> float | None:
     """Return what these tokens cost in US dollars; None when the model's price is not known."""
-    found = listed(model)
-    return None if found is None else round(found.of(usage), 6)
+    model_price = listed_price(model)
+    return None if model_price is None else round(model_price.cost_of(usage), 6)
 
 
-def worst_price(model: str, prompt_bytes: int, max_tokens: int, *, hour: bool = False) -> float | None:
-    """The most one request can cost: nothing cached before, all of it cached now, the reply as long as allowed.
+def max_cost(model: str, prompt_bytes: int, max_tokens: int, *, hour: bool = False) -> float | None:
+    """Return the most one request can cost, in US dollars: nothing cached before, all of it cached now, the reply as
+    long as allowed. None when the model's price is not known.
 
     hour    what is cached is kept for an hour, not for five minutes
     """
     tokens = -(-prompt_bytes // BYTES_PER_TOKEN)
     usage = Usage(cache_write_tokens=tokens, cache_write_1h_tokens=tokens if hour else 0, output_tokens=max_tokens)
-    return price(model, usage)
+    return usage_cost(model, usage)

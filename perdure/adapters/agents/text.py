@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from perdure.text import one_line, shortened, visible
 
 SECRET_CHARS = 8
-"""Values this short are not looked for: a "secret" like `test` would black out half of every output."""
+"""Values of at most so many characters are not looked for: a "secret" like `test` would black out half of every
+output."""
 
 _MARKDOWN = re.compile(r"^(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|\*\*|`+")
 
@@ -17,7 +18,8 @@ _PERSON = re.compile(r'^<person mark="(\w+)">\n(.*?)\n</person mark="\1">', re.D
 
 
 def first_line(text: str, limit: int) -> str:
-    """The first line with words in it, without Markdown and control characters, at most `limit` characters."""
+    """Return the first line with words in it, without Markdown and control characters, at most `limit` characters;
+    empty: there is none."""
     for line in text.splitlines():
         plain = _MARKDOWN.sub("", visible(line).strip()).strip()
         if any(c.isalnum() for c in plain):
@@ -25,41 +27,46 @@ def first_line(text: str, limit: int) -> str:
     return ""
 
 
-def middle_out(text: str, limit: int) -> str:
-    """At most about `limit` characters: a third from the beginning, the rest from the end, the gap named."""
+def cut_middle(text: str, limit: int) -> str:
+    """Return a text of at most about `limit` characters: a third from the beginning, the rest from the end, the gap
+    named."""
     if len(text) <= limit:
         return text
     head, tail = limit // 3, limit - limit // 3
     return f"{text[:head]}\n[… {len(text) - limit} characters left out …]\n{text[-tail:]}"
 
 
-def framed(name: str, text: str) -> str:
-    """Text of others, marked as data: the mark is a hash of the text, so the text cannot contain its own end."""
-    return _between("data", f' name="{one_line(name)}"', text)
+def frame_data(name: str, text: str) -> str:
+    """Return a text of others, marked as data: the mark is a hash of the text, so the text cannot contain its own
+    end."""
+    return _frame("data", f' name="{one_line(name)}"', text)
 
 
-def framed_words(text: str) -> str:
-    """Return a person's words, marked as that in the same way."""
-    return _between("person", "", text)
+def frame_person_text(text: str) -> str:
+    """Return a person's text, marked as that in the same way."""
+    return _frame("person", "", text)
 
 
-def words_in(text: str) -> list[str]:
-    """Return the text in the frames of a person's words; a frame whose mark is not the one of its text is none."""
-    found = _PERSON.findall(text)
-    return [words for mark, words in found if mark == _mark(words)]
+def person_texts_in(text: str) -> list[str]:
+    """Return the texts in the frames of people's texts; a frame whose mark is not the one of its text is none."""
+    frames = _PERSON.findall(text)
+    return [content for mark, content in frames if mark == _text_mark(content)]
 
 
-def _mark(text: str) -> str:
+def _text_mark(text: str) -> str:
+    """Return the mark of a text: the beginning of its SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _between(tag: str, attributes: str, text: str) -> str:
-    mark = _mark(text)
+def _frame(tag: str, attributes: str, text: str) -> str:
+    """Return a text between two tags that bear its mark."""
+    mark = _text_mark(text)
     return f'<{tag}{attributes} mark="{mark}">\n{text}\n</{tag} mark="{mark}">'
 
 
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """`text` without these values; ones of at most SECRET_CHARS characters stay."""
+def redact_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return the text with each of these values replaced by `[redacted]`; ones of at most SECRET_CHARS characters
+    stay."""
     for secret in sorted({s for s in secrets if len(s) > SECRET_CHARS}, key=len, reverse=True):
         text = text.replace(secret, "[redacted]")
     return text

@@ -16,11 +16,11 @@ from perdure.adapters.browser.browser import Browser, NoBrowser, NotAnAddress, a
 from perdure.adapters.browser.png import Picture, checked
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.sandbox.output import clean
-from perdure.adapters.system.files import read_plain
-from perdure.adapters.system.output import tail
+from perdure.adapters.system.files import read_regular_file
+from perdure.adapters.system.output import read_tail
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
-from perdure.models.base import Published
+from perdure.models.base import PublishedModel
 from perdure.models.config import AppSettings
 from perdure.text import one_line
 
@@ -121,7 +121,7 @@ class Capture:
         return "no pictures: " + (self.note.partition("\n")[0] or first)
 
 
-class _Line(Published):
+class _Line(PublishedModel):
     """A line of the driver, which the application could have written itself."""
 
     page: int = 0
@@ -235,13 +235,13 @@ def _broken_off(finished: Finished, output: Path) -> str:
         return f"the sandbox could not run it: {one_line(finished.failure, PAGE_NOTE_CHARS)}"
     if finished.timed_out:
         return "no time was left for it"
-    last = one_line(tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
+    last = one_line(read_tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
     return f"the browser's driver ended (exit code {finished.exit_code})" + (f": {last}" if last else "")
 
 
 def _heard(path: Path) -> _Heard:
     pages, note, done = {}, "", False
-    for text in (read_plain(path, _SAID_BYTES) or b"").splitlines():
+    for text in (read_regular_file(path, _SAID_BYTES) or b"").splitlines():
         try:
             said = _Line.model_validate_json(text)
         except ValidationError:
@@ -258,7 +258,7 @@ def _heard(path: Path) -> _Heard:
 
 def _picture(path: Path) -> tuple[Picture | None, str]:
     """(the picture, why it is none): neither when there is no file."""
-    data = read_plain(path, PICTURE_BYTES)
+    data = read_regular_file(path, PICTURE_BYTES)
     if data is None:
         return None, ""
     if len(data) > PICTURE_BYTES:

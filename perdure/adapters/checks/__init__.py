@@ -1,1 +1,1 @@
-"""The judgement of a change: test commands, their runners and reports, experiments, findings of the engine."""
+"""How a change is judged: test commands, their runners and reports, experiments, and the engine's own findings."""

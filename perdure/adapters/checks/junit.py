@@ -1,4 +1,4 @@
-"""JUnit files: evidence, read case by case and never trusted about totals."""
+"""JUnit files: evidence that is read case by case; the totals in them are never trusted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import junitparser
 
-from perdure.adapters.checks.testcases import BadReport, testcases
+from perdure.adapters.checks.testcases import BadReport, iter_testcases
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.models.report import TestCase
@@ -24,130 +24,153 @@ def read_junit(
     path: Path,
     root: Path,
     command: Callable[[str], str] = lambda _: "",
-    place: Callable[[str], str] = lambda _: "",
+    find_file: Callable[[str], str] = lambda _: "",
 ) -> tuple[TestCase, ...]:
-    """The cases of a report.
+    """Read the test cases of one JUnit file.
 
-    root     the working directory of the tests, left out of file names
-    command  what a person types to run one test alone, by its name in the report
-    place    the file of a test for which the report names none, by its class
+    root       the working directory of the tests, left out of file names
+    command    gives what a person types to run one test alone, by its name in the report
+    find_file  gives the file of a test for which the report names none, by its class
 
-    Every `testcase`, wherever it stands: node puts top-level cases directly below the root, where a walk over suites
-    misses them. Suite counters are ignored. Raises BadReport.
+    Every `testcase` counts, wherever it stands: node puts top-level cases directly below the root, where a walk over
+    suites misses them. Suite counters are ignored. Raises BadReport where the file is missing, too large or not valid
+    JUnit, or has more than JUNIT_CASES cases.
     """
-    return _read([path], root, command, place)
+    return _read_files([path], root, command, find_file)
 
 
-def left_behind(tree: Path, endings: Sequence[str]) -> list[Path]:
-    """JUnit files `TEST-*.xml` in directories of the tree whose paths end like this (`target/surefire-reports`)."""
-    found, left = list[Path](), [str(tree)]
-    while left:  # not os.walk: it recurses, and a suite can nest directories thousands deep
-        directory = left.pop()
-        wanted = any(Path(directory).match(ending) for ending in endings)
+def find_junit_files(tree: Path, endings: Sequence[str]) -> list[Path]:
+    """Find the JUnit files `TEST-*.xml` in directories of the tree whose paths end like this
+    (`target/surefire-reports`), sorted.
+
+    `.git`, installed dependencies and links to directories are not searched; a directory that cannot be read is
+    skipped.
+    """
+    files, pending = list[Path](), [str(tree)]
+    while pending:  # not os.walk: it recurses, and a suite can nest directories thousands deep
+        directory = pending.pop()
+        is_report_directory = any(Path(directory).match(ending) for ending in endings)
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    left += [entry.path] if entry.name not in (".git", *DEPENDENCIES) else []
-                elif wanted and entry.name.startswith("TEST-") and entry.name.endswith(".xml"):
-                    found.append(Path(entry.path))
-    return sorted(found)
+                    pending += [entry.path] if entry.name not in (".git", *DEPENDENCIES) else []
+                elif is_report_directory and entry.name.startswith("TEST-") and entry.name.endswith(".xml"):
+                    files.append(Path(entry.path))
+    return sorted(files)
 
 
-def read_left_behind(
+def read_junit_files(
     tree: Path,
     endings: Sequence[str],
     root: Path,
     command: Callable[[str], str] = lambda _: "",
-    place: Callable[[str], str] = lambda _: "",
+    find_file: Callable[[str], str] = lambda _: "",
 ) -> tuple[TestCase, ...]:
-    """The cases of all of them together. Raises BadReport when one of them cannot be read, or they are too large."""
-    files = left_behind(tree, endings)
+    """Read the test cases of all files that find_junit_files finds; parameters as for read_junit.
+
+    Raises BadReport where one of them cannot be read, or they are larger than JUNIT_BYTES together.
+    """
+    files = find_junit_files(tree, endings)
     if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
         raise BadReport(f"the reports are larger than {JUNIT_BYTES // 1024**2} MiB")
-    return _read(files, root, command, place)
+    return _read_files(files, root, command, find_file)
 
 
-def _read(
-    files: Sequence[Path], root: Path, command: Callable[[str], str], place: Callable[[str], str]
+def _read_files(
+    files: Sequence[Path], root: Path, command: Callable[[str], str], find_file: Callable[[str], str]
 ) -> tuple[TestCase, ...]:
-    found, place = list[TestCase](), lru_cache(maxsize=JUNIT_CASES)(place)
-    seen: dict[str, str] = {}
-    for element in itertools.chain.from_iterable(map(testcases, files)):
-        if len(found) == JUNIT_CASES:
+    """Read the test cases of these files in order; `find_file` is called once for each class. Raises BadReport for more
+    than JUNIT_CASES."""
+    cases, find_file = list[TestCase](), lru_cache(maxsize=JUNIT_CASES)(find_file)
+    file_names: dict[str, str] = {}
+    for element in itertools.chain.from_iterable(map(iter_testcases, files)):
+        if len(cases) == JUNIT_CASES:
             raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
-        found.append(_case(element, root, command, place, seen))
-    return tuple(found)
+        cases.append(_make_case(element, root, command, find_file, file_names))
+    return tuple(cases)
 
 
-def _case(
+def _make_case(
     element: ET.Element,
     root: Path,
     command: Callable[[str], str],
-    place: Callable[[str], str],
-    seen: dict[str, str],
+    find_file: Callable[[str], str],
+    file_names: dict[str, str],
 ) -> TestCase:
-    """`seen`: file names so far, so that a thousand cases of one file share it.
+    """Return the case of a `testcase` element, and record its file in `file_names`.
 
-    They share the set of fields that were given, too: one of each case's own would be half of its memory. Nothing
-    here needs validation.
+    file_names  file names so far, so that a thousand cases of one file share one string
+
+    Cases share the set of their given fields, too: one of each case's own would be half of its memory. Nothing here
+    needs validation.
     """
-    outcome, message = _outcome(element) if len(element) else ("passed", "")
-    file = _relative(element.get("file", ""), root)
-    group, name = _group(file, element.get("classname", "")), element.get("name") or "unnamed"
+    outcome, message = _outcome_and_message(element) if len(element) else ("passed", "")
+    file = _relative_file(element.get("file", ""), root)
+    group, name = _group_name(file, element.get("classname", "")), element.get("name") or "unnamed"
     name = f"{group}::{name}" if group else name
-    file = file or place(element.get("classname", ""))
+    file = file or find_file(element.get("classname", ""))
     return TestCase.model_construct(
         _FIELDS,
         name=name,
-        file=seen.setdefault(file, file),
+        file=file_names.setdefault(file, file),
         outcome=outcome,
         message=message,
-        duration_s=max(0.0, _number(element.get("time"))),
+        duration_s=max(0.0, _parse_number(element.get("time"))),
         command=command(name),
         known=False,
         flaky=False,
     )
 
 
-def _outcome(element: ET.Element) -> tuple[str, str]:
-    """A skip wins over a failure: node reports a todo as both, and does not count it as failed."""
+def _outcome_and_message(element: ET.Element) -> tuple[str, str]:
+    """Return the outcome of a `testcase` element and its message, cut in the middle where it is long.
+
+    An error wins over a skip, and a skip over a failure: node reports a todo as both, and does not count it as failed.
+    """
     results = list(junitparser.TestCase.fromelem(element).result)  # type: ignore[no-untyped-call]  # typed in part
     for kind, outcome in (
         (junitparser.Error, "errored"),
         (junitparser.Skipped, "skipped"),
         (junitparser.Failure, "failed"),
     ):
-        found = [result for result in results if isinstance(result, kind)]
-        if found:
-            texts = [part.strip() for part in (found[0].message, found[0].text) if part and part.strip()]
+        matching = [result for result in results if isinstance(result, kind)]
+        if matching:
+            texts = [part.strip() for part in (matching[0].message, matching[0].text) if part and part.strip()]
             if len(texts) == 2 and texts[0] in texts[1]:
                 texts = texts[1:]
-            return outcome, _trimmed("\n".join(texts))
+            return outcome, _cut_middle("\n".join(texts))
     return "passed", ""
 
 
-def _trimmed(text: str) -> str:
-    """Head and tail: what was compared stands first, where it happened last."""
+def _cut_middle(text: str) -> str:
+    """Return the text, its middle left out where it is longer than CASE_MESSAGE_CHARS: what was compared stands first,
+    where it happened last."""
     if len(text) <= CASE_MESSAGE_CHARS:
         return text
     half = CASE_MESSAGE_CHARS // 2 - 2
     return f"{text[:half]}\n…\n{text[-half:]}"
 
 
-def _relative(file: str, root: Path) -> str:
+def _relative_file(file: str, root: Path) -> str:
+    """Return an absolute file name relative to `root` where it is below it; any other as it is."""
     path = Path(file) if file.startswith("/") else None
     return str(path.relative_to(root)) if path is not None and path.is_relative_to(root) else file
 
 
-def _group(file: str, classname: str) -> str:
-    """`tests/test_x.py::TestClass` as pytest names it; else the file, else the class."""
+def _group_name(file: str, classname: str) -> str:
+    """Return what precedes a test's own name: `tests/test_x.py::TestClass` as pytest names it, else the file, else the
+    class.
+
+    Empty without a file where the class is `test`: node writes that for every test.
+    """
     if not file:
         return "" if classname == "test" else classname  # node's constant says nothing
     inner = classname.removeprefix(file.removesuffix(".py").replace("/", "."))
     return f"{file}::{inner[1:].replace('.', '::')}" if inner.startswith(".") and inner != classname else file
 
 
-def _number(text: str | None) -> float:
+def _parse_number(text: str | None) -> float:
+    """Return the number in an attribute; 0.0 where it is absent or no number."""
     try:
         return float(text or 0)
     except ValueError:

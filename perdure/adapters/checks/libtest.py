@@ -1,6 +1,6 @@
-"""The lines of `cargo test` (libtest's and rustdoc's), one a test: said by the tested process, and added up here.
+"""The output of `cargo test` (libtest and rustdoc), one line a test: printed by the tested process, and added up here.
 
-The names of the files stand in what cargo itself says on its error output, in the same order.
+The names of the source files stand in what cargo itself prints on its error output, in the same order.
 """
 
 from __future__ import annotations
@@ -13,47 +13,54 @@ from perdure.adapters.checks.testcases import BadReport
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.models.report import TestCase
 
-_BEGUN = re.compile(r"^running (\d{1,9}) tests?$")
-_TOLD = re.compile(r"^test (.{1,1000}?)(?: - should panic)? \.\.\. ")
-_ENDED = re.compile(r"(?:^|\s)(ok|FAILED|ignored(?:, .*)?)$")
-_RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
-_FAILURE = re.compile(r"^---- (.{1,1000}?) stdout ----$")
-_RUNS = re.compile(rb"^ {3,8}(?:Running (?:unittests )?(\S{1,500}) \(.{1,1000}\)|Doc-tests \S+)$", re.MULTILINE)
+_SUITE_START = re.compile(r"^running (\d{1,9}) tests?$")
+_TEST_START = re.compile(r"^test (.{1,1000}?)(?: - should panic)? \.\.\. ")
+_TEST_OUTCOME = re.compile(r"(?:^|\s)(ok|FAILED|ignored(?:, .*)?)$")
+_SUITE_TOTALS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+_FAILURE_HEAD = re.compile(r"^---- (.{1,1000}?) stdout ----$")
+_PROGRAM_LINE = re.compile(rb"^ {3,8}(?:Running (?:unittests )?(\S{1,500}) \(.{1,1000}\)|Doc-tests \S+)$", re.MULTILINE)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}m")
 _OUTCOMES = {"ok": "passed", "FAILED": "failed"}
 
 
-def read_lines(
-    path: Path, said: Path, root: Path, command: Callable[[str], str] = lambda _: ""
+def read_libtest_output(
+    path: Path, cargo_output: Path, root: Path, command: Callable[[str], str] = lambda _: ""
 ) -> tuple[TestCase, ...]:
-    """The cases of a command's standard output, and one for each program that ended before its tests did.
+    """Read the test cases from a command's standard output, and make an errored one for each program that ended before
+    its tests did.
 
-    said  all that the command printed, cargo's own words among it
-    root  where it ran
+    path          the standard output of `cargo test`
+    cargo_output  all that the command printed, cargo's own lines among it
+    root          where it ran
+    command       gives what a person types to run a test alone, by its name
 
-    Raises BadReport where it tells of no program, or a program's sum is not what its lines are.
+    Raises BadReport where no test and no program is named, a program's totals are not what its lines add up to, the
+    output is too large or unreadable, or there are more than JUNIT_CASES cases.
     """
-    programs, found = _programs(said, root), list[TestCase]()
-    blocks = list(_blocks(_text(path)))
+    programs, all_cases = _program_sources(cargo_output, root), list[TestCase]()
+    blocks = list(_program_blocks(_read_text(path)))
     for number, lines in enumerate(blocks):
         file = programs[number] if number < len(programs) else ""
-        cases, whole = _cases(lines, file, command)
-        found += cases
-        if not whole:
-            found.append(_cut_off(file))
-        if len(found) > JUNIT_CASES:
+        cases, is_complete = _parse_block(lines, file, command)
+        all_cases += cases
+        if not is_complete:
+            all_cases.append(_cut_off_case(file))
+        if len(all_cases) > JUNIT_CASES:
             raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
-    found += [_cut_off(file) for file in programs[len(blocks) :]]
-    if not found and not programs:
+    all_cases += [_cut_off_case(file) for file in programs[len(blocks) :]]
+    if not all_cases and not programs:
         raise BadReport("its output tells of no tests")
-    return tuple(found)
+    return tuple(all_cases)
 
 
-def _cut_off(file: str) -> TestCase:
+def _cut_off_case(file: str) -> TestCase:
+    """Return the errored case that stands for a program which ended before its tests did."""
     return TestCase(name=f"{file or 'doctests'}: ended before its tests", file=file, outcome="errored")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
+    """Return a file's text without colours; empty where there is none. Raises BadReport where it is larger than
+    JUNIT_BYTES or unreadable."""
     try:
         if path.stat().st_size > JUNIT_BYTES:
             raise BadReport(f"its output is larger than {JUNIT_BYTES // 1024**2} MiB")
@@ -64,11 +71,14 @@ def _text(path: Path) -> str:
         raise BadReport(f"its output cannot be read: {error}") from None
 
 
-def _blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each program, from the number of its tests on."""
+def _program_blocks(text: str) -> Iterator[list[str]]:
+    """Yield the lines of each program, from the line with the number of its tests on.
+
+    Such a line begins a new block only where the block before has its totals: tests may print one, too.
+    """
     block = list[str]()
     for line in text.split("\n"):
-        if _BEGUN.match(line) and (not block or any(_RESULT.match(one) for one in block)):
+        if _SUITE_START.match(line) and (not block or any(_SUITE_TOTALS.match(earlier) for earlier in block)):
             if block:
                 yield block
             block = [line]
@@ -78,63 +88,83 @@ def _blocks(text: str) -> Iterator[list[str]]:
         yield block
 
 
-def _cases(lines: list[str], file: str, command: Callable[[str], str]) -> tuple[list[TestCase], bool]:
-    """Of one program; False where it did not come to its end."""
-    told, open_test, sums, begun, left = list[tuple[str, str]](), "", None, 0, list[str]()
+def _parse_block(lines: list[str], file: str, command: Callable[[str], str]) -> tuple[list[TestCase], bool]:
+    """Return the test cases of one program's lines, and whether it came to its end.
+
+    file     the program's source; empty for doctests
+    command  gives what a person types to run a test alone, by its name
+
+    Raises BadReport where the totals that it prints are not those of its lines.
+    """
+    outcomes, open_test, totals, start_count, printed = list[tuple[str, str]](), "", None, 0, list[str]()
     for line in lines:
-        if sums is None and (sums := _RESULT.match(line)) is not None:
+        if totals is None and (totals := _SUITE_TOTALS.match(line)) is not None:
             break
-        if left or line in ("failures:", "successes:"):  # what tests have printed
-            left.append(line)
+        if printed or line in ("failures:", "successes:"):  # what tests have printed
+            printed.append(line)
             continue
-        begun += _BEGUN.match(line) is not None
-        if (named := _TOLD.match(line)) is not None:
-            open_test, line = named[1], line[named.end() - 1 :]
-        if open_test and (ended := _ENDED.search(line)) is not None:
-            told.append((open_test, _OUTCOMES.get(ended[1], "skipped")))
+        start_count += _SUITE_START.match(line) is not None
+        if (test_start := _TEST_START.match(line)) is not None:
+            open_test, line = test_start[1], line[test_start.end() - 1 :]
+        if open_test and (outcome_end := _TEST_OUTCOME.search(line)) is not None:
+            outcomes.append((open_test, _OUTCOMES.get(outcome_end[1], "skipped")))
             open_test = ""
-    whole, head = sums is not None and begun == 1, _BEGUN.match(lines[0])
-    counts = [sum(outcome == one for _, outcome in told) for one in ("passed", "failed", "skipped")]
-    if whole and sums is not None and [*map(int, sums.groups()), int(head[1]) if head else 0] != [*counts, len(told)]:
+    is_complete, suite_start = totals is not None and start_count == 1, _SUITE_START.match(lines[0])
+    counts = [sum(outcome == kind for _, outcome in outcomes) for kind in ("passed", "failed", "skipped")]
+    if (
+        is_complete
+        and totals is not None
+        and [*map(int, totals.groups()), int(suite_start[1]) if suite_start else 0] != [*counts, len(outcomes)]
+    ):
         raise BadReport(f"{file or 'a program'} adds its tests up to another number than it tells of")
-    messages = _messages(left)
+    messages = _failure_messages(printed)
     cases = []
-    for name, outcome in told:
-        full, place = (f"{file}::{name}", file) if file else (name, name.partition(" - ")[0])
-        again = command(full)
-        cases.append(TestCase(name=full, file=place, outcome=outcome, message=messages.get(name, ""), command=again))
-    return cases, whole
+    for name, outcome in outcomes:
+        full_name, test_file = (f"{file}::{name}", file) if file else (name, name.partition(" - ")[0])
+        reproduce = command(full_name)
+        cases.append(
+            TestCase(name=full_name, file=test_file, outcome=outcome, message=messages.get(name, ""), command=reproduce)
+        )
+    return cases, is_complete
 
 
-def _messages(lines: list[str]) -> dict[str, str]:
-    """Return what failing tests printed, by their names."""
-    found, name = dict[str, list[str]](), ""
+def _failure_messages(lines: list[str]) -> dict[str, str]:
+    """Return what failing tests printed, by their names, each cut to CASE_MESSAGE_CHARS."""
+    texts, name = dict[str, list[str]](), ""
     for line in lines:
-        if (begun := _FAILURE.match(line)) is not None:
-            name = begun[1]
+        if (head := _FAILURE_HEAD.match(line)) is not None:
+            name = head[1]
         elif line == "failures:":
             name = ""
         elif name:
-            found.setdefault(name, []).append(line)
-    return {name: "\n".join(text).strip()[:CASE_MESSAGE_CHARS] for name, text in found.items()}
+            texts.setdefault(name, []).append(line)
+    return {name: "\n".join(text).strip()[:CASE_MESSAGE_CHARS] for name, text in texts.items()}
 
 
-def _programs(said: Path, root: Path) -> list[str]:
-    """The source of each program that cargo ran; empty for doctests, whose names begin with their files."""
+def _program_sources(cargo_output: Path, root: Path) -> list[str]:
+    """Return the source of each program that cargo ran, in order; empty for doctests, whose names begin with their
+    files.
+
+    No source at all where the output cannot be read.
+    """
     try:
-        with said.open("rb") as file:
+        with cargo_output.open("rb") as file:
             text = _COLOURS.sub(b"", file.read(JUNIT_BYTES))
     except OSError:
         return []
-    return [in_package(root, one[1].decode(errors="replace")) if one[1] else "" for one in _RUNS.finditer(text)]
+    return [
+        resolve_package_path(root, match[1].decode(errors="replace")) if match[1] else ""
+        for match in _PROGRAM_LINE.finditer(text)
+    ]
 
 
-def in_package(root: Path, path: str) -> str:
-    """The path of a package's file below `root`; as it is where more than one package has such a file, or none."""
-    found = [file.parent for file in manifests(root) if (file.parent / path).is_file()]
-    return str((found[0] / path).relative_to(root)) if len(found) == 1 else path
+def resolve_package_path(root: Path, path: str) -> str:
+    """Return the path of a package's file relative to `root`; as it is where more than one package has such a file, or
+    none."""
+    directories = [file.parent for file in cargo_manifests(root) if (file.parent / path).is_file()]
+    return str((directories[0] / path).relative_to(root)) if len(directories) == 1 else path
 
 
-def manifests(root: Path) -> list[Path]:
-    """Cargo.toml here and two levels below."""
+def cargo_manifests(root: Path) -> list[Path]:
+    """Return the files Cargo.toml in `root`, in its subdirectories and in theirs."""
     return [file for stars in ("", "*/", "*/*/") for file in sorted(root.glob(f"{stars}Cargo.toml"))]

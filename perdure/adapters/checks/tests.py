@@ -9,28 +9,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perdure.adapters.checks.baseline import by_command, command, compared
-from perdure.adapters.checks.flakes import settled
-from perdure.adapters.checks.held import refused, written_to
-from perdure.adapters.checks.judgement import judged
-from perdure.adapters.checks.junit import left_behind
-from perdure.adapters.checks.received import ClosedReport, Piped
-from perdure.adapters.checks.runners import alone, invocation
+from perdure.adapters.checks.baseline import command_key, compare_with_base, results_by_command
+from perdure.adapters.checks.command_result import make_command_result
+from perdure.adapters.checks.compiler_caches import CompilerCache
+from perdure.adapters.checks.flakes import rerun_new_failures
+from perdure.adapters.checks.junit import find_junit_files
+from perdure.adapters.checks.refused_writes import find_refused_writes, refused_writes_message
+from perdure.adapters.checks.report_receiver import ClosedReport, PipedReport
+from perdure.adapters.checks.runners import make_invocation, narrow_to_test
 from perdure.adapters.checks.runners.base import Invocation
-from perdure.adapters.checks.seeds import Seed
-from perdure.adapters.checks.verdict import line, note
+from perdure.adapters.checks.verdict import fix_note, result_line
 from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place
-from perdure.adapters.system.removal import remove
+from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
-from perdure.models.amounts import seconds
+from perdure.models.amounts import parse_duration
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.report import CommandResult, TestCase, TestReport
 
 TEST_SCRIPT_BYTES = 100_000
-"""Of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be longer."""
+"""Bytes of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be
+longer."""
 
-_OF_ITS_OWN = 128
+_LAST_OWN_EXIT_CODE = 128
 """The last exit code of a command that was not ended by a signal: what that leaves may be half."""
 
 
@@ -46,9 +47,10 @@ class Baseline:
 class CommandPlace:
     """The place commands run in; what is not named here is as in sandbox Command.
 
-    log_dir  outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
-    held     paths of `source` that commands may not write to
-    seed     what compilers have made of the base; None, and in the weaker grades: each run begins with nothing
+    log_dir         outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
+    held            paths of `source` that are read-only for commands
+    compiler_cache  what compilers have made of the base; None, and in the weaker grades: each run begins with
+                    nothing
     """
 
     sandbox: Sandbox
@@ -62,16 +64,16 @@ class CommandPlace:
     lock: Path | None = None
     fence: Callable[[], None] | None = None
     held: tuple[str, ...] = ()
-    seed: Seed | None = None
+    compiler_cache: CompilerCache | None = None
 
     @property
     def tree(self) -> Path:
-        """The tree under test, where this process sees it."""
+        """Return the tree under test, where this process sees it."""
         return self.source or self.worktree
 
 
 async def run_tests(
-    shown: CommandPlace,
+    common_place: CommandPlace,
     *,
     commands: Sequence[TestCommand],
     commit: str,
@@ -82,42 +84,43 @@ async def run_tests(
     held: Callable[[TestCommand], tuple[str, ...]] = lambda _: (),
     within_s: float | None = None,
 ) -> TestReport:
-    """Run all commands one after the other.
+    """Run all commands one after the other and return their report, each new failure run once more before it counts.
 
-    commit, tree what is tested, for the report
-    on_progress  called with one line when a command starts and when it ended: `pytest: 44 green`
-    baseline     what to compare with; None: every failure is new
-    renew        makes `source` clean again: before each command but the first, for none may prepare the next, and
-                 before a failure is tried once more; None: it stays as it is
-    held         paths of `source` that this command may not write to; only grade `full` keeps them
-    within_s     a command that has not begun after so many seconds is left out of the report; None: all are run
+    common_place  the place of all of them
+    commit, tree  what is tested, for the report
+    on_progress   called with one line when a command starts and when it ended: `pytest: 44 green`
+    baseline      what to compare with; None: every failure is new
+    renew         makes `source` clean again: before each command but the first, for none may prepare the next, and
+                  before a failure is tried once more; None: it stays as it is
+    held          gives the paths of `source` that are read-only for a command; only grade `full` can make them so
+    within_s      a command that has not begun after so many seconds is left out of the report; None: all are run
 
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
     """
-    before = by_command(baseline.report) if baseline else {}
+    base_results = results_by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
-    began = time.monotonic()
+    started_at = time.monotonic()
     for number, test in enumerate(commands, start=1):
-        if within_s is not None and time.monotonic() - began >= within_s:
+        if within_s is not None and time.monotonic() - started_at >= within_s:
             on_progress(f"{test.name}: left out, the time for all is over")
             continue
         on_progress(f"{test.name}: running")
         if results and renew is not None:
             await in_thread(renew)
-        place = replace(shown, held=held(test) if shown.sandbox.grade is SandboxGrade.FULL else ())
-        first = await run_once(place, test, f"{number}")
-        again = _Again(place, test, number, on_progress, renew)
-        results.append(await settled(first, before.get(command(test)), again))
-        on_progress(f"{test.name}: {line(results[-1])}")
+        place = replace(common_place, held=held(test) if common_place.sandbox.grade is SandboxGrade.FULL else ())
+        first_result = await run_once(place, test, f"{number}")
+        rerun = _CommandRerun(place, test, number, on_progress, renew)
+        results.append(await rerun_new_failures(first_result, base_results.get(command_key(test)), rerun))
+        on_progress(f"{test.name}: {result_line(results[-1])}")
     report = TestReport(commit=commit, tree=tree, commands=tuple(results))
     if baseline is None:
-        unknown = tuple(result.model_copy(update={"since": None}) for result in results)
-        return report.model_copy(update={"commands": unknown})
-    report = compared(report, baseline.report, baseline.name)
-    return report.model_copy(update={"note": note(report)})
+        uncompared = tuple(result.model_copy(update={"since": None}) for result in results)
+        return report.model_copy(update={"commands": uncompared})
+    report = compare_with_base(report, baseline.report, baseline.name)
+    return report.model_copy(update={"note": fix_note(report)})
 
 
-class _Again:
+class _CommandRerun:
     """Runs a command once more, as a whole or for one test alone, within the time the command itself may take."""
 
     def __init__(
@@ -129,57 +132,76 @@ class _Again:
         renew: Callable[[], object] | None,
     ) -> None:
         self._place, self._test, self._number = place, test, number
-        self._say, self._renew = on_progress, renew
-        self._left, self._count = seconds(test.timeout), 0
+        self._on_progress, self._renew = on_progress, renew
+        self._remaining_s, self._count = parse_duration(test.timeout), 0
 
     async def __call__(self, case: TestCase | None) -> CommandResult | None:
-        if self._left <= 0:
+        """Run the command once more; None where its time is over, or its runner cannot select the case."""
+        if self._remaining_s <= 0:
             return None
         self._count += 1
         label = f"{self._number}-again-{self._count}"
-        reports, call = await _plain(self._place, self._test, label, case)
+        reports, call = await _prepare_invocation(self._place, self._test, label, case)
         if call is None:
             return None
-        self._say(f"{self._test.name}: again" + (f", alone: {case.name[:100]}" if case else ""))
+        self._on_progress(f"{self._test.name}: again" + (f", alone: {case.name[:100]}" if case else ""))
         if self._renew is not None:
             await in_thread(self._renew)
-        result = await _run(self._place, self._test, label, reports, call, self._left)
-        self._left -= result.duration_s
+        result = await _run_invocation(self._place, self._test, label, reports, call, self._remaining_s)
+        self._remaining_s -= result.duration_s
         return result
 
 
-async def _plain(
+async def _prepare_invocation(
     place: CommandPlace, test: TestCommand, label: str, case: TestCase | None = None
 ) -> tuple[Path, Invocation | None]:
-    """Its invocation, as a whole or for one test alone; None where that one cannot be selected."""
-    reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
-    seen = results_place(place.sandbox.grade) or reports
+    """Make an empty directory for reports, and return it with the command's invocation, as a whole or for one test
+    alone.
+
+    The invocation is None where that test cannot be selected, or its name makes the script longer than
+    TEST_SCRIPT_BYTES.
+    """
+    reports = await in_thread(_make_empty_directory, place.log_dir, f"reports-{label}-")
+    shown_at = results_place(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory
-    call = await in_thread(invocation, test, seen, tree, installed, place.env)
-    call = call.moved(seen, reports)
+    call = await in_thread(make_invocation, test, shown_at, tree, installed, place.env)
+    call = call.with_host_paths(shown_at, reports)
     if case is None:
         return reports, call
-    one = alone(call, test.command, case, place.env)
-    return reports, one if one is not None and len(one.script.encode()) <= TEST_SCRIPT_BYTES else None
+    narrowed = narrow_to_test(call, test.command, case, place.env)
+    return reports, narrowed if narrowed is not None and len(narrowed.script.encode()) <= TEST_SCRIPT_BYTES else None
 
 
 async def run_once(place: CommandPlace, test: TestCommand, label: str) -> CommandResult:
-    """One command, once; `label` names its log and its report. Raises as run_tests does."""
-    reports, call = await _plain(place, test, label)
+    """Run a test command once and return its result, compared with nothing. `label` names its log and its report.
+
+    Raises as run_tests does.
+    """
+    reports, call = await _prepare_invocation(place, test, label)
     assert call is not None
-    return await _run(place, test, label, reports, call, seconds(test.timeout))
+    return await _run_invocation(place, test, label, reports, call, parse_duration(test.timeout))
 
 
 async def run_alone(place: CommandPlace, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
-    """Likewise, one test of it alone; None where its runner cannot select that one."""
-    reports, call = await _plain(place, test, label, case)
-    return await _run(place, test, label, reports, call, seconds(test.timeout)) if call is not None else None
+    """Run one test of a command alone and return the result; None where its runner cannot select that one. Raises as
+    run_once does."""
+    reports, call = await _prepare_invocation(place, test, label, case)
+    return (
+        await _run_invocation(place, test, label, reports, call, parse_duration(test.timeout))
+        if call is not None
+        else None
+    )
 
 
-async def _run(
+async def _run_invocation(
     place: CommandPlace, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
 ) -> CommandResult:
-    wanted = Command(
+    """Run a prepared invocation in the sandbox, with its output in `test-<label>.log`, and return the command's result.
+
+    The result is `not_started` where the command's directory is not in the tree. That of a failure names the writes to
+    the read-only test side that were refused. Raises as run_tests does.
+    """
+    sandbox_command = Command(
         script=call.script,
         worktree=place.worktree,
         inside=place.inside,
@@ -197,51 +219,74 @@ async def _run(
         held=place.held,
     )
     if not await in_thread(_is_inside, place.tree, test.directory):
-        return _absent(test)
-    await in_thread(_make_ready, wanted, call, place.tree)
-    kept = place.log_dir / f"report-{label}"
-    if place.seed is not None and place.sandbox.grade is SandboxGrade.FULL:  # others would show it
-        finished, call = await _seeded(place.seed, place.sandbox, wanted, call, kept)
+        return _missing_directory_result(test)
+    await in_thread(_prepare_run, sandbox_command, call, place.tree)
+    report_copy = place.log_dir / f"report-{label}"
+    if place.compiler_cache is not None and place.sandbox.grade is SandboxGrade.FULL:  # others would show it
+        finished, call = await _run_with_compiler_cache(
+            place.compiler_cache, place.sandbox, sandbox_command, call, report_copy
+        )
     else:
-        finished, call = await _received(place.sandbox, wanted, call, kept)
-    await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
-    result = await in_thread(judged, test, call, finished, wanted)
-    paths = refused(result, place.held, wanted.seen) if place.held and result.verdict != "passed" else ()
-    return result.model_copy(update={"reason": f"{result.reason}; {written_to(paths)}"}) if paths else result
+        finished, call = await _run_and_receive(place.sandbox, sandbox_command, call, report_copy)
+    await in_thread(finished.raise_for, sandbox_command, f'[[test]] "{test.name}"')
+    result = await in_thread(make_command_result, test, call, finished, sandbox_command)
+    refused_paths = (
+        find_refused_writes(result, place.held, sandbox_command.seen)
+        if place.held and result.verdict != "passed"
+        else ()
+    )
+    return (
+        result.model_copy(update={"reason": f"{result.reason}; {refused_writes_message(refused_paths)}"})
+        if refused_paths
+        else result
+    )
 
 
-async def _seeded(
-    seed: Seed, sandbox: Sandbox, wanted: Command, call: Invocation, kept: Path
+async def _run_with_compiler_cache(
+    compiler_cache: CompilerCache, sandbox: Sandbox, sandbox_command: Command, call: Invocation, report_copy: Path
 ) -> tuple[Finished, Invocation]:
-    """As `_received`, with copies of what compilers have made of the base."""
-    assert wanted.results is not None
+    """Run a command as `_run_and_receive` does, with copies of what compilers have made of the base, which are removed
+    afterwards.
+
+    What the base's own run has compiled is stored only where it ended by an exit code of its own.
+    """
+    assert sandbox_command.results is not None
     ended = False
     try:
-        finished, call = await _received(sandbox, await in_thread(seed.lend, wanted), call, kept)
-        ended = not finished.failure and finished.exit_code is not None and finished.exit_code <= _OF_ITS_OWN
+        finished, call = await _run_and_receive(
+            sandbox, await in_thread(compiler_cache.lend_copies, sandbox_command), call, report_copy
+        )
+        ended = not finished.failure and finished.exit_code is not None and finished.exit_code <= _LAST_OWN_EXIT_CODE
         return finished, call
     finally:
-        await in_thread(seed.take_back, wanted.results, ended=ended)
+        await in_thread(compiler_cache.reclaim_copies, sandbox_command.results, ended=ended)
 
 
-async def _received(sandbox: Sandbox, wanted: Command, call: Invocation, kept: Path) -> tuple[Finished, Invocation]:
-    """The command, run; a report that is taken over meanwhile is kept there, out of its reach."""
-    if call.report is None or call.written == "anyhow":
-        return await sandbox.run(wanted), call
-    receiver = await in_thread(Piped if call.written == "through" else ClosedReport, call.report, kept)
+async def _run_and_receive(
+    sandbox: Sandbox, sandbox_command: Command, call: Invocation, report_copy: Path
+) -> tuple[Finished, Invocation]:
+    """Run a command, and return how it ended, with the invocation whose `report` is where the report can be read now.
+
+    A report of a runner whose way of writing is known is copied meanwhile to `report_copy`, out of the command's reach.
+    """
+    if call.report is None or call.writing == "anyhow":
+        return await sandbox.run(sandbox_command), call
+    receiver = await in_thread(PipedReport if call.writing == "through" else ClosedReport, call.report, report_copy)
     try:
-        finished = await sandbox.run(wanted)
+        finished = await sandbox.run(sandbox_command)
     finally:
         await in_thread(receiver.close)
-    return finished, replace(call, report=kept)
+    return finished, replace(call, report=report_copy)
 
 
 def _is_inside(tree: Path, directory: str) -> bool:
+    """Return whether a directory exists in the tree, links followed."""
     path = (tree / directory).resolve()
     return path.is_dir() and path.is_relative_to(tree.resolve())
 
 
-def _absent(test: TestCommand) -> CommandResult:
+def _missing_directory_result(test: TestCommand) -> CommandResult:
+    """Return the result of a command that could not start, because its directory does not exist."""
     return CommandResult(
         name=test.name,
         command=test.command,
@@ -252,19 +297,23 @@ def _absent(test: TestCommand) -> CommandResult:
     )
 
 
-def _make_ready(command: Command, call: Invocation, tree: Path) -> None:
+def _prepare_run(command: Command, call: Invocation, tree: Path) -> None:
+    """Remove the output and the reports of an earlier run, and write the files that the invocation needs."""
     command.output.unlink(missing_ok=True)
     for file, text in call.files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    for old in left_behind(tree, call.collect) if call.collect else ():
-        old.unlink(missing_ok=True)  # only what this run leaves is its report
+    for report in find_junit_files(tree, call.collect) if call.collect else ():
+        report.unlink(missing_ok=True)  # only what this run leaves is its report
 
 
-def _fresh(log_dir: Path, prefix: str) -> Path:
-    """A directory nobody has written to: a report of an earlier run, removable or not, is never read as this one's."""
+def _make_empty_directory(log_dir: Path, prefix: str) -> Path:
+    """Make a new directory in `log_dir` whose name begins so, remove earlier ones as far as they can be, and return it.
+
+    Nobody has written to it: a report of an earlier run, removable or not, is never read as this one's.
+    """
     log_dir.mkdir(parents=True, exist_ok=True)
-    for old in log_dir.glob(f"{prefix}*"):
+    for earlier in log_dir.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
-            remove(old)
+            remove_path(earlier)
     return Path(tempfile.mkdtemp(prefix=prefix, dir=log_dir))

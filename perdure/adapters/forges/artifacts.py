@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from perdure.adapters.forges.reports import artifact_files
-from perdure.adapters.git.branch import push
-from perdure.adapters.git.door import redact
-from perdure.adapters.git.objects import TREE, TreeEntry
+from perdure.adapters.git.branch import push_commit
+from perdure.adapters.git.command import redact
+from perdure.adapters.git.object_store import TREE, TreeEntry
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
@@ -55,7 +55,7 @@ def publish(vault: Vault, url: str, branch: str, delivery: str, files: Mapping[s
     if odd := [name for name in (delivery, *files) if not _NAME.fullmatch(name)]:
         raise ValueError(f"{odd[0]!r} is no name for a file or directory here")
     store = vault.objects
-    content = store.tree(TreeEntry(name, store.blob(_bounded(data))) for name, data in files.items())
+    content = store.write_tree(TreeEntry(name, store.write_blob(_bounded(data))) for name, data in files.items())
     for attempt in range(ARTIFACT_ATTEMPTS):
         if attempt:
             time.sleep(random.uniform(0, ARTIFACT_PAUSE_S))  # noqa: S311  # who is next, not a secret
@@ -65,9 +65,9 @@ def publish(vault: Vault, url: str, branch: str, delivery: str, files: Mapping[s
             return tip
         entries[delivery] = TreeEntry(delivery, content, TREE)
         message = f"Artifacts of {delivery}\n\n{_TRAILER}\nPerdure-Delivery: {delivery}"
-        commit = store.commit(store.tree(entries.values()), [tip] if tip else [], message)
+        commit = store.write_commit(store.write_tree(entries.values()), [tip] if tip else [], message)
         try:
-            push(vault, url, commit, branch, tip)
+            push_commit(vault, url, commit, branch, tip)
         except ForgeRefused as refusal:
             if vault.fetch_branch(branch) == tip and not _BUSY.search(str(refusal)):
                 raise
@@ -82,7 +82,7 @@ def permalink(web: str, commit: str, delivery: str, name: str) -> str:
 
 
 def _check(vault: Vault, url: str, branch: str) -> None:
-    if vault.git.run("check-ref-format", f"refs/heads/{branch}", ok=(0, 1)).returncode:
+    if vault.git.execute("check-ref-format", f"refs/heads/{branch}", ok=(0, 1)).returncode:
         what, fix = f"{branch!r} is no name for a branch", "correct [artifacts] branch in perdure.toml"
         raise ForgeRefused(what, where=redact(url), fix=fix)
 
@@ -90,7 +90,7 @@ def _check(vault: Vault, url: str, branch: str) -> None:
 def _entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, TreeEntry]:
     """Return what the branch holds now, by name. ForgeRefused when somebody else has begun it."""
     if tip is None:
-        return {"README.md": TreeEntry("README.md", vault.objects.blob(_README.encode()))}
+        return {"README.md": TreeEntry("README.md", vault.objects.write_blob(_README.encode()))}
     begun = vault.git.text("log", "--max-parents=0", "--format=%(trailers:key=Perdure-Artifacts)%x00", tip)
     if any(root.strip() != _TRAILER for root in begun.split("\0")[:-1]):
         raise ForgeRefused(
@@ -99,7 +99,7 @@ def _entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, 
             fix='give [artifacts] branch in perdure.toml another name, or "" for none',
         )
     found = {}
-    for line in vault.git.run("ls-tree", "-z", tip).names:
+    for line in vault.git.execute("ls-tree", "-z", tip).names:
         facts, _, name = line.partition("\t")
         mode, _, sha = facts.split(" ")
         found[name] = TreeEntry(name, sha, mode.lstrip("0"))

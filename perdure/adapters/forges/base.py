@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from perdure.adapters.git.credentials import Credential
-from perdure.models.issue import Issue, IssueQuery
+from perdure.models.issue import ForgeIssue, IssueQuery
 from perdure.models.result import PullRequest
 
 
@@ -115,7 +115,7 @@ class HostedForge(Forge, Protocol):
         """
         ...
 
-    def issue(self, number: int) -> Issue:
+    def issue(self, number: int) -> ForgeIssue:
         """An open issue with its comments. InvalidRequest for one that is closed, locked or a pull request."""
         ...
 

@@ -13,7 +13,7 @@ from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, s
 from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
 from perdure.adapters.forges.reports import bullets, findings_line, findings_section, promises_section
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
-from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.models.contract import Contract
 from perdure.models.plan import Plan
 from perdure.models.publishing import ShipInput
@@ -128,7 +128,7 @@ def _sections(
         sections += [
             Section("problem", "Problem", quote(plan.problem)),
             Section("solution", "Solution", quote(plan.solution)),
-            Section("tasks", "Tasks", bullets(line(task.title) + task.terms for task in plan.tasks)),
+            Section("tasks", "Tasks", bullets(line(task.title) + task.title_suffix for task in plan.tasks)),
             Section("checks", "How to check", bullets(line(check) for check in plan.validation)),
         ]
     sections.append(Section("assumptions", "Assumptions", _assumptions(work.assumptions)))

@@ -20,13 +20,13 @@ from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
 from perdure.adapters.forges.parts import beside_others
-from perdure.adapters.git.door import GitError
-from perdure.adapters.git.locks import LockBusy, locked
-from perdure.adapters.git.objects import ObjectStore, TreeEntry
+from perdure.adapters.git.command import GitError
+from perdure.adapters.git.foreign_repository import find_repository
+from perdure.adapters.git.locks import LockBusy, hold_lock
+from perdure.adapters.git.object_store import ObjectStore, TreeEntry
 from perdure.adapters.git.refusals import main_line
 from perdure.adapters.git.repository import ABSENT, Repository
-from perdure.adapters.git.visit import find
-from perdure.models.base import Published
+from perdure.models.base import PublishedModel
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.models.result import PullRequest
 
@@ -36,7 +36,7 @@ _PULLS_REMEMBERED = 1_000
 """Records that a process keeps: a commit never changes, and each delivery looks through all of them."""
 
 
-class LocalPull(Published):
+class LocalPull(PublishedModel):
     """A pull request as it is stored in pull.json; `state` there is `open` or `closed`. `beside`: others of ours that
     have a part in its text, as well as `delivery`."""
 
@@ -120,7 +120,7 @@ class LocalForge:
     def create(self, proposal: Proposal) -> Opened:
         """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
         repository = self._repository()
-        if not repository.has(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:
+        if not repository.has_commit(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:
             raise ForgeRefused(f"the branch {proposal.head} is not there", where=str(self._path), fix="push it first")
         if repository.read_ref(f"refs/heads/{proposal.base}") is None:
             raise ForgeRefused(f"the base branch {proposal.base} is not there", where=str(self._path))
@@ -131,7 +131,7 @@ class LocalForge:
             if existing and proposal.shares:
                 owner = existing.delivery or owner
                 beside = tuple(dict.fromkeys((*existing.beside, *({proposal.delivery} - {owner}))))
-                there = (repository.show(_record(number), "body.md") or b"").decode(errors="replace")
+                there = (repository.read_file(_record(number), "body.md") or b"").decode(errors="replace")
                 proposal = beside_others(proposal, existing.title, there)
             pull = LocalPull(
                 number=number,
@@ -172,13 +172,15 @@ class LocalForge:
             state=_state(repository, pull),
             url=self._published(pull).url,
             head_sha=repository.read_ref(_head(number)) or "",
-            body=(repository.show(_record(number), "body.md") or b"").decode(errors="replace"),
+            body=(repository.read_file(_record(number), "body.md") or b"").decode(errors="replace"),
             take=f"git fetch {self._path} {_head(number)} && git checkout FETCH_HEAD",
         )
 
     def _repository(self) -> Repository:
         try:
-            return Repository(find(self._path).git_dir)  # of a linked worktree, the one that has branches and objects
+            return Repository(
+                find_repository(self._path).git_dir
+            )  # of a linked worktree, the one that has branches and objects
         except BadInput as error:
             raise ForgeRefused(error.what, where=error.where, fix=error.fix) from error
         except (GitError, OSError) as error:
@@ -188,7 +190,7 @@ class LocalForge:
     def _alone(self, repository: Repository) -> Iterator[int]:
         """Look and create without anybody between: one pull request a head, one number a pull request."""
         try:
-            with locked(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as held:
+            with hold_lock(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as held:
                 yield held
         except LockBusy as error:
             raise ForgeUnavailable(error.what, where=error.where) from error
@@ -211,18 +213,18 @@ class LocalForge:
     ) -> None:
         """Write a record. Without contents it keeps those that it has; `head`: how its commit moves with it."""
         objects, before = ObjectStore(repository.path / "objects"), repository.read_ref(_record(pull.number))
-        files = {name: objects.blob(data) for name, data in contents.items()}
+        files = {name: objects.write_blob(data) for name, data in contents.items()}
         if not contents and before:
             listed = repository.git.text("ls-tree", "-z", before).split("\0")[:-1]
             files = {name: entry.split()[2] for entry, _, name in (line.partition("\t") for line in listed)}
-        files["pull.json"] = objects.blob((pull.model_dump_json(indent=1) + "\n").encode())
-        tree = objects.tree(TreeEntry(name, sha) for name, sha in files.items())
-        record = objects.commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
+        files["pull.json"] = objects.write_blob((pull.model_dump_json(indent=1) + "\n").encode())
+        tree = objects.write_tree(TreeEntry(name, sha) for name, sha in files.items())
+        record = objects.write_commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
         moves = [*([head] if head else []), f"update {_record(pull.number)} {record} {before or ABSENT}"]
         for ref in (_head(pull.number), _record(pull.number)):
             repository.remove_stale_locks(ref)  # alone here: whoever made one is dead
         try:
-            repository.git.run("update-ref", "--stdin", stdin=("\n".join(moves) + "\n").encode(), hold=(held,))
+            repository.git.execute("update-ref", "--stdin", stdin=("\n".join(moves) + "\n").encode(), lock_fds=(held,))
         except GitError as error:
             raise ForgeUnavailable(
                 f"the pull request could not be written: {main_line(error.stderr)}", where=str(self._path)
@@ -259,7 +261,7 @@ def _read(repository: Repository, number: int) -> LocalPull:
 
 @functools.lru_cache(_PULLS_REMEMBERED)
 def _stored(repository: Repository, number: int, commit: str) -> LocalPull:
-    stored = repository.show(commit, "pull.json")
+    stored = repository.read_file(commit, "pull.json")
     if stored is None:
         raise ForgeRefused(
             f"there is no pull request {number}", where=str(repository.path), fix="perdure pulls shows all"

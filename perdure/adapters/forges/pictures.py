@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perdure.adapters.forges.neutral import line, span, web_address
-from perdure.models.report import Issue, Screenshot, Screenshots
+from perdure.models.report import ReviewIssue, Screenshot, Screenshots
 
 Addresses = Mapping[str, str]
 """Page, as `[app] pages` names it → where its picture is."""
@@ -44,7 +44,7 @@ def gallery(screenshots: Screenshots | None, addresses: Addresses) -> str:
     return "\n\n".join(pieces)
 
 
-def pictures_of(issue: Issue, addresses: Addresses) -> str:
+def pictures_of(issue: ReviewIssue, addresses: Addresses) -> str:
     """Links to the pictures an issue names, to stand behind it; pages nobody took are left out."""
     known = [page for page in dict.fromkeys(issue.screenshots) if page in addresses]
     shown = [f"[{span(page.translate(_BRACKETS))}]({addresses[page]})" for page in known]

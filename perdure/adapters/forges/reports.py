@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from perdure.adapters.forges.neutral import code, line, quote, span
 from perdure.adapters.forges.pictures import Addresses, picture_addresses
-from perdure.models.bent import faults
+from perdure.models.changed_base_tests import ChangedPromise, changed_promises, experiment_notes
 from perdure.models.plan import Plan
-from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import (
     ChangedTest,
     CommandResult,
@@ -22,7 +21,8 @@ from perdure.models.report import (
     TestReport,
 )
 from perdure.models.result import Receipt
-from perdure.models.wording import Point, named, points, verdict_of
+from perdure.models.tampering_text import find_faults
+from perdure.models.wording import ReviewPoint, case_name, review_points, verdict_of
 from perdure.text import visible
 
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "✗", "skipped": "–"}
@@ -58,7 +58,7 @@ def bullets(lines: Iterable[str]) -> str:
 def _plan(plan: Plan) -> str:
     tasks = [
         _joined(
-            f"### {number}. {line(task.title)}{task.terms}",
+            f"### {number}. {line(task.title)}{task.title_suffix}",
             quote(task.details),
             bullets(code(path) for path in task.files),
         )
@@ -77,14 +77,14 @@ def _plan(plan: Plan) -> str:
 
 
 def _review(review: Review, shown: Addresses) -> str:
-    found = [_point(point, shown) for point in points(review, None)]
+    found = [_point(point, shown) for point in review_points(review, None)]
     return _joined("# Review", quote(review.summary), *(found or ["Nothing was found."]))
 
 
-def _point(point: Point, shown: Addresses) -> str:
+def _point(point: ReviewPoint, shown: Addresses) -> str:
     return _joined(
         f"## {_word(point.severity).capitalize()}: {line(point.title)}",
-        code(point.where) if point.file.strip() else "",
+        code(point.place) if point.file.strip() else "",
         quote(point.description),
         f"Suggestion:\n\n{quote(point.suggestion)}" if point.suggestion.strip() else "",
         *(f"![Screenshot]({shown[page]})" for page in dict.fromkeys(point.screenshots) if page in shown),
@@ -121,12 +121,12 @@ def _command(command: CommandResult) -> str:
 
 def _failure(case: TestCase) -> str:
     again = f"Again: {code(case.command)}" if case.command else ""
-    return _joined(f"### ✗ {line(named(case))}", fenced(case.message) if case.message.strip() else "", again)
+    return _joined(f"### ✗ {line(case_name(case))}", fenced(case.message) if case.message.strip() else "", again)
 
 
 def _case(case: TestCase) -> str:
     notes = [word for word, holds in (("as on the base", case.known), ("flaky", case.flaky)) if holds]
-    return f"{_MARKS.get(case.outcome, '·')} {line(named(case))}" + (f" ({', '.join(notes)})" if notes else "")
+    return f"{_MARKS.get(case.outcome, '·')} {line(case_name(case))}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def fenced(text: str) -> str:
@@ -143,10 +143,10 @@ _FINDINGS_SHOWN = 30
 
 def findings_section(findings: Findings | None) -> str:
     """One line each, the worst first; empty when nothing was found."""
-    found = points(None, findings)
+    found = review_points(None, findings)
     lines = [
         f"- **{_word(point.severity)}** {line(point.title)}"
-        + (f" ({place})" if point.file.strip() and (place := span(point.where)) else "")
+        + (f" ({place})" if point.file.strip() and (place := span(point.place)) else "")
         for point in found[:_FINDINGS_SHOWN]
     ]
     if len(found) > _FINDINGS_SHOWN:
@@ -166,7 +166,7 @@ def _findings(findings: Findings) -> str:
     parts = [
         "# Found by the engine",
         f"From `{findings.base}` to `{findings.head}`: {findings_line(findings)}.",
-        *(_point(point, {}) for point in points(None, findings)),
+        *(_point(point, {}) for point in review_points(None, findings)),
     ]
     if findings.changed_tests:
         parts += ["## Tests that check something else now", *(_changed(test) for test in findings.changed_tests)]
@@ -194,7 +194,7 @@ _PROMISES_SHOWN = 10
 
 def promises_section(report: TestReport | None, review: Review | None) -> str:
     """Each test of the base that fails on the change: why that is right, and both versions. Empty without any."""
-    found = changed(report, review)
+    found = changed_promises(report, review)
     if not found:
         return ""
     base = line(_base(report))
@@ -208,15 +208,15 @@ def experiment_page(report: TestReport, review: Review | None) -> list[str]:
     tried = report.experiment
     if tried is None:
         return []
-    told = [*(f"tampered: {fault.title}" for fault in faults(report)), *notes(tried)]
-    parts = [line(tried.line), "\n".join(f"- {line(words)}" for words in told)]
-    if found := changed(report, review):
+    told = [*(f"tampered: {fault.title}" for fault in find_faults(report)), *experiment_notes(tried)]
+    parts = [line(tried.summary_line), "\n".join(f"- {line(words)}" for words in told)]
+    if found := changed_promises(report, review):
         parts += ["## Changed promises", *(_promise(one, fails=True) for one in found)]
     return [part for part in parts if part]
 
 
-def _promise(one: Changed, *, fails: bool = False) -> str:
-    head = f"- **{line(one.name)}**: {line(one.why)}"
+def _promise(one: ChangedPromise, *, fails: bool = False) -> str:
+    head = f"- **{line(one.name)}**: {line(one.justification)}"
     message = one.promise.message.strip() if fails else ""
     parts = [quote(text) for text in (message, _versions(one.versions)) if text]
     return "\n\n".join([head, *parts])

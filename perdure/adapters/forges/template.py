@@ -92,7 +92,7 @@ def read_template(repository: Repository, commit: str) -> str | None:
                 inside = [f"{name}/{file}" for file, kind in _files(repository, commit, f"{place}{name}/")]
                 found += [path for path in inside if _FORM.fullmatch(path)] if len(inside) == 1 else []
         for path in found:
-            data = repository.show(commit, place + path)
+            data = repository.read_file(commit, place + path)
             if data and data.strip():
                 return data.decode(errors="replace") if len(data) <= TEMPLATE_BYTES else None
     return None
@@ -100,7 +100,7 @@ def read_template(repository: Repository, commit: str) -> str | None:
 
 def _files(repository: Repository, commit: str, place: str) -> list[tuple[str, str]]:
     """(name, blob or tree) in one directory; a link is neither."""
-    listed = repository.git.run("ls-tree", "-z", "--end-of-options", f"{commit}:{place.rstrip('/')}", ok=(0, 128))
+    listed = repository.git.execute("ls-tree", "-z", "--end-of-options", f"{commit}:{place.rstrip('/')}", ok=(0, 128))
     lines = [line.partition("\t") for line in (listed.names if listed.returncode == 0 else [])]
     return [(name, facts.split()[1]) for facts, _, name in lines if not facts.startswith("120000")]
 

@@ -1,9 +1,9 @@
-"""Clean checkouts of commits; large ones are kept when nobody needs them any more, for the next to begin with; likewise
-the files of worktrees.
+"""A pool of clean checkouts of commits. Large ones, and the files of large worktrees, are kept when nobody uses them
+any more, for the next checkout to begin with.
 
-Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. Of one that is
-put away everything goes that anybody has touched since git wrote it, which its ctime tells, and what git does not
-track; git then brings what is left to the next commit.
+Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. From a checkout
+that is put away everything is removed that git does not track, or that was touched after git wrote it, which its ctime
+tells. Git then brings what remains to the next commit.
 """
 
 from __future__ import annotations
@@ -16,191 +16,214 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.git.door import Git, GitError
-from perdure.adapters.git.surface import remove_touched
+from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.system.boot import boot
+from perdure.adapters.git.worktree_scan import remove_touched
+from perdure.adapters.system.boot import boot_id
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import discard
-from perdure.models.limits import DISK_FREE_BYTES, WORKSPACE_KEPT
+from perdure.models.limits import DISK_FREE_BYTES, WORKSPACE_RETENTION
 
-LARGE = 1000
-"""Tracked files from which on a checkout is kept: 30,000 take 2 s to write, so fewer than these 0.07."""
+LARGE_CHECKOUT_FILES = 1000
+"""The number of tracked files from which on a checkout is kept. 30,000 take 2 s to write, so fewer than these take 0.07
+s."""
 
-MOST = 8
-"""Kept of one repository: two deliveries on two processors have as many in use while their changes are tried."""
+MAX_KEPT = 8
+"""The most checkouts kept of one repository: two deliveries on two processors have as many in use while their changes
+are tested."""
 
-FREE_LEAST_BYTES = 4 * DISK_FREE_BYTES
-"""Of the disk: with less nothing is kept, and what is goes, long before a worker would not start."""
+MIN_FREE_BYTES = 4 * DISK_FREE_BYTES
+"""The free disk space below which nothing is kept, and what was kept is removed, long before a worker would refuse to
+start."""
 
 HALF_MOVED_S = 600.0
-"""After which one that was being moved in is a dead worker's: it takes two renames."""
+"""The age from which on a checkout that is half moved into the pool belongs to a dead worker: moving takes two
+renames."""
 
-_LINK = (0o160000).to_bytes(4, "big")
-"""The mode of a submodule's entry in an index; other bytes may look like it."""
+_GITLINK_MODE = (0o160000).to_bytes(4, "big")
+"""The mode of a submodule's entry in an index. Other bytes of an index may look like it."""
 
-_ENTRIES_AT = slice(8, 12)  # of an index, the number of its entries, big-endian (gitformat-index)
+_ENTRY_COUNT_SLICE = slice(8, 12)  # the number of entries in the header of an index, big-endian (gitformat-index)
 
 
 @dataclass(frozen=True)
-class Checkouts:
-    """Of one vault.
+class CheckoutPool:
+    """The pool of checkouts of one vault that nobody uses at the moment, and the way to make a checkout from it.
 
-    kept   the directory of those that nobody uses
-    keeps  False: none is added
-    large  tracked files from which on one is
+    directory  where they are kept
+    keeps_new  False: none is added
+    min_files  a checkout with fewer tracked files is not kept
     """
 
     vault: Vault
-    kept: Path
-    keeps: bool = True
-    large: int = LARGE
+    directory: Path
+    keeps_new: bool = True
+    min_files: int = LARGE_CHECKOUT_FILES
 
     @classmethod
-    def of(cls, home: Home, vault: Vault, *, keeps: bool = True) -> Checkouts:
-        return cls(vault, home.checkouts / vault.path.stem, keeps)
+    def for_vault(cls, home: Home, vault: Vault, *, keeps_new: bool = True) -> CheckoutPool:
+        """Return the pool of a vault in this home."""
+        return cls(vault, home.checkouts / vault.path.stem, keeps_new)
 
-    def make(self, commit: str, into: Path, *, admin: str = "") -> None:
-        """Check a commit or tree out, as a clone would have it (filters are not run), in the place of what lies there.
+    def check_out(self, commit: str, into: Path, *, admin: str = "") -> None:
+        """Check a commit or tree out at `into`, as a clone would have it (filters are not run), replacing what lies
+        there.
 
-        `admin`: a worktree's directory in the vault, so that git works inside, where it is shown at that one's path.
+        Begins with a kept checkout where there is one. The index of a large checkout is stored beside it, so that
+        `put_away` can keep it. `admin` is a worktree's directory in the vault, to which the checkout's `.git` file then
+        points: git works inside when the checkout is shown at that worktree's path.
         """
         into.parent.mkdir(parents=True, exist_ok=True)
-        if not self._taken(commit, into):
+        if not self._reuse_kept(commit, into):
             into.mkdir()
             with tempfile.TemporaryDirectory(prefix=".index-", dir=into.parent) as scratch:
                 index = Path(scratch, "index")
-                self._git(into, index).run("read-tree", "--reset", "-u", "--end-of-options", commit)
-                if self.keeps and _entries(index) >= self.large:
-                    _beside(into).mkdir()
-                    index.rename(_beside(into) / "index")
+                self._git(into, index).execute("read-tree", "--reset", "-u", "--end-of-options", commit)
+                if self.keeps_new and _entry_count(index) >= self.min_files:
+                    _companion_dir(into).mkdir()
+                    index.rename(_companion_dir(into) / "index")
         if admin:
             (into / ".git").write_text(f"gitdir: {admin}\n")
 
-    def begin(self, commit: str, worktree: Path, index: Path) -> None:
-        """Give a new worktree, of which there is nothing but `.git`, the files of a kept checkout, and git's index of
-        them; nothing where there is none."""
-        aside = _aside(worktree)
-        if self._taken(commit, aside):
+    def fill_worktree(self, commit: str, worktree: Path, index: Path) -> None:
+        """Replace a new worktree that holds nothing but `.git` with the files of a kept checkout, brought to `commit`,
+        and move git's index of them to `index`. Do nothing where no checkout can be used."""
+        aside = _staging_path(worktree)
+        if self._reuse_kept(commit, aside):
             shutil.copy2(worktree / ".git", aside / ".git")
             discard(worktree)
             aside.rename(worktree)
-            (_beside(aside) / "index").rename(index)
-        self._drop(aside)
+            (_companion_dir(aside) / "index").rename(index)
+        self._remove_checkout(aside)
 
-    def hand_over(self, worktree: Path, shadow: Git, tree: str, since_ns: int) -> None:
-        """Keep the files of a worktree whose delivery has ended, as they are in `tree`; small ones stay where they are.
-        OSError where somebody died over this before: a git of his may still be at work there.
+    def keep_worktree(self, worktree: Path, shadow: Git, tree: str, since_ns: int) -> None:
+        """Keep the files of a worktree whose delivery has ended, as they are in `tree`. Small worktrees stay where they
+        are.
 
-        shadow    git with the index that knows them, byte for byte: for repositories whose attributes change none
-        since_ns  the time its files were written
+        shadow    git with the index that knows the files, byte for byte: for repositories whose attributes change none
+        since_ns  the time at which the files were written
+
+        Raises OSError where somebody died over this before, because that git may still be at work there, and GitError.
         """
-        if self.keeps and shadow.index is not None and _entries(shadow.index) >= self.large:
-            _beside(worktree).mkdir()
-            shadow.run("read-tree", "--reset", "-u", tree)
-            shutil.copy2(shadow.index, _beside(worktree) / "index")
+        if self.keeps_new and shadow.index is not None and _entry_count(shadow.index) >= self.min_files:
+            _companion_dir(worktree).mkdir()
+            shadow.execute("read-tree", "--reset", "-u", tree)
+            shutil.copy2(shadow.index, _companion_dir(worktree) / "index")
             self.put_away(worktree, since_ns)
 
-    def tidy(self, worktree: Path) -> None:
-        """Remove what a death has left beside it."""
-        self._drop(_aside(worktree))
-        discard(_beside(worktree))
+    def remove_leftovers(self, worktree: Path) -> None:
+        """Remove what a killed worker has left beside a worktree."""
+        self._remove_checkout(_staging_path(worktree))
+        discard(_companion_dir(worktree))
 
     def put_away(self, into: Path, since_ns: int = 0) -> None:
-        """Keep a checkout for another, or remove it; whatever cannot be kept or removed is left, and no error.
+        """Keep a checkout for another one to begin with, or remove it. What can be neither kept nor removed stays,
+        without an error.
 
-        since_ns  what was touched from then on is not kept; 0: since it was made
+        since_ns  files touched from this time on are not kept; 0: since the checkout was made
         """
-        index = _beside(into) / "index"
-        if self.keeps and index.exists():
+        index = _companion_dir(into) / "index"
+        if self.keeps_new and index.exists():
             with suppress(OSError, GitError):
-                self.kept.mkdir(parents=True, exist_ok=True)
-                if len(list(self.kept.iterdir())) < MOST and _is_roomy(self.kept):
-                    self._clean(into, index, since_ns or index.stat().st_mtime_ns)
-                    (_beside(into) / "boot").write_text(boot())
+                self.directory.mkdir(parents=True, exist_ok=True)
+                if len(list(self.directory.iterdir())) < MAX_KEPT and _has_free_space(self.directory):
+                    self._remove_changes(into, index, since_ns or index.stat().st_mtime_ns)
+                    (_companion_dir(into) / "boot").write_text(boot_id())
                     name = uuid.uuid4().hex
-                    moved = self.kept / f".{name}"
-                    _beside(into).rename(moved)
-                    into.rename(moved / "tree")
-                    moved.rename(self.kept / name)
-        self._drop(into)
+                    incoming = self.directory / f".{name}"
+                    _companion_dir(into).rename(incoming)
+                    into.rename(incoming / "tree")
+                    incoming.rename(self.directory / name)
+        self._remove_checkout(into)
 
-    def _clean(self, into: Path, index: Path, since_ns: int) -> None:
-        """Leave nothing there that git has not written, and nothing that is not as it wrote it."""
+    def _remove_changes(self, into: Path, index: Path, since_ns: int) -> None:
+        """Remove from a checkout every file that git has not written and every file that changed after `since_ns`, with
+        `.git` and the directories of submodules."""
         discard(into / ".git")
         remove_touched(into, since_ns)
         git = self._git(into, index)
-        if _LINK in index.read_bytes():  # to another repository: its directory may hold anything, and git leaves it
-            for line in git.run("ls-files", "--stage", "-z").names:
+        if _GITLINK_MODE in index.read_bytes():  # git leaves the directory of a submodule, which may hold anything
+            for line in git.execute("ls-files", "--stage", "-z").names:
                 if line.startswith("160000 "):
                     discard(into / line.partition("\t")[2])
-        git.run("clean", "-ffdxq")
+        git.execute("clean", "-ffdxq")
 
-    def _taken(self, commit: str, into: Path) -> bool:
-        """True where one that was kept lies there now, as it has to be; else nothing does. Of several takers one gets
-        it."""
-        self._drop(into)
-        if self._claimed(into) and self._brought(commit, into):
+    def _reuse_kept(self, commit: str, into: Path) -> bool:
+        """Move a kept checkout to `into`, in place of what lies there, bring it to `commit` and return True. Return
+        False, with nothing left at `into`, where there is none or it cannot be used. Of several takers only one gets a
+        checkout."""
+        self._remove_checkout(into)
+        if self._claim_checkout(into) and self._bring_to_commit(commit, into):
             return True
-        self._drop(into)
+        self._remove_checkout(into)
         return False
 
-    def _claimed(self, into: Path) -> bool:
-        for found in self.kept.glob("[!.]*"):
+    def _claim_checkout(self, into: Path) -> bool:
+        """Move a kept checkout, whichever it is, to `into` and its index beside it; return False when none is kept. A
+        rename is atomic, so that of several takers only one gets it."""
+        for candidate in self.directory.glob("[!.]*"):
             with suppress(OSError):
-                found.rename(_beside(into))
-                (_beside(into) / "tree").rename(into)
+                candidate.rename(_companion_dir(into))
+                (_companion_dir(into) / "tree").rename(into)
                 return True
         return False
 
-    def _brought(self, commit: str, into: Path) -> bool:
+    def _bring_to_commit(self, commit: str, into: Path) -> bool:
+        """Bring the files of a claimed checkout to `commit`. Return False where they cannot be trusted: the host has
+        restarted since, `commit` has other .gitattributes, or git fails."""
         try:
-            if (_beside(into) / "boot").read_text() != boot():  # a power cut may have emptied files
+            if (_companion_dir(into) / "boot").read_text() != boot_id():  # a power cut may have emptied files
                 return False
-            git = self._git(into, _beside(into) / "index")
+            git = self._git(into, _companion_dir(into) / "index")
             attributes = ("--", ":(glob)**/.gitattributes")
-            if git.run("diff-index", "--cached", "--name-only", "-z", commit, *attributes).names:
+            if git.execute("diff-index", "--cached", "--name-only", "-z", commit, *attributes).names:
                 return False  # other attributes write other bytes of the same blob, which git does not look for
-            git.run("read-tree", "--reset", "-u", "--end-of-options", commit)
+            git.execute("read-tree", "--reset", "-u", "--end-of-options", commit)
         except (OSError, GitError):
             return False
         return True
 
     def _git(self, tree: Path, index: Path) -> Git:
+        """Return git for the work tree `tree` with its own index, on the vault's objects."""
         return Git(self.vault.path, tree, self.vault.path, index)
 
-    def _drop(self, into: Path) -> None:
+    def _remove_checkout(self, into: Path) -> None:
+        """Remove a checkout and the directory beside it."""
         discard(into)
-        discard(_beside(into))
+        discard(_companion_dir(into))
 
 
-def sweep(home: Home, older_than_s: float = WORKSPACE_KEPT.total_seconds()) -> None:
-    """Remove what was kept and not used for so long, or all of it where the disk is nearly full, and what a death has
-    left half moved."""
-    if home.checkouts.exists() and not _is_roomy(home.checkouts):
+def remove_old_checkouts(home: Home, older_than_s: float = WORKSPACE_RETENTION.total_seconds()) -> None:
+    """Remove from every pool of this home the checkouts that nobody used for that long, or all of them where the disk
+    is nearly full, and what a killed worker left half moved."""
+    if home.checkouts.exists() and not _has_free_space(home.checkouts):
         older_than_s = 0.0
     for path in home.checkouts.glob("*/*"):
         with suppress(FileNotFoundError):
             unused_s = time.time() - path.stat().st_mtime
             if unused_s >= (HALF_MOVED_S if path.name.startswith(".") else older_than_s):
-                gone = path.with_name(f".{uuid.uuid4().hex}")
-                path.rename(gone)
-                discard(gone)
+                trash = path.with_name(f".{uuid.uuid4().hex}")
+                path.rename(trash)
+                discard(trash)
 
 
-def _is_roomy(path: Path) -> bool:
-    return shutil.disk_usage(path).free >= FREE_LEAST_BYTES
+def _has_free_space(path: Path) -> bool:
+    """Return True where the disk of a path has at least MIN_FREE_BYTES left."""
+    return shutil.disk_usage(path).free >= MIN_FREE_BYTES
 
 
-def _beside(into: Path) -> Path:
-    """The directory of a checkout's index, and of the whole of it while it moves. No delivery has such a name."""
+def _companion_dir(into: Path) -> Path:
+    """Return the directory beside a checkout that holds its index and, while the checkout is moved, all of it. No
+    delivery has such a name."""
     return into.with_name(f".{into.name}.kept")
 
 
-def _aside(worktree: Path) -> Path:
+def _staging_path(worktree: Path) -> Path:
+    """Return the path beside a worktree where a kept checkout is prepared to take its place."""
     return worktree.with_name(f".{worktree.name}.new")
 
 
-def _entries(index: Path) -> int:
+def _entry_count(index: Path) -> int:
+    """Return the number of entries in an index file, from its header."""
     with index.open("rb") as data:
-        return int.from_bytes(data.read(_ENTRIES_AT.stop)[_ENTRIES_AT])
+        return int.from_bytes(data.read(_ENTRY_COUNT_SLICE.stop)[_ENTRY_COUNT_SLICE])

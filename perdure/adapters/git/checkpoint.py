@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git import shadow
-from perdure.adapters.git.door import GitError
-from perdure.adapters.git.exact import links
-from perdure.adapters.git.objects import TREE, TreeEntry
-from perdure.adapters.git.record import WorkspaceRecord
-from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, pathspecs
-from perdure.adapters.git.surface import Sidecar, clear_special, opened, settle
+from perdure.adapters.git.checkout_bytes import submodule_paths
+from perdure.adapters.git.command import GitError
+from perdure.adapters.git.object_store import TREE, TreeEntry
+from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, checkpoint_pathspecs
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.git.workspace_record import WorkspaceRecord
+from perdure.adapters.git.worktree_scan import Sidecar, apply_sidecar, readable_worktree, remove_special
 from perdure.models.errors import PerdureError, WorkspaceLost
 
 FORMAT = 1
@@ -31,10 +31,8 @@ Message = Mapping[str, Any]
 
 
 class NestedRepository(PerdureError):
-    """There are `.git` entries below the worktree's root: git would store an empty link instead of files (H16).
-
-    Or names that git takes for one (`git~1`) and refuses. `paths` are relative to the worktree.
-    """
+    """The error that the worktree has `.git` entries below its root, for which git would store an empty link instead of
+    files (H16), or names that git takes for one (`git~1`) and refuses. `paths` are relative to the worktree."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
@@ -44,18 +42,20 @@ class NestedRepository(PerdureError):
         )
 
 
-def begin(workspace: Workspace, turn: Mapping[str, Any], tree: str = "", parent: str | None = None) -> str:
-    """Write the checkpoint that a delivery begins from and return its commit.
+def write_initial_checkpoint(
+    workspace: Workspace, turn: Mapping[str, Any], tree: str = "", parent: str | None = None
+) -> str:
+    """Write the checkpoint that a delivery begins from and return its commit. No ref is moved.
 
-    It holds the base commit's files, byte for byte, whatever lies in the worktree now: restore to it. Or those of
-    another tree, as a checkout writes them, where it begins anew after `parent`.
+    It holds the base commit's files, byte for byte, whatever lies in the worktree now: restore to it afterwards. Or it
+    holds those of `tree`, as a checkout writes them, where the delivery begins anew after the checkpoint `parent`.
     """
     vault, tree = workspace.vault, tree or workspace.record().exact_base
-    sidecar = vault.objects.blob(Sidecar(empty=links(vault, tree)).to_json())
-    return _write(vault, tree, sidecar, turn, parent=parent)
+    sidecar = vault.objects.write_blob(Sidecar(empty=submodule_paths(vault, tree)).to_json())
+    return _write_commit(vault, tree, sidecar, turn, parent=parent)
 
 
-def snapshot(
+def snapshot_worktree(
     workspace: Workspace,
     *,
     parent: str | None,
@@ -65,130 +65,159 @@ def snapshot(
 ) -> str:
     """Write one checkpoint and return its commit; no ref is moved.
 
-    transcript  the whole conversation: messages the parent has at the same place are not written again
+    transcript  the whole conversation: messages that the parent has at the same place are not written again
     changed     False when the turn could not have written: the parent's tree is taken as it is
+
     Raises NestedRepository, having written nothing that anything refers to.
     """
     objects = workspace.vault.objects
-    known = set(_transcript_blobs(workspace.vault, parent)) if parent else set()
-    with workspace.alone() as held:
+    known_blobs = set(_transcript_blobs(workspace.vault, parent)) if parent else set()
+    with workspace.lock_worktree() as lock_fd:
         if changed or parent is None:
-            tree, sidecar = _files(workspace, held)
+            tree, sidecar = _write_files(workspace, lock_fd)
         else:
             tree = workspace.vault.tree_of(f"{parent}:tree")
-            sidecar = objects.blob(_blob(workspace.vault, parent, "sidecar.json"))
-        commit = _write(
-            workspace.vault, tree, sidecar, turn, [objects.blob(_json(m), known) for m in transcript], parent
+            sidecar = objects.write_blob(_read_blob(workspace.vault, parent, "sidecar.json"))
+        commit = _write_commit(
+            workspace.vault,
+            tree,
+            sidecar,
+            turn,
+            [objects.write_blob(_to_json(m), known_blobs) for m in transcript],
+            parent,
         )
-        if shadow.is_whole(workspace.shadow):
-            _marker(workspace).write_text(_mark(workspace, commit))
+        if shadow.is_intact(workspace.shadow):
+            _marker_path(workspace).write_text(_marker_text(workspace, commit))
     return commit
 
 
-def restore(workspace: Workspace, checkpoint: str) -> None:
+def restore_checkpoint(workspace: Workspace, checkpoint: str) -> None:
     """Make the worktree exactly what the checkpoint holds; only what setup made and `.ports.env` stay beside it.
 
     Waits for the git of a killed predecessor. Raises WorkspaceLost when the vault does not have the checkpoint.
     """
     record = workspace.record()
     tree, sidecar = worktree_tree(workspace.vault, checkpoint), read_sidecar(workspace.vault, checkpoint)
-    with workspace.alone() as held:
-        _put(workspace, record, tree, sidecar, held)
-        _marker(workspace).write_text(_mark(workspace, checkpoint))
+    with workspace.lock_worktree() as lock_fd:
+        _put_files(workspace, record, tree, sidecar, lock_fd)
+        _marker_path(workspace).write_text(_marker_text(workspace, checkpoint))
 
 
 def restore_base(workspace: Workspace) -> None:
     """Make the worktree what a fresh checkout of the base commit is, with nothing beside it that setup did not make."""
     record = workspace.record()
-    with workspace.alone() as held:
-        _put(workspace, record, record.exact_base, Sidecar(empty=links(workspace.vault, record.exact_base)), held)
+    with workspace.lock_worktree() as lock_fd:
+        _put_files(
+            workspace,
+            record,
+            record.exact_base,
+            Sidecar(empty=submodule_paths(workspace.vault, record.exact_base)),
+            lock_fd,
+        )
 
 
-def leave(workspace: Workspace) -> None:
-    """Say that something may write from now on: until the next snapshot or restore the worktree is at no checkpoint.
+def mark_dirty(workspace: Workspace) -> None:
+    """Record that something may write from now on: until the next snapshot or restore the worktree is at no checkpoint.
 
-    Call it before a turn's first tool. What .gitignore ignores cannot be seen to have changed; this is how a
-    rolled-back turn's ignored files are known to be there.
+    Call it before a turn's first tool. A change of files that .gitignore ignores cannot be seen; this is how it is
+    known that a turn which was rolled back may have left some.
     """
-    _marker(workspace).unlink(missing_ok=True)
+    _marker_path(workspace).unlink(missing_ok=True)
 
 
-def is_at(workspace: Workspace, checkpoint: str) -> bool:
-    """True where the worktree is at a checkpoint and nothing was written since: some milliseconds."""
+def is_at_checkpoint(workspace: Workspace, checkpoint: str) -> bool:
+    """Return True where the worktree is at this checkpoint and nothing was written since. Takes some milliseconds."""
     try:
-        if not shadow.is_whole(workspace.shadow) or _marker(workspace).read_text() != _mark(workspace, checkpoint):
+        if not shadow.is_intact(workspace.shadow) or _marker_path(workspace).read_text() != _marker_text(
+            workspace, checkpoint
+        ):
             return False
         record = workspace.record()
-        with workspace.alone() as held:
-            git = shadow.git_for(workspace, record.exact_base, held)
-            apart = [*(f"--exclude={name}" for name in shadow.HIDDEN), *_excludes(record)]
-            # Of files with another time the content is compared; the index is the checkpoint's, as the mark says.
-            told = git.run(
-                *("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"), *apart, hold=(held,)
+        with workspace.lock_worktree() as lock_fd:
+            git = shadow.open_shadow(workspace, record.exact_base, lock_fd)
+            exclusions = [*(f"--exclude={name}" for name in shadow.HIDDEN), *_exclude_options(record)]
+            # git compares the content of files whose time differs. That the index is the checkpoint's, the marker has
+            # shown.
+            changes = git.execute(
+                *("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"),
+                *exclusions,
+                lock_fds=(lock_fd,),
             )
-            return not told.names
+            return not changes.names
     except (OSError, GitError):
         return False
 
 
 def read_turn(vault: Vault, checkpoint: str) -> dict[str, Any]:
-    """Return the turn's own record."""
-    found: dict[str, Any] = json.loads(_blob(vault, checkpoint, "turn.json"))
-    return found
+    """Return the record of the turn that a checkpoint was made after (its `turn.json`). Raises WorkspaceLost when the
+    vault does not have it."""
+    turn: dict[str, Any] = json.loads(_read_blob(vault, checkpoint, "turn.json"))
+    return turn
 
 
 def read_sidecar(vault: Vault, checkpoint: str) -> Sidecar:
-    return Sidecar.from_json(_blob(vault, checkpoint, "sidecar.json"))
+    """Return the file modes and empty directories that a checkpoint recorded. Raises WorkspaceLost when the vault does
+    not have it."""
+    return Sidecar.from_json(_read_blob(vault, checkpoint, "sidecar.json"))
 
 
 def read_transcript(vault: Vault, checkpoint: str) -> list[dict[str, Any]]:
-    """The conversation up to a checkpoint. Raises WorkspaceLost when it is not here."""
+    """Return the messages of the conversation up to a checkpoint. Raises WorkspaceLost when the vault does not have
+    it."""
     shas = _transcript_blobs(vault, checkpoint)
     blobs = [vault.loose.content("blob", sha) for sha in shas]
     if None not in blobs:
         return [json.loads(blob or b"") for blob in blobs]
-    request = "".join(f"{sha}\n" for sha in shas).encode()
+    object_names = "".join(f"{sha}\n" for sha in shas).encode()
     try:
-        return [json.loads(blob) for blob in _batch(vault.git.run("cat-file", "--batch", stdin=request).stdout)]
+        return [
+            json.loads(blob)
+            for blob in _split_batch(vault.git.execute("cat-file", "--batch", stdin=object_names).stdout)
+        ]
     except GitError as error:
-        raise _lost(vault, checkpoint) from error
+        raise _checkpoint_lost(vault, checkpoint) from error
 
 
 def worktree_tree(vault: Vault, checkpoint: str) -> str:
-    """The git tree of the worktree's files in a checkpoint. Raises WorkspaceLost when it is not here."""
+    """Return the git tree of the worktree's files in a checkpoint. Raises WorkspaceLost when the vault does not have
+    it."""
     try:
         return vault.tree_of(f"{checkpoint}:tree")
     except GitError as error:
-        raise _lost(vault, checkpoint) from error
+        raise _checkpoint_lost(vault, checkpoint) from error
 
 
-def _put(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar: Sidecar, held: int) -> None:
-    """Make the worktree these files, modes and empty directories, and nothing else."""
-    kept = _kept(record)
-    _marker(workspace).unlink(missing_ok=True)
-    git = shadow.git_for(workspace, record.exact_base, held)
-    clear_special(workspace.path, (), kept)
-    shadow.put(git, tree, held)
-    git.run("clean", "-ffdxq", *_excludes(record), hold=(held,))
-    settle(workspace.path, sidecar, (), kept)
+def _put_files(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar: Sidecar, lock_fd: int) -> None:
+    """Give the worktree exactly these files, modes and empty directories; only what setup made and `.ports.env` stay
+    beside them."""
+    setup_paths = _setup_paths(record)
+    _marker_path(workspace).unlink(missing_ok=True)
+    git = shadow.open_shadow(workspace, record.exact_base, lock_fd)
+    remove_special(workspace.path, (), setup_paths)
+    shadow.reset_files(git, tree, lock_fd)
+    git.execute("clean", "-ffdxq", *_exclude_options(record), lock_fds=(lock_fd,))
+    apply_sidecar(workspace.path, sidecar, (), setup_paths)
 
 
-def _files(workspace: Workspace, held: int) -> tuple[str, str]:
-    """The worktree as (tree, sidecar blob)."""
+def _write_files(workspace: Workspace, lock_fd: int) -> tuple[str, str]:
+    """Write the worktree's files to the vault as (tree, sidecar blob) and return the two hashes. Raises
+    NestedRepository."""
     record = workspace.record()
-    git = shadow.git_for(workspace, record.exact_base, held)
-    with opened(workspace.path, (*HIDDEN, PORTS_FILE), _kept(record)) as surface:
+    git = shadow.open_shadow(workspace, record.exact_base, lock_fd)
+    with readable_worktree(workspace.path, (*HIDDEN, PORTS_FILE), _setup_paths(record)) as surface:
         if surface.nested:
             raise NestedRepository(surface.nested)
         if surface.special:  # git stops at a file that has become a FIFO
-            gone = b"".join(os.fsencode(path) + b"\0" for path in surface.special)
-            git.run("update-index", "--force-remove", "-z", "--stdin", stdin=gone, hold=(held,))
-        git.run("add", "--all", "--", *pathspecs([*record.kept, *surface.special]), hold=(held,))
-    tree = git.run("write-tree", hold=(held,)).text
-    return tree, workspace.vault.objects.blob(surface.sidecar.to_json())
+            removed = b"".join(os.fsencode(path) + b"\0" for path in surface.special)
+            git.execute("update-index", "--force-remove", "-z", "--stdin", stdin=removed, lock_fds=(lock_fd,))
+        git.execute(
+            "add", "--all", "--", *checkpoint_pathspecs([*record.setup_paths, *surface.special]), lock_fds=(lock_fd,)
+        )
+    tree = git.execute("write-tree", lock_fds=(lock_fd,)).text
+    return tree, workspace.vault.objects.write_blob(surface.sidecar.to_json())
 
 
-def _write(
+def _write_commit(
     vault: Vault,
     tree: str,
     sidecar: str,
@@ -196,89 +225,102 @@ def _write(
     transcript: Sequence[str] = (),
     parent: str | None = None,
 ) -> str:
-    """The commit of a checkpoint; `transcript`: the blobs of its messages."""
+    """Write the commit of a checkpoint from its parts and return it.
+
+    `tree` and `sidecar` are the hashes of the files and of their modes; `transcript` lists the blobs of the messages,
+    in order.
+    """
     objects = vault.objects
     entries = [TreeEntry("tree", tree, TREE), TreeEntry("sidecar.json", sidecar)]
-    entries.append(TreeEntry("turn.json", objects.blob(_json(turn))))
+    entries.append(TreeEntry("turn.json", objects.write_blob(_to_json(turn))))
     if transcript:
         numbered = [TreeEntry(f"{number:04d}.json", sha) for number, sha in enumerate(transcript, start=1)]
-        entries.append(TreeEntry("transcript", objects.tree(numbered), TREE))
-    return objects.commit(objects.tree(entries), [parent] if parent else [], _message(turn))
+        entries.append(TreeEntry("transcript", objects.write_tree(numbered), TREE))
+    return objects.write_commit(objects.write_tree(entries), [parent] if parent else [], _commit_message(turn))
 
 
-def _marker(workspace: Workspace) -> Path:
-    """Names the checkpoint the worktree is at, by its mark; absent when it is at none."""
+def _marker_path(workspace: Workspace) -> Path:
+    """Return the path of the marker: a file that names the checkpoint the worktree is at, and is absent when it is at
+    none."""
     return workspace.shadow / "at"
 
 
-def _mark(workspace: Workspace, checkpoint: str) -> str:
-    """A checkpoint with the digest at the end of the shadow's index, which is that of the checkpoint's files."""
+def _marker_text(workspace: Workspace, checkpoint: str) -> str:
+    """Return what the marker says at a checkpoint: its commit, and the digest at the end of the shadow's index, which
+    is that of the checkpoint's files."""
     with (workspace.shadow / "index").open("rb") as index:
         index.seek(-_INDEX_DIGEST, os.SEEK_END)
         return f"{checkpoint} {index.read().hex()}"
 
 
-def _message(turn: Mapping[str, Any]) -> str:
-    """The commit message: the turn's own summary, for people with `git log`."""
+def _commit_message(turn: Mapping[str, Any]) -> str:
+    """Return the commit message: the turn's own summary, for people with `git log`, and the format's number."""
     result = turn.get("result")
     summary = turn.get("summary") or (result.get("summary") if isinstance(result, Mapping) else None) or "checkpoint"
     return f"{' '.join(str(summary).split())}\n\nPerdure-Format: {FORMAT}"
 
 
-def _kept(record: WorkspaceRecord) -> tuple[str, ...]:
-    return (*record.kept, PORTS_FILE)
+def _setup_paths(record: WorkspaceRecord) -> tuple[str, ...]:
+    """Return the paths that setup made and the ports file, which are in no checkpoint and which a restore leaves
+    alone."""
+    return (*record.setup_paths, PORTS_FILE)
 
 
-def _excludes(record: WorkspaceRecord) -> list[str]:
-    """Options that leave out what setup made."""
-    return [f"--exclude=/{_escape(path)}" for path in _kept(record)]
+def _exclude_options(record: WorkspaceRecord) -> list[str]:
+    """Return git's options that leave out what setup made."""
+    return [f"--exclude=/{_escape_pattern(path)}" for path in _setup_paths(record)]
 
 
-def _escape(path: str) -> str:
-    """A path as a pattern of .gitignore that matches only itself."""
+def _escape_pattern(path: str) -> str:
+    """Return a path as a .gitignore pattern that matches only itself."""
     return "".join(f"\\{character}" if character in "\\*?[]!# " else character for character in path)
 
 
 def _transcript_blobs(vault: Vault, checkpoint: str) -> list[str]:
-    """The messages of a checkpoint, in order."""
+    """Return the blobs of a checkpoint's messages, in order. Raises WorkspaceLost when the vault does not have it."""
     top = vault.loose.tree_of(checkpoint)
-    if (entries := vault.loose.entries(top) if top else None) is not None:
+    if (entries := vault.loose.tree_entries(top) if top else None) is not None:
         _, folder = entries.get("transcript", ("", ""))
         if not folder:
             return []
-        if (messages := vault.loose.entries(folder)) is not None:
+        if (messages := vault.loose.tree_entries(folder)) is not None:
             return [messages[name][1] for name in sorted(messages, key=lambda name: int(Path(name).stem))]
-    listed = vault.git.run("ls-tree", "-z", "--end-of-options", checkpoint, "transcript/", ok=(0, 128))
+    listed = vault.git.execute("ls-tree", "-z", "--end-of-options", checkpoint, "transcript/", ok=(0, 128))
     if listed.returncode:
-        raise _lost(vault, checkpoint)
+        raise _checkpoint_lost(vault, checkpoint)
     numbered = (line.partition("\t") for line in listed.names)
-    by_number = {int(Path(path).stem): about.split()[2] for about, _, path in numbered}
+    by_number = {int(Path(path).stem): header.split()[2] for header, _, path in numbered}
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _blob(vault: Vault, checkpoint: str, name: str) -> bytes:
-    data = vault.show(checkpoint, name)
+def _read_blob(vault: Vault, checkpoint: str, name: str) -> bytes:
+    """Return the content of a file at the top of a checkpoint's tree. Raises WorkspaceLost when the vault does not have
+    it."""
+    data = vault.read_file(checkpoint, name)
     if data is None:
-        raise _lost(vault, checkpoint)
+        raise _checkpoint_lost(vault, checkpoint)
     return data
 
 
-def _lost(vault: Vault, checkpoint: str) -> WorkspaceLost:
+def _checkpoint_lost(vault: Vault, checkpoint: str) -> WorkspaceLost:
+    """Return the error for a checkpoint that the vault does not have."""
     return WorkspaceLost(f"checkpoint {checkpoint[:12]} is not in the vault", where=str(vault.path))
 
 
-def _batch(answer: bytes) -> Iterator[bytes]:
-    """The contents in an answer of `cat-file --batch`. Raises GitError for an object that is not there."""
-    at = 0
-    while at < len(answer):
-        header_end = answer.index(b"\n", at)
-        header = answer[at:header_end].decode()
+def _split_batch(output: bytes) -> Iterator[bytes]:
+    """Yield the content of each object in the output of `cat-file --batch`. Raises GitError for an object that is
+    missing."""
+    position = 0
+    while position < len(output):
+        header_end = output.index(b"\n", position)
+        header = output[position:header_end].decode()
         if header.endswith(" missing"):
             raise GitError(["cat-file"], 0, header)
         size = int(header.split()[2])
-        yield answer[header_end + 1 : header_end + 1 + size]
-        at = header_end + 1 + size + 1
+        yield output[header_end + 1 : header_end + 1 + size]
+        position = header_end + 1 + size + 1
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _to_json(value: Mapping[str, Any]) -> bytes:
+    """Return a value as compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()

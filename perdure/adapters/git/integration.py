@@ -1,11 +1,11 @@
-"""The integration branch of a backlog: its name, whether it may be landed on, and its first push."""
+"""The integration branch of a backlog: its name, whether commits may be landed on it, and its first push."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.adapters.git.branch import in_the_way, is_branch_name, push
-from perdure.adapters.git.door import redact
+from perdure.adapters.git.branch import conflicting_branch, is_branch_name, push_commit
+from perdure.adapters.git.command import redact
 from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, InvalidRequest
@@ -15,19 +15,25 @@ BACKLOG_TRAILER = "Perdure-Backlog"
 
 
 @dataclass(frozen=True)
-class Integration:
-    """`named`: somebody asked for this very branch; it may then be others' as well, and what is on it stays."""
+class IntegrationBranch:
+    """The branch on which a backlog's items land, and the base branch that it begins at.
+
+    `is_requested`: somebody asked for this very branch. It may then be used by others as well, and what is on it stays.
+    """
 
     vault: Vault
     backlog: str
     branch: str
-    named: bool
+    is_requested: bool
     base: str
     base_sha: str
 
-    def check(self, heads: Heads) -> bool:
-        """True where the branch is there and may be landed on, False where it has to be made. InvalidRequest where
-        neither can be, before anything is pushed or paid for."""
+    def check_usable(self, heads: Heads) -> bool:
+        """Return True where the branch exists on the remote and may be landed on, False where it has to be made.
+
+        Fetches an existing branch. Raises InvalidRequest where the branch can be neither used nor made, before anything
+        is pushed or paid for; ForgeRefused, ForgeUnavailable.
+        """
         shown, where = self.branch[:NAME_CHARS], redact(self.vault.url)
         if not is_branch_name(self.vault, self.branch):
             raise InvalidRequest(f"branch: {shown!r} cannot be a branch's name", where=where)
@@ -37,7 +43,7 @@ class Integration:
             raise InvalidRequest(
                 what, where=where, fix="name another one, or leave it out for one of the backlog's own"
             )
-        if other := in_the_way(heads.branches, self.branch):
+        if other := conflicting_branch(heads.branches, self.branch):
             what = f"branch: the remote has a branch {other}, so that {shown} cannot exist beside it"
             raise InvalidRequest(what, where=where, fix="name another one")
         if self.branch not in heads.branches:
@@ -45,32 +51,35 @@ class Integration:
         tip = self.vault.fetch_branch(self.branch)
         if tip is None:
             return False
-        if problem := self._problem(tip):
-            raise InvalidRequest(f"branch: {problem}", where=where, fix=self._fix())
+        if problem := self._landing_problem(tip):
+            raise InvalidRequest(f"branch: {problem}", where=where, fix=self._how_to_fix())
         return True
 
-    def make(self, heads: Heads) -> None:
-        """Bring it to the remote, at the base's commit. Safe to repeat, and for several at once.
+    def ensure_on_remote(self, heads: Heads) -> None:
+        """Push the branch to the remote, at the base's commit, unless it is there already. Safe to repeat, and for
+        several at once.
 
         Raises InvalidRequest, ForgeRefused, ForgeUnavailable.
         """
-        if self.check(heads):
+        if self.check_usable(heads):
             return
         try:
-            push(self.vault, self.vault.url, self.base_sha, self.branch, None)
+            push_commit(self.vault, self.vault.url, self.base_sha, self.branch, None)
         except ForgeRefused:
-            if not self.check(remote_heads(self.vault.url, self.vault.keys)):
+            if not self.check_usable(remote_heads(self.vault.url, self.vault.keys)):
                 raise
 
-    def _problem(self, tip: str) -> str:
-        """The reason why a branch that is there is not landed on; empty where it is."""
-        if self.vault.git.run("merge-base", "--end-of-options", self.base_sha, tip, ok=(0, 1)).returncode:
+    def _landing_problem(self, tip: str) -> str:
+        """Return the reason why nothing can be landed on the existing branch, whose commit is `tip`; empty where
+        landing is fine."""
+        if self.vault.git.execute("merge-base", "--end-of-options", self.base_sha, tip, ok=(0, 1)).returncode:
             return f"{self.branch} has no commit in common with {self.base}: it could not be merged there"
-        told = f"--format=of %(trailers:key={BACKLOG_TRAILER},valueonly,separator=%x2C)"
-        others = self.vault.git.text("log", told, "--end-of-options", tip, f"^{self.base_sha}").splitlines()
-        if self.named or set(others) <= {f"of {self.backlog}"}:
+        log_format = f"--format=of %(trailers:key={BACKLOG_TRAILER},valueonly,separator=%x2C)"
+        others = self.vault.git.text("log", log_format, "--end-of-options", tip, f"^{self.base_sha}").splitlines()
+        if self.is_requested or set(others) <= {f"of {self.backlog}"}:
             return ""
         return f"the remote has a branch {self.branch} already, with commits that are not this backlog's ({tip[:12]})"
 
-    def _fix(self) -> str:
+    def _how_to_fix(self) -> str:
+        """Return what a person can do about a branch that cannot be landed on."""
         return f"begin the backlog under another id, or name the branch to land on it as it is: branch: {self.branch}"

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from perdure.adapters.git.door import Git
+from perdure.adapters.git.command import Git
 from perdure.adapters.git.repository import Repository
 from perdure.models.limits import PATCH_FILE_BYTES
 
 PATCH_BATCH_BYTES = 48 * 1024**2
 PATCH_BATCH_FILES = 500
-"""Compared by one git command, so that a change of any size needs some 200 MB at once, and its paths fit into argv."""
+"""The most bytes and files compared by one git command, so that a change of any size needs some 200 MB at once, and its
+paths fit into argv."""
 
 
 LINK, SUBMODULE, FILES = "120000", "160000", ("100644", "100755")
@@ -28,8 +29,8 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 class ChangedPath:
     """One path of a change, as it is in the file system (bytes that are not UTF-8 survive).
 
-    mode, sha      after the change, zeros when it is gone; `was_mode`, `was_sha` before it
-    size, was_size bytes of its content, 0 without one
+    mode, sha       after the change, zeros when it was deleted; `was_mode`, `was_sha` before it
+    size, was_size  bytes of its content, 0 without one
     """
 
     path: str
@@ -41,13 +42,15 @@ class ChangedPath:
     was_size: int = 0
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
+        """Return True where the path exists after the change."""
         return self.mode.strip("0") != ""
 
 
 @dataclass(frozen=True)
 class PatchLine:
-    """One line of the new side: its number from 1, whether the change added it, its bytes without the line end."""
+    """One line of the file after the change: its number from 1, whether the change added it, its bytes without the line
+    end."""
 
     number: int
     added: bool
@@ -56,167 +59,192 @@ class PatchLine:
 
 @dataclass(frozen=True)
 class Hunk:
-    """A changed place: `first` to `last` are lines of the new file with three lines of context; none if empty.
+    """One changed place. `first` to `last` are lines of the new file, three lines of context included; none if it is
+    empty.
 
-    body  the hunk as git wrote it, each line with its sign; lines are made when they are asked for, because a
-          million small ones take a hundred times their size
+    body  the hunk as git wrote it, each line with its sign. Lines are made only when they are needed, because a
+          million small ones take a hundred times their size.
     """
 
     first: int
     last: int
     body: bytes = field(default=b"", repr=False)
 
-    def lines(self) -> Iterator[PatchLine]:
-        """The new side."""
-        number, at = self.first, 0
-        while at < len(self.body):
-            end = self.body.index(b"\n", at)
-            sign = self.body[at : at + 1]
+    def new_lines(self) -> Iterator[PatchLine]:
+        """Yield the hunk's lines in the new file: those of the context and those that were added."""
+        number, position = self.first, 0
+        while position < len(self.body):
+            end = self.body.index(b"\n", position)
+            sign = self.body[position : position + 1]
             if sign in (b" ", b"+"):
-                yield PatchLine(number, sign == b"+", self.body[at + 1 : end])
+                yield PatchLine(number, sign == b"+", self.body[position + 1 : end])
                 number += 1
-            at = end + 1
+            position = end + 1
 
 
-def entries(repository: Repository, a: str, b: str) -> list[ChangedPath]:
-    """Every path that differs between two commits or trees; a rename is a path that goes and one that comes."""
-    listed = repository.git.run(*_RAW, "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
-    found = []
-    for facts, name in zip(listed[::2], listed[1::2], strict=True):
-        was_mode, mode, was_sha, sha, _ = facts.decode().removeprefix(":").split(" ")
-        found.append(ChangedPath(os.fsdecode(name), was_mode, mode, was_sha, sha))
-    blobs = [sha for one in found for mode, sha in ((one.was_mode, one.was_sha), (one.mode, one.sha)) if _blob(mode)]
-    size = _sizes(repository, dict.fromkeys(blobs))
-    return [replace(one, size=size.get(one.sha, 0), was_size=size.get(one.was_sha, 0)) for one in found]
+def changed_paths(repository: Repository, a: str, b: str) -> list[ChangedPath]:
+    """Return every path that differs between two commits or trees, with modes, hashes and sizes; a rename is a path
+    that goes and one that comes."""
+    listed = repository.git.execute(*_RAW, "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
+    changes = []
+    for header, name in zip(listed[::2], listed[1::2], strict=True):
+        was_mode, mode, was_sha, sha, _ = header.decode().removeprefix(":").split(" ")
+        changes.append(ChangedPath(os.fsdecode(name), was_mode, mode, was_sha, sha))
+    blobs = [
+        sha
+        for change in changes
+        for mode, sha in ((change.was_mode, change.was_sha), (change.mode, change.sha))
+        if _is_blob(mode)
+    ]
+    size = _blob_sizes(repository, dict.fromkeys(blobs))
+    return [replace(change, size=size.get(change.sha, 0), was_size=size.get(change.was_sha, 0)) for change in changes]
 
 
-def _blob(mode: str) -> bool:
+def _is_blob(mode: str) -> bool:
+    """Return True for the mode of a file or link, whose content is a blob."""
     return mode == LINK or mode in FILES
 
 
-def _sizes(repository: Repository, shas: Iterable[str]) -> dict[str, int]:
-    found = {sha: repository.loose.size(sha) for sha in shas}
-    asked = "".join(f"{sha}\n" for sha, size in found.items() if size is None)
-    known = {sha: size for sha, size in found.items() if size is not None}
-    if not asked:
+def _blob_sizes(repository: Repository, shas: Iterable[str]) -> dict[str, int]:
+    """Return the sizes of blobs by their hashes: loose ones from their files, the others from one git command. A blob
+    that git does not have is left out."""
+    loose_sizes = {sha: repository.loose.object_size(sha) for sha in shas}
+    object_names = "".join(f"{sha}\n" for sha, size in loose_sizes.items() if size is None)
+    known = {sha: size for sha, size in loose_sizes.items() if size is not None}
+    if not object_names:
         return known
-    told = repository.git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked.encode()).text
-    pairs = (line.split(" ") for line in told.splitlines())
+    output = repository.git.execute(
+        "cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=object_names.encode()
+    ).text
+    pairs = (line.split(" ") for line in output.splitlines())
     return known | {sha: int(size) for sha, size in pairs if size.isdigit()}
 
 
-def unified(repository: Repository, a: str, b: str) -> str:
-    """The change for a reader: a unified diff with paths as they are; what is not UTF-8 is replaced, and files over
-    PATCH_FILE_BYTES are named, not shown."""
-    changed = bounded(repository).run(
+def unified_diff(repository: Repository, a: str, b: str) -> str:
+    """Return the change as a unified diff for a reader, with paths as they are. What is not UTF-8 is replaced, and
+    files over PATCH_FILE_BYTES are named, not shown."""
+    changed = size_limited_git(repository).execute(
         "diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options", a, b
     )
     return changed.stdout.decode(errors="replace")
 
 
-def binaries(repository: Repository, a: str, b: str) -> set[str]:
-    """Paths whose content is not text to git; one too large to be compared (PATCH_FILE_BYTES) is not."""
-    return {path for path, added, _ in counted(repository, a, b) if added == "-"}
+def binary_paths(repository: Repository, a: str, b: str) -> set[str]:
+    """Return the paths whose content is not text to git. A file that is too large to be compared (PATCH_FILE_BYTES) is
+    among them."""
+    return {path for path, added, _ in line_counts(repository, a, b) if added == "-"}
 
 
-def counted(repository: Repository, a: str, b: str) -> list[tuple[str, str, str]]:
-    """(path, lines added, lines deleted) of each file that differs, as git writes the numbers: `-` where it is not text
-    to git."""
-    listed = bounded(repository).run(*_RAW, "--numstat", "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
+def line_counts(repository: Repository, a: str, b: str) -> list[tuple[str, str, str]]:
+    """Return (path, lines added, lines deleted) of each file that differs, as git writes the numbers: `-` where the
+    file is not text to git."""
+    listed = (
+        size_limited_git(repository)
+        .execute(*_RAW, "--numstat", "-z", "--end-of-options", a, b)
+        .stdout.split(b"\0")[:-1]
+    )
     lines = (line.split(b"\t", 2) for line in listed)
     return [(os.fsdecode(path), added.decode(), gone.decode()) for added, gone, path in lines]
 
 
-def blobs(repository: Repository, changed: Sequence[ChangedPath]) -> Iterator[tuple[ChangedPath, bytes]]:
-    """Yield what these paths hold after the change, a bounded number of bytes at a time; without what is too large."""
-    for batch in _batches([one for one in changed if _blob(one.mode) and one.size <= PATCH_FILE_BYTES]):
-        asked = "".join(f"{one.sha}\n" for one in batch).encode()
-        data, at = repository.git.run("cat-file", "--batch", stdin=asked).stdout, 0
-        for one in batch:
-            begin = data.index(b"\n", at) + 1
-            yield one, data[begin : begin + one.size]
-            at = begin + one.size + 1
+def read_blobs(repository: Repository, changed: Sequence[ChangedPath]) -> Iterator[tuple[ChangedPath, bytes]]:
+    """Yield each of these paths with its content after the change, a bounded number of bytes at a time. Deleted paths,
+    submodules and files over PATCH_FILE_BYTES are left out."""
+    for batch in _split_batches(
+        [change for change in changed if _is_blob(change.mode) and change.size <= PATCH_FILE_BYTES]
+    ):
+        object_names = "".join(f"{change.sha}\n" for change in batch).encode()
+        data, position = repository.git.execute("cat-file", "--batch", stdin=object_names).stdout, 0
+        for change in batch:
+            begin = data.index(b"\n", position) + 1
+            yield change, data[begin : begin + change.size]
+            position = begin + change.size + 1
 
 
-def hunks(
+def read_hunks(
     repository: Repository, a: str, b: str, changed: Sequence[ChangedPath]
 ) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
-    """Yield the changed lines of the text files among `changed`, by path, a bounded number of bytes at a time.
+    """Yield (path, hunks) of the text files among `changed`, a bounded number of bytes at a time.
 
-    Without: binary files, files over PATCH_FILE_BYTES, files that are gone or only changed their mode.
+    Left out: binary files, files over PATCH_FILE_BYTES, files that were deleted or only changed their mode.
     """
-    git = bounded(repository)
-    for batch in _batches([one for one in changed if one.there and one.mode != SUBMODULE]):
-        wanted = {one.path for one in batch}
-        paths = [f":(literal,top){path}" for path in sorted(wanted)]
-        text = git.run(*_RAW, "-p", "-U3", "--end-of-options", a, b, "--", *paths).stdout
-        for path, found in _parsed(text):
-            if path in wanted:  # a path that became a directory matches what is in it as well
-                wanted.discard(path)
-                yield path, found
+    git = size_limited_git(repository)
+    for batch in _split_batches([change for change in changed if change.exists and change.mode != SUBMODULE]):
+        expected_paths = {change.path for change in batch}
+        paths = [f":(literal,top){path}" for path in sorted(expected_paths)]
+        text = git.execute(*_RAW, "-p", "-U3", "--end-of-options", a, b, "--", *paths).stdout
+        for path, path_hunks in _parse_patch(text):
+            if path in expected_paths:  # a path that became a directory matches what is in it as well
+                expected_paths.discard(path)
+                yield path, path_hunks
 
 
-def bounded(repository: Repository) -> Git:
-    """Git that takes a file over PATCH_FILE_BYTES for binary, and writes names in UTF-8 as they are."""
+def size_limited_git(repository: Repository) -> Git:
+    """Return git that takes a file over PATCH_FILE_BYTES for binary, and writes names in UTF-8 as they are."""
     return replace(repository.git, settings=(f"core.bigFileThreshold={PATCH_FILE_BYTES}", "core.quotePath=false"))
 
 
-def _batches(changed: Sequence[ChangedPath]) -> Iterator[list[ChangedPath]]:
+def _split_batches(changed: Sequence[ChangedPath]) -> Iterator[list[ChangedPath]]:
+    """Yield the changes in batches of at most PATCH_BATCH_FILES paths and about PATCH_BATCH_BYTES bytes, before and
+    after counted together. Files over PATCH_FILE_BYTES, which are not compared, count nothing."""
     batch: list[ChangedPath] = []
     size = 0
-    for one in changed:
-        weight = one.size + one.was_size if max(one.size, one.was_size) <= PATCH_FILE_BYTES else 0
+    for change in changed:
+        weight = change.size + change.was_size if max(change.size, change.was_size) <= PATCH_FILE_BYTES else 0
         if batch and (len(batch) == PATCH_BATCH_FILES or size + weight > PATCH_BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(one)
+        batch.append(change)
         size += weight
     if batch:
         yield batch
 
 
-def _parsed(patch: bytes) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
-    """Sections of a patch in git's own format, which no content can imitate: a hunk is as long as its header says."""
+def _parse_patch(patch: bytes) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
+    """Yield (path, hunks) for each file in a patch of git's own format. No content can imitate a header: a hunk is as
+    long as its header says."""
     path: str | None = None
-    found: list[Hunk] = []
-    at = 0
-    while at < len(patch):
-        end = patch.index(b"\n", at)
-        line, at = patch[at:end], end + 1
+    hunks: list[Hunk] = []
+    position = 0
+    while position < len(patch):
+        end = patch.index(b"\n", position)
+        line, position = patch[position:end], end + 1
         if line.startswith(b"diff --git "):
             if path is not None:
-                yield path, tuple(found)
-            path, found = None, []
+                yield path, tuple(hunks)
+            path, hunks = None, []
         elif line.startswith(b"+++ "):
-            path = _name(line[4:])
+            path = _parse_path(line[4:])
         elif (hunk := _HUNK.match(line)) is not None:
             old, first, new = int(hunk[1] or 1), int(hunk[2]), int(hunk[3] or 1)
-            end = _end_of_hunk(patch, at, old, new)
-            found.append(Hunk(first, first + new - 1, patch[at:end]))
-            at = end
+            end = _end_of_hunk(patch, position, old, new)
+            hunks.append(Hunk(first, first + new - 1, patch[position:end]))
+            position = end
     if path is not None:
-        yield path, tuple(found)
+        yield path, tuple(hunks)
 
 
-def _end_of_hunk(patch: bytes, at: int, old: int, new: int) -> int:
-    """Return the end of the hunk that begins at `at`, by the number of its lines on both sides."""
+def _end_of_hunk(patch: bytes, position: int, old: int, new: int) -> int:
+    """Return the end of the hunk that begins at `position`, by the number of its lines on both sides."""
     while old > 0 or new > 0:
-        sign = patch[at : at + 1]
+        sign = patch[position : position + 1]
         old -= sign in (b" ", b"-")
         new -= sign in (b" ", b"+")
-        at = patch.index(b"\n", at) + 1
-    return at
+        position = patch.index(b"\n", position) + 1
+    return position
 
 
-def _name(written: bytes) -> str | None:
-    """The path of a `+++` line, which git quotes as C does where it holds quotes or control characters."""
-    if written.startswith(b'"') and written.endswith(b'"'):
-        written = _ESCAPE.sub(_unescaped, written[1:-1])
+def _parse_path(quoted: bytes) -> str | None:
+    """Return the path of a `+++` line, which git quotes as C does where it holds quotes or control characters; None
+    where there is no new file."""
+    if quoted.startswith(b'"') and quoted.endswith(b'"'):
+        quoted = _ESCAPE.sub(_unescape, quoted[1:-1])
     else:
-        written = written.removesuffix(b"\t")  # after a name with blanks
-    return os.fsdecode(written[2:]) if written.startswith(b"b/") else None
+        quoted = quoted.removesuffix(b"\t")  # after a name with blanks
+    return os.fsdecode(quoted[2:]) if quoted.startswith(b"b/") else None
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    what = found[1]
-    return bytes([int(what, 8)]) if len(what) == 3 else _ESCAPED.get(what, what)
+def _unescape(match: re.Match[bytes]) -> bytes:
+    """Return the byte for which one C escape (three octal digits or a character) stands."""
+    code = match[1]
+    return bytes([int(code, 8)]) if len(code) == 3 else _ESCAPED.get(code, code)

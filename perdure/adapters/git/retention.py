@@ -1,4 +1,4 @@
-"""Removes what is kept of deliveries that ended, once nobody can want it any more; and packs the vault."""
+"""Removal of what is kept of deliveries that ended, once nobody can want it any more, and packing of the vault."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from perdure.adapters.git.door import GitError
-from perdure.adapters.git.record import WorkspaceRecord
+from perdure.adapters.git.command import GitError
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.git.workspace_record import WorkspaceRecord
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove
+from perdure.adapters.system.removal import remove_path
 from perdure.models import ids
 from perdure.models.errors import PerdureError, WorkspaceLost
 
 PRUNE_AFTER = timedelta(weeks=2)
-"""Since an object of the vault that nothing refers to was last touched: somebody may be about to refer to it (H15)."""
+"""The time since an object of the vault that nothing refers to was last touched, after which it is dropped. Before that
+somebody may be about to refer to it (H15)."""
 
 
 _BRANCHES = "branches.json"
@@ -27,9 +28,9 @@ _BRANCHES = "branches.json"
 
 @dataclass(frozen=True)
 class KeptDelivery:
-    """One delivery of this host: what its workspace's record says, and its checkpoint and artifact refs.
+    """A delivery of this host: its workspace's record, and its checkpoint and artifact refs in the vault.
 
-    branches  of the origin that are its own: what stands there is published, and not merged
+    branches  its own branches on the origin: what is on them is published, and not merged
     """
 
     record: WorkspaceRecord
@@ -42,13 +43,14 @@ class KeptDelivery:
         return self.record.delivery
 
     @property
-    def branch(self) -> str:
-        """The vault's own ref of its commits."""
+    def branch_ref(self) -> str:
+        """Return the vault's own ref of the delivery's commits."""
         return f"refs/heads/{ids.branch_name(self.delivery)}"
 
 
-def kept(home: Home) -> Iterator[KeptDelivery]:
-    """Every delivery this host has a record of, by name; one whose record or vault cannot be read is left out."""
+def kept_deliveries(home: Home) -> Iterator[KeptDelivery]:
+    """Yield every delivery of which this host has a record, by name; one whose record or vault cannot be read is left
+    out."""
     for path in sorted((home.root / "workspaces").glob("*/record.json")):
         try:
             workspace = Workspace.open(home, path.parent.name)
@@ -57,80 +59,107 @@ def kept(home: Home) -> Iterator[KeptDelivery]:
             continue
         own = (f"refs/perdure/{record.delivery}/", f"refs/artifacts/{record.delivery}/")
         refs = tuple(ref for prefix in own for ref in workspace.vault.refs(prefix))
-        yield KeptDelivery(record, workspace.vault, refs, _branches(home, record.delivery))
+        yield KeptDelivery(record, workspace.vault, refs, _recorded_branches(home, record.delivery))
 
 
-def note_branches(home: Home, delivery: str, branches: Iterable[str]) -> None:
+def record_branches(home: Home, delivery: str, branches: Iterable[str]) -> None:
     """Write down the names of the branches that a delivery makes on its origin."""
     write_whole(home.workspace(delivery) / _BRANCHES, json.dumps(list(branches)).encode())
 
 
-def _branches(home: Home, delivery: str) -> tuple[str, ...]:
+def _recorded_branches(home: Home, delivery: str) -> tuple[str, ...]:
+    """Return the names that `record_branches` wrote down; the delivery's usual branch name where it wrote none."""
     try:
         return tuple(map(str, json.loads((home.workspace(delivery) / _BRANCHES).read_bytes())))
     except (OSError, ValueError, TypeError):  # it was never prepared to its end
         return (ids.branch_name(delivery),)
 
 
-def unmerged(one: KeptDelivery) -> bool:
-    """True while the origin's branches but its own, as they are now, lack something that the delivery committed.
+def is_unmerged(kept_delivery: KeptDelivery) -> bool:
+    """Return True while the origin's branches except its own, fetched now, lack something that the delivery committed;
+    False when it has no commit in the vault.
 
     Merged, squashed or picked, all it changed is there already: merging it would change nothing. Raises what fetching
     raises, because an origin that does not answer proves nothing.
     """
-    head = one.vault.read_ref(one.branch)
+    head = kept_delivery.vault.read_ref(kept_delivery.branch_ref)
     if head is None:
         return False
-    names = [ref.removeprefix("refs/remotes/origin/") for ref in one.vault.refs("refs/remotes/origin/")]
-    tips = [tip for name in names if name not in one.branches and (tip := one.vault.fetch_branch(name)) is not None]
-    return not any(one.vault.is_ancestor(head, tip) or _adds_nothing(one.vault, tip, head) for tip in tips)
+    names = [ref.removeprefix("refs/remotes/origin/") for ref in kept_delivery.vault.refs("refs/remotes/origin/")]
+    tips = [
+        tip
+        for name in names
+        if name not in kept_delivery.branches and (tip := kept_delivery.vault.fetch_branch(name)) is not None
+    ]
+    return not any(
+        kept_delivery.vault.is_ancestor(head, tip) or _adds_nothing(kept_delivery.vault, tip, head) for tip in tips
+    )
 
 
 def _adds_nothing(vault: Vault, tip: str, head: str) -> bool:
-    merged = vault.git.run("merge-tree", "--write-tree", tip, head, ok=(0, 1, 128, 129))  # git 2.38; older ones: no
+    """Return True where merging `head` into `tip` would change no file. False where it conflicts, or git cannot
+    tell."""
+    merged = vault.git.execute("merge-tree", "--write-tree", tip, head, ok=(0, 1, 128, 129))  # git 2.38; older ones: no
     return merged.returncode == 0 and merged.text == vault.tree_of(tip)
 
 
-def forget(home: Home, one: KeptDelivery) -> None:
+def remove_delivery(home: Home, kept_delivery: KeptDelivery) -> None:
     """Remove a delivery's worktree, its refs in the vault, and what is written down about it. Safe to repeat.
 
-    Its objects stay until `prune`. Raises PerdureError with what could not be removed.
+    Its objects stay until `prune_vault`. Raises PerdureError with what could not be removed.
     """
-    if words := Workspace.open(home, one.delivery).remove():
-        raise PerdureError(words)
-    with one.vault.lock() as held:
-        lines = "".join(f"delete {ref}\n" for ref in (*one.refs, one.branch) if one.vault.read_ref(ref))
-        one.vault.git.run("update-ref", "--stdin", stdin=lines.encode(), hold=(held,))
-    directory = home.workspace(one.delivery)
+    if reason := Workspace.open(home, kept_delivery.delivery).remove():
+        raise PerdureError(reason)
+    with kept_delivery.vault.lock() as lock_fd:
+        lines = "".join(
+            f"delete {ref}\n"
+            for ref in (*kept_delivery.refs, kept_delivery.branch_ref)
+            if kept_delivery.vault.read_ref(ref)
+        )
+        kept_delivery.vault.git.execute("update-ref", "--stdin", stdin=lines.encode(), lock_fds=(lock_fd,))
+    directory = home.workspace(kept_delivery.delivery)
     for path in directory.iterdir():
         if path.name != "record.json":  # last: with its record gone nobody would look for the rest
-            remove(path)
-    remove(directory)
+            remove_path(path)
+    remove_path(directory)
 
 
-def prune(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
-    """Pack the vault and drop what nothing refers to and nobody has touched for PRUNE_AFTER; why not, if not.
+def prune_vault(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
+    """Remove from the vault the objects that nothing refers to and nobody has touched for PRUNE_AFTER, and pack the
+    others. Return the reason if that was not done, an empty string if it was.
 
     A delivery that has worked for longer may go back to a commit that only its history names: then nothing is dropped.
     """
-    others = [one for one in remaining if one.vault.path == vault.path]
+    others = [kept_delivery for kept_delivery in remaining if kept_delivery.vault.path == vault.path]
     if not others:  # what commands were shown of it is made again when it is missing
         shutil.rmtree(vault.path.with_suffix(".history"), ignore_errors=True)
     now = datetime.now(UTC)
-    if old := [one for one in others if one.record.ended_at is None and now - one.record.created_at > PRUNE_AFTER]:
-        return f"{vault.path.name} keeps its objects: {old[0].delivery} has not ended"
-    with vault.lock() as held:
-        for one in others:  # its origin may have moved away from the commit it began at
-            if vault.has(one.record.base_sha):
-                vault.git.run("update-ref", f"refs/artifacts/{one.delivery}/base", one.record.base_sha, hold=(held,))
+    if unended := [
+        kept_delivery
+        for kept_delivery in others
+        if kept_delivery.record.ended_at is None and now - kept_delivery.record.created_at > PRUNE_AFTER
+    ]:
+        return f"{vault.path.name} keeps its objects: {unended[0].delivery} has not ended"
+    with vault.lock() as lock_fd:
+        for kept_delivery in others:  # its origin may have moved away from the commit it began at
+            if vault.has_commit(kept_delivery.record.base_sha):
+                vault.git.execute(
+                    "update-ref",
+                    f"refs/artifacts/{kept_delivery.delivery}/base",
+                    kept_delivery.record.base_sha,
+                    lock_fds=(lock_fd,),
+                )
         try:
-            vault.git.run("repack", "-a", "-d", "-q", f"--unpack-unreachable={_ago()}", hold=(held,))
-            vault.git.run("prune", f"--expire={_ago()}", hold=(held,))
-            vault.git.run("pack-refs", "--all", hold=(held,))
+            vault.git.execute(
+                "repack", "-a", "-d", "-q", f"--unpack-unreachable={_prune_expiry()}", lock_fds=(lock_fd,)
+            )
+            vault.git.execute("prune", f"--expire={_prune_expiry()}", lock_fds=(lock_fd,))
+            vault.git.execute("pack-refs", "--all", lock_fds=(lock_fd,))
         except GitError as error:
             return f"{vault.path.name} could not be packed: {error}"
     return ""
 
 
-def _ago() -> str:
+def _prune_expiry() -> str:
+    """Return PRUNE_AFTER as git writes a time that is past."""
     return f"{int(PRUNE_AFTER.total_seconds())}.seconds.ago"

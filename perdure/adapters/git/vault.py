@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
-from perdure.adapters.git.door import Git, GitError, redact
-from perdure.adapters.git.locks import locked
-from perdure.adapters.git.objects import ObjectStore
+from perdure.adapters.git.locks import hold_lock
+from perdure.adapters.git.object_store import ObjectStore
 from perdure.adapters.git.remote import Heads, remote_failure, remote_heads
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
 from perdure.adapters.system.files import sync_directory, write_whole
@@ -22,9 +22,10 @@ from perdure.adapters.system.home import Home
 from perdure.models import ids
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 
-LOOSE_MOST, PACKS_MOST = 5000, 50
-"""Of objects outside packs, and of packs, before a vault is packed at the end of a delivery: some hundred turns. Packed
-they take a tenth of the disk and are read five times as fast (benchmarks/README.md)."""
+MAX_LOOSE, MAX_PACKS = 5000, 50
+"""The most objects outside packs, and the most packs, that a vault may have at the end of a delivery without being
+packed: some hundred turns. Packed objects take a tenth of the disk and are read five times as fast
+(benchmarks/README.md)."""
 
 
 __all__ = ["RefLocked", "RefMoved", "Vault"]
@@ -51,7 +52,7 @@ _CONFIG = f"""\
 """
 
 
-_ONLY_THE_BRANCH = (
+_FETCH_OPTIONS = (
     *("--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules"),
     *("--no-auto-gc", "--no-write-fetch-head"),
 )
@@ -59,33 +60,37 @@ _ONLY_THE_BRANCH = (
 
 @dataclass(frozen=True)
 class Vault(Repository):
-    """`path` is the bare repository, `url` where the target repository lives, `keys` what opens it there."""
+    """The bare repository of the engine for one target repository on this host.
+
+    `path` is the bare repository, `url` where the target repository lives, `keys` what gives access to it there.
+    """
 
     url: str
     keys: Keyring = field(default=NO_KEYS, repr=False, compare=False)
 
     @classmethod
-    def open(cls, home: Home, url: str, keys: Keyring = NO_KEYS) -> Vault:
-        """The vault of a repository, created when it is not there yet; any number of openers at once are fine."""
+    def open_or_create(cls, home: Home, url: str, keys: Keyring = NO_KEYS) -> Vault:
+        """Return the vault of a repository, which is created when it does not exist yet; any number of callers at once
+        are fine."""
         plain = redact(url)
         name = f"{ids.repository_name(plain)}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
         vault = cls(home.vaults / f"{name}.git", url, keys)
         if not vault.path.exists():
-            with locked(home.vaults / f"{name}.lock"):
+            with hold_lock(home.vaults / f"{name}.lock"):
                 if not vault.path.exists():
-                    _create(vault.path, plain)
+                    _create_repository(vault.path, plain)
         return vault
 
     @classmethod
-    def at(cls, path: Path) -> Vault:
-        """An existing vault. Raises WorkspaceLost when there is none."""
+    def open_existing(cls, path: Path) -> Vault:
+        """Return the existing vault at a path. Raises WorkspaceLost when there is none."""
         try:
             return cls(path, (path / "description").read_text().strip())
         except OSError as error:
             raise WorkspaceLost("the vault is not on this host", where=str(path)) from error
 
     def with_keys(self, keys: Keyring) -> Vault:
-        """The same vault, for talking to the remote with these keys; none of them is written down."""
+        """Return the same vault, for talking to the remote with these keys; none of them is written down."""
         return replace(self, keys=keys)
 
     @property
@@ -94,21 +99,22 @@ class Vault(Repository):
 
     @contextmanager
     def lock(self) -> Iterator[int]:
-        """Alone with the vault's metadata (worktrees, packing, deleted refs); yields the descriptor for `hold=`.
+        """Hold the lock on the vault's metadata (worktrees, packing, deleted refs) while the block runs, and yield its
+        descriptor for `lock_fds=`.
 
-        Whoever holds it knows that the lock files of these files have no living owner.
+        Lock files of git about this metadata have no living owner then, and are removed.
         """
-        with locked(self.path / "perdure.lock") as held:
+        with hold_lock(self.path / "perdure.lock") as lock_fd:
             for stale in ("packed-refs.lock", "config.lock", "HEAD.lock"):
                 (self.path / stale).unlink(missing_ok=True)
-            yield held
+            yield lock_fd
 
     def fetch(self, branch: str | None = None, heads: Heads | None = None) -> tuple[str, str]:
-        """Fetch one branch (None: the remote's default branch) and return its name and commit.
+        """Fetch one branch from the remote (None: its default branch) and return the branch's name and commit.
 
-        heads  the remote's branches, where they have just been looked at
+        heads  the remote's branches, where they have just been fetched
 
-        Raises InvalidRequest for a branch that is not there, ForgeRefused, ForgeUnavailable.
+        Raises InvalidRequest for a branch that does not exist, ForgeRefused, ForgeUnavailable.
         """
         heads = heads or remote_heads(self.url, self.keys)
         name = branch or heads.default
@@ -122,51 +128,60 @@ class Vault(Repository):
         return name, sha
 
     def fetch_branch(self, name: str) -> str | None:
-        """Fetch an existing branch into `refs/remotes/origin/…` and return its commit; None when it does not exist."""
+        """Fetch an existing branch into `refs/remotes/origin/…` and return its commit; None when it does not exist.
+        Raises ForgeRefused, ForgeUnavailable."""
         if not self.is_ref_name(f"refs/heads/{name}"):
             return None
-        with locked(self.path / "perdure-fetch.lock") as held:  # its own: a slow line must not stop other workspaces
+        with hold_lock(
+            self.path / "perdure-fetch.lock"
+        ) as lock_fd:  # its own: a slow line must not stop other workspaces
             try:
                 try:
-                    self._fetch(name, held)
+                    self._fetch_ref(name, lock_fd)
                 except GitError as error:
                     if "cannot lock ref" in error.stderr:
-                        self._make_room(name)
-                        self._fetch(name, held)
+                        self._delete_conflicting_refs(name)
+                        self._fetch_ref(name, lock_fd)
                     elif "did not send all necessary objects" in error.stderr:
                         # Its check of everything reachable met a worktree that was just being made or removed.
-                        with self.lock() as metadata:
-                            self._fetch(name, held, metadata)
+                        with self.lock() as metadata_fd:
+                            self._fetch_ref(name, lock_fd, metadata_fd)
                     else:
                         raise
             except GitError as error:
                 if "couldn't find remote ref" in error.stderr:
                     return None
                 raise remote_failure(self.url, error, self.keys.credential(self.url)) from error
-            return self.read_ref(_tracking(name))
+            return self.read_ref(_tracking_ref(name))
 
-    def _fetch(self, name: str, *held: int) -> None:
-        self.remove_stale_locks(_tracking(name))
-        refspec = f"+refs/heads/{name}:{_tracking(name)}"
+    def _fetch_ref(self, name: str, *lock_fds: int) -> None:
+        """Run the fetch of one branch, with the owner's git and the keys' credential, after removing a stale lock of
+        its ref; git inherits the locks. Raises GitError."""
+        self.remove_stale_locks(_tracking_ref(name))
+        refspec = f"+refs/heads/{name}:{_tracking_ref(name)}"
         credential = self.keys.credential(self.url)
-        self.git.owner().run("fetch", *_ONLY_THE_BRANCH, "--", self.url, refspec, hold=held, credential=credential)
+        self.git.for_owner().execute(
+            "fetch", *_FETCH_OPTIONS, "--", self.url, refspec, lock_fds=lock_fds, credential=credential
+        )
 
-    def _make_room(self, name: str) -> None:
-        """Forget remembered branches that cannot exist beside this one: `a` was deleted, `a/b` is new."""
+    def _delete_conflicting_refs(self, name: str) -> None:
+        """Delete the fetched branches that cannot exist beside this one: `a` was deleted on the remote, `a/b` is
+        new."""
         parents = [name[:at] for at, character in enumerate(name) if character == "/"]
         with self.lock():  # deleting is what writes packed-refs
-            for ref in [*map(_tracking, parents), *self.refs(f"{_tracking(name)}/")]:
+            for ref in [*map(_tracking_ref, parents), *self.refs(f"{_tracking_ref(name)}/")]:
                 self.remove_stale_locks(ref)  # who fetches is alone
                 if self.read_ref(ref):
                     self.delete_ref(ref)
 
     def put_artifact(self, delivery: str, data: bytes) -> str:
-        """Keep bytes for as long as the delivery and return their SHA-256 in hex. Putting them twice is fine."""
+        """Write bytes to the vault, to be kept as long as the delivery, and return their SHA-256 in hex. Writing them
+        twice is fine."""
         sha256 = hashlib.sha256(data).hexdigest()
-        ref, blob = ids.artifact_ref(delivery, sha256), self.objects.blob(data)
+        ref, blob = ids.artifact_ref(delivery, sha256), self.objects.write_blob(data)
         for attempt in range(3):
             try:
-                self.git.run("update-ref", ref, blob)
+                self.git.execute("update-ref", ref, blob)
                 break
             except GitError:
                 if self.read_ref(ref) == blob:
@@ -177,51 +192,54 @@ class Vault(Repository):
         return sha256
 
     def share_artifacts(self, origin: str, delivery: str) -> None:
-        """Keep what was written for one delivery for another, too. Safe to repeat."""
+        """Keep the artifacts of the delivery `origin` for another delivery, too. Safe to repeat."""
         for ref, blob in self.refs(ids.artifact_ref(origin, "")).items():
             with suppress(RefMoved):
                 self.move_ref(ids.artifact_ref(delivery, ref.rpartition("/")[2]), blob, None)
 
     def get_artifact(self, delivery: str, sha256: str) -> bytes:
-        """The bytes behind a hash. Raises WorkspaceLost when they are missing or damaged."""
+        """Return the bytes of an artifact by their SHA-256. Raises WorkspaceLost when they are missing or damaged."""
         ref = ids.artifact_ref(delivery, sha256)
-        blob = self.loose.ref(ref)
+        blob = self.loose.read_ref(ref)
         data = self.loose.content("blob", blob) if blob else None
         try:
             if data is None:
-                data = self.git.run("cat-file", "blob", ref).stdout
+                data = self.git.execute("cat-file", "blob", ref).stdout
         except GitError as error:
             raise WorkspaceLost(f"artifact {sha256[:12]} is not in the vault", where=str(self.path)) from error
         if hashlib.sha256(data).hexdigest() != sha256:
             raise WorkspaceLost(f"artifact {sha256[:12]} is damaged", where=str(self.path))
         return data
 
-    def repack(self, *, together: bool = False) -> None:
-        """Pack loose objects and refs, removing nothing that is not packed. `together`: all packs into one."""
-        all_of_it = ("-a", "--keep-unreachable") if together else ()
-        with self.lock() as held:
-            self.git.run("repack", "-d", "--quiet", *all_of_it, hold=(held,))
-            self.git.run("pack-refs", "--all", hold=(held,))
+    def repack(self, *, into_one: bool = False) -> None:
+        """Write loose objects into packs, and refs into one file, removing nothing that is not packed. `into_one`: make
+        one pack of all packs."""
+        options = ("-a", "--keep-unreachable") if into_one else ()
+        with self.lock() as lock_fd:
+            self.git.execute("repack", "-d", "--quiet", *options, lock_fds=(lock_fd,))
+            self.git.execute("pack-refs", "--all", lock_fds=(lock_fd,))
 
-    def pack_when_it_pays(self, loose: int = LOOSE_MOST, packs: int = PACKS_MOST) -> bool:
-        """Pack a vault with more loose objects or packs than that: True when it was done."""
-        counted = dict(line.split(": ", 1) for line in self.git.text("count-objects", "-v").splitlines())
-        many = int(counted["packs"]) > packs
-        if int(counted["count"]) <= loose and not many:
+    def repack_if_large(self, max_loose: int = MAX_LOOSE, max_packs: int = MAX_PACKS) -> bool:
+        """Call `repack` on a vault that has more loose objects or packs than that; return True when it was done."""
+        counts = dict(line.split(": ", 1) for line in self.git.text("count-objects", "-v").splitlines())
+        has_many_packs = int(counts["packs"]) > max_packs
+        if int(counts["count"]) <= max_loose and not has_many_packs:
             return False
-        self.repack(together=many)
+        self.repack(into_one=has_many_packs)
         return True
 
 
-def _tracking(branch: str) -> str:
+def _tracking_ref(branch: str) -> str:
+    """Return the ref under which the vault has a fetched branch of the remote."""
     return f"refs/remotes/origin/{branch}"
 
 
-def _create(path: Path, url: str) -> None:
-    """Make the repository beside its place and move it there whole."""
+def _create_repository(path: Path, url: str) -> None:
+    """Create the vault's bare repository in a temporary directory and move it to its place when it is whole and
+    synced."""
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))
     try:
-        Git(cwd=fresh).run("init", "--quiet", "--bare", "--template=", "--initial-branch=none", str(fresh))
+        Git(cwd=fresh).execute("init", "--quiet", "--bare", "--template=", "--initial-branch=none", str(fresh))
         (fresh / "info").mkdir()
         for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", _CONFIG), ("description", f"{url}\n")):
             write_whole(fresh / name, text.encode(), mode=0o644)  # git syncs none of them, nor what they lie in

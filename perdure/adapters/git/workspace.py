@@ -11,22 +11,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from perdure.adapters.git import shadow
-from perdure.adapters.git.checkouts import Checkouts
-from perdure.adapters.git.door import Git, GitError
-from perdure.adapters.git.exact import exact_tree
-from perdure.adapters.git.locks import locked
-from perdure.adapters.git.loose import is_full
-from perdure.adapters.git.record import WorkspaceRecord, read_record
+from perdure.adapters.git.checkout_bytes import exact_tree
+from perdure.adapters.git.checkouts import CheckoutPool
+from perdure.adapters.git.command import Git, GitError
+from perdure.adapters.git.locks import hold_lock
+from perdure.adapters.git.loose_objects import is_full_hash
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace_record import WorkspaceRecord, read_record
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove
+from perdure.adapters.system.removal import remove_path
 from perdure.models import limits
 from perdure.models.errors import Superseded, WorkspaceLost
 
 
 @dataclass(frozen=True)
 class Workspace:
+    """The worktree of one delivery on this host, at `path`, with its record and git's files about it in the home."""
+
     delivery: str
     path: Path
     vault: Vault
@@ -34,35 +36,36 @@ class Workspace:
 
     @classmethod
     def create(cls, home: Home, vault: Vault, delivery: str, base_sha: str, *, generation: int = 0) -> Workspace:
-        """Make the worktree at `base_sha`. What lies at its path from before is removed: only the engine makes these.
+        """Make the worktree at `base_sha`, write its record and return it. What lies at its path from before is
+        removed: only the engine makes these.
 
         Metadata is written under the vault's lock (`git worktree add` is not safe in parallel), files without it.
         Raises WorkspaceLost when the vault does not have the commit.
         """
-        if not vault.has(base_sha):
+        if not vault.has_commit(base_sha):
             raise WorkspaceLost(f"commit {base_sha[:12]} is not in the vault", where=str(vault.path))
-        path = worktree(home, delivery, generation)
+        path = worktree_path(home, delivery, generation)
         workspace = cls(delivery, path, vault, home)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with workspace.alone(), vault.lock() as held:
-            _take_away(vault, path, held)
-            vault.git.run(
+        with workspace.lock_worktree(), vault.lock() as lock_fd:
+            _remove_worktree(vault, path, lock_fd)
+            vault.git.execute(
                 # Forced twice: a `worktree add` that was cut off leaves its place locked.
                 *("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout"),
                 *("--", str(path), base_sha),
-                hold=(held,),
+                lock_fds=(lock_fd,),
             )
         admin = Path((path / ".git").read_text().strip().removeprefix("gitdir: "))
-        with workspace.alone() as held:
+        with workspace.lock_worktree() as lock_fd:
             shutil.rmtree(workspace.shadow, ignore_errors=True)
-            Checkouts.of(home, vault).begin(base_sha, path, admin / "index")
-            workspace.git(admin).run("reset", "--hard", "--quiet", base_sha, hold=(held,))
+            CheckoutPool.for_vault(home, vault).fill_worktree(base_sha, path, admin / "index")
+            workspace.git(admin).execute("reset", "--hard", "--quiet", base_sha, lock_fds=(lock_fd,))
             made_ns = (admin / "index").stat().st_mtime_ns
             exact_base = exact_tree(vault, base_sha)
             if exact_base == vault.tree_of(base_sha):
-                shadow.git_for(workspace, exact_base, held, known=admin / "index")
-        there = path.stat()
-        workspace.write(  # last: without a record that names this very directory, the next attempt begins again
+                shadow.open_shadow(workspace, exact_base, lock_fd, fresh_index=admin / "index")
+        status = path.stat()
+        workspace.write_record(  # last: without a record that names this very directory, the next attempt begins again
             WorkspaceRecord(
                 delivery=delivery,
                 vault=str(vault.path),
@@ -70,8 +73,8 @@ class Workspace:
                 admin=str(admin),
                 base_sha=base_sha,
                 exact_base=exact_base,
-                inode=there.st_ino,
-                device=there.st_dev,
+                inode=status.st_ino,
+                device=status.st_dev,
                 made_ns=made_ns,
                 generation=generation,
                 created_at=datetime.now(UTC),
@@ -81,15 +84,16 @@ class Workspace:
 
     @classmethod
     def open(cls, home: Home, delivery: str) -> Workspace:
-        """The workspace a record tells of, unchecked. Raises WorkspaceLost when there is no readable record."""
+        """Return the workspace that a delivery's record describes, unchecked. Raises WorkspaceLost when there is no
+        readable record."""
         record = read_record(home.workspace(delivery) / "record.json")
-        return cls(delivery, Path(record.path), Vault.at(Path(record.vault)), home)
+        return cls(delivery, Path(record.path), Vault.open_existing(Path(record.vault)), home)
 
     @classmethod
     def open_or_rebuild(
         cls, home: Home, vault: Vault, delivery: str, base_sha: str, *, generation: int = 0
     ) -> tuple[Workspace, list[str]]:
-        """A valid workspace and what was wrong with the one before (nothing: it was valid, or there was none).
+        """Return a valid workspace, and what was wrong with the one before (nothing: it was valid, or there was none).
 
         A rebuilt or new one is at `base_sha` and its record says `setup_done=False`: run setup, then restore.
         """
@@ -98,120 +102,132 @@ class Workspace:
             record = workspace.record()
         except WorkspaceLost:
             return cls.create(home, vault, delivery, base_sha, generation=generation), []
-        problems = workspace.validate()
+        problems = workspace.find_problems()
         if record.generation != generation:
             problems = [f"it is generation {record.generation}, not {generation}"]
         if not problems:
-            workspace.write(record.model_copy(update={"ended_at": None}))
+            workspace.write_record(record.model_copy(update={"ended_at": None}))
             return workspace, []
         return cls.create(home, vault, delivery, base_sha, generation=generation), problems
 
     @property
     def private(self) -> Path:
-        """Git's own files about this very directory; a later generation has others, so that nothing is shared."""
+        """Return the directory of git's own files about this very worktree. A later generation has another one, so that
+        nothing is shared."""
         return self.home.workspace(self.delivery) / "git" / self.path.name
 
     @property
     def shadow(self) -> Path:
-        """The git directory of checkpoints (perdure.adapters.git.shadow)."""
+        """Return the git directory of checkpoints (perdure.adapters.git.shadow)."""
         return self.private / "shadow.git"
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[int]:
-        """Be the only one whose git touches this worktree; yields the descriptor for `hold=`.
+    def lock_worktree(self) -> Iterator[int]:
+        """Hold the lock of this worktree while the block runs, so that no other git touches it, and yield the
+        descriptor for `lock_fds=`.
 
         A restore thereby waits for the git of a killed worker, which lives some milliseconds longer than it. Whoever
-        holds it knows that no lock file in git's directories about this worktree has a living owner: all of them go.
+        holds the lock knows that no lock file in git's directories about this worktree has a living owner: all of them
+        are removed.
         """
-        with locked(self.private / "lock") as held:
+        with hold_lock(self.private / "lock") as lock_fd:
             directories = [self.private]
             with contextlib.suppress(WorkspaceLost):
                 record = self.record()
                 directories += [Path(record.admin)] if record.path == str(self.path) else []
-            for directory, _, names in (found for top in directories for found in os.walk(top)):
+            for directory, _, names in (listed for top in directories for listed in os.walk(top)):
                 for name in names:
                     if name.endswith(".lock"):
                         Path(directory, name).unlink(missing_ok=True)
-            yield held
+            yield lock_fd
 
     def git(self, admin: Path | None = None) -> Git:
-        """Git as the worktree itself sees it: its HEAD, its index, the repository's attributes."""
+        """Return git as the worktree itself sees it: its HEAD, its index, the repository's attributes."""
         directory = admin or Path(self.record().admin)
         return Git(directory, self.path, self.vault.path, directory / "index")
 
     def record(self) -> WorkspaceRecord:
-        """Raises WorkspaceLost when it is missing or unreadable."""
+        """Read the workspace's record. Raises WorkspaceLost when it is missing or unreadable."""
         return read_record(self.home.workspace(self.delivery) / "record.json")
 
-    def write(self, record: WorkspaceRecord) -> None:
-        """Replace the record, durably. Raises Superseded when it already tells of a later generation.
+    def write_record(self, record: WorkspaceRecord) -> None:
+        """Replace the record, durably. Raises Superseded when the present one is of a later generation.
 
-        A writer that slept through a takeover would otherwise lead everybody back to the directory it was chased from.
+        A writer that slept through a takeover would otherwise lead everybody back to the directory that it was driven
+        from.
         """
         directory = self.home.workspace(self.delivery)
-        with locked(directory / "record.lock"):
+        with hold_lock(directory / "record.lock"):
             with contextlib.suppress(WorkspaceLost):
                 if self.record().generation > record.generation:
                     raise Superseded(f"{self.delivery} has moved to another directory; this attempt wrote nothing")
             write_whole(directory / "record.json", record.model_dump_json(indent=1).encode())
 
-    def finish_setup(self, copied: Iterable[str] = (), *, keeps: bool = False) -> WorkspaceRecord:
-        """Write down that setup is done, and what it made: every untracked path, and the files in `copied`."""
-        kept = tuple(sorted({*self.untracked(), *(os.path.normpath(name) for name in copied)}))
-        record = self.record().model_copy(update={"setup_done": True, "kept": kept, "keeps": keeps})
-        self.write(record)
+    def finish_setup(self, copied: Iterable[str] = (), *, reusable: bool = False) -> WorkspaceRecord:
+        """Write down that setup is done, and what it made: every untracked path, and the files in `copied`. Return the
+        new record.
+
+        `reusable`: another delivery may begin with the worktree's files when this one has ended.
+        """
+        setup_paths = tuple(sorted({*self.untracked_paths(), *(os.path.normpath(name) for name in copied)}))
+        record = self.record().model_copy(update={"setup_done": True, "setup_paths": setup_paths, "reusable": reusable})
+        self.write_record(record)
         return record
 
-    def untracked(self) -> tuple[str, ...]:
-        """Every path that git does not track, ignored ones too; of a directory that is untracked as a whole, itself."""
-        listed = self.git().run("ls-files", "--others", "--directory", "-z").names
+    def untracked_paths(self) -> tuple[str, ...]:
+        """Return every path that git does not track, ignored ones too, without the ports file; for a directory that is
+        untracked as a whole, only itself."""
+        listed = self.git().execute("ls-files", "--others", "--directory", "-z").names
         return tuple(sorted({name.rstrip("/") for name in listed} - {shadow.PORTS_FILE}))
 
-    def forget_changes(self) -> None:
-        """Put tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""
+    def reset_tracked_files(self) -> None:
+        """Set tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""
         record = self.record()
-        with self.alone() as held:
-            shadow.put(shadow.git_for(self, record.exact_base, held), record.exact_base, held)
+        with self.lock_worktree() as lock_fd:
+            shadow.reset_files(shadow.open_shadow(self, record.exact_base, lock_fd), record.exact_base, lock_fd)
 
-    def end(self) -> None:
-        """Note that the delivery is over; `sweep` removes the worktree when it was kept long enough."""
-        self.write(self.record().model_copy(update={"ended_at": datetime.now(UTC)}))
+    def mark_ended(self) -> None:
+        """Record that the delivery is over; `remove_old_worktrees` removes the worktree when it was kept long
+        enough."""
+        self.write_record(self.record().model_copy(update={"ended_at": datetime.now(UTC)}))
 
-    def begin_again(self) -> None:
-        """The delivery goes on after all: not for `sweep` any more."""
-        self.write(self.record().model_copy(update={"ended_at": None}))
+    def mark_active(self) -> None:
+        """Record that the delivery goes on after all, so that its worktree is not removed for being old."""
+        self.write_record(self.record().model_copy(update={"ended_at": None}))
 
-    def advance(self, commit: str) -> None:
-        """Let the worktree's own HEAD and index follow a commit: `git status` and `git log` inside then make sense."""
+    def advance_head(self, commit: str) -> None:
+        """Set the worktree's own HEAD and index to a commit, without touching its files: `git status` and `git log`
+        inside then make sense."""
         record = self.record()
-        with self.alone() as held:
-            self.git(Path(record.admin)).run("update-ref", "--no-deref", "HEAD", commit, hold=(held,))
-            self.git(Path(record.admin)).run("read-tree", commit, hold=(held,))
+        with self.lock_worktree() as lock_fd:
+            self.git(Path(record.admin)).execute("update-ref", "--no-deref", "HEAD", commit, lock_fds=(lock_fd,))
+            self.git(Path(record.admin)).execute("read-tree", commit, lock_fds=(lock_fd,))
 
-    def validate(self) -> list[str]:
-        """Say what the record, the disk and git disagree about; empty when they agree."""
+    def find_problems(self) -> list[str]:
+        """Return what the record, the disk and git disagree about; empty when they agree."""
         try:
             record = self.record()
         except WorkspaceLost as error:
             return [error.what]
         return [*self._disk_problems(record), *self._git_problems(record)]
 
-    def in_place(self) -> bool:
-        """True while the directory is the one that was made: a tool that writes a file would make another, empty one
-        in its place, and a checkpoint of that would tell of everything else as deleted."""
+    def is_in_place(self) -> bool:
+        """Return True while the directory is the one that was made. A tool that writes a file would make another, empty
+        one in its place, and a checkpoint of that would show everything else as deleted."""
         try:
-            record, there = self.record(), self.path.lstat()
+            record, status = self.record(), self.path.lstat()
         except (OSError, WorkspaceLost):
             return False
-        return (there.st_ino, there.st_dev) == (record.inode, record.device)
+        return (status.st_ino, status.st_dev) == (record.inode, record.device)
 
     def _disk_problems(self, record: WorkspaceRecord) -> list[str]:
+        """Return how the worktree's directory and its `.git` file differ from the record; empty when they agree."""
         if (record.delivery, record.path, record.vault) != (self.delivery, str(self.path), str(self.vault.path)):
             return ["the record tells of another workspace"]
         if self.path.is_symlink() or not self.path.is_dir():
             return [f"{self.path} is not there"]
-        there = self.path.stat()
-        if (there.st_ino, there.st_dev) != (record.inode, record.device):
+        status = self.path.stat()
+        if (status.st_ino, status.st_dev) != (record.inode, record.device):
             return [f"{self.path} is another directory than the one that was made"]
         pointer = self.path / ".git"
         if pointer.is_symlink() or not pointer.is_file() or pointer.read_text() != f"gitdir: {record.admin}\n":
@@ -219,57 +235,63 @@ class Workspace:
         return []
 
     def _git_problems(self, record: WorkspaceRecord) -> list[str]:
+        """Return what the vault lacks or says otherwise about this worktree: its entry, the commit of its HEAD, the
+        base commit; empty when all is well."""
         admin = Path(record.admin)
         try:
             points_back, head = ((admin / name).read_text(errors="replace").strip() for name in ("gitdir", "HEAD"))
-            head = head if is_full(head) else self.git(admin).text("rev-parse", "--verify", "HEAD")
-            if Path(points_back) != self.path / ".git" or not self.vault.has(head):
+            head = head if is_full_hash(head) else self.git(admin).text("rev-parse", "--verify", "HEAD")
+            if Path(points_back) != self.path / ".git" or not self.vault.has_commit(head):
                 return ["git does not know this worktree"]
         except (OSError, GitError) as error:
             return [f"git does not know this worktree: {error}"]
-        return [] if self.vault.has(record.base_sha) else ["the vault has lost the base commit"]
+        return [] if self.vault.has_commit(record.base_sha) else ["the vault has lost the base commit"]
 
-    def remove(self, *, hands_over: bool = False) -> str:
-        """Remove the worktree, with earlier generations and what git knows of it. Returns what went wrong, if so.
+    def remove(self, *, keeps_files: bool = False) -> str:
+        """Remove the worktree, with earlier generations and what git knows of it. Return what went wrong, an empty
+        string if nothing did.
 
-        hands_over  its files may be kept for another delivery: nobody but the caller can have been there
+        keeps_files  its files may be kept for another delivery: nobody but the caller can have been there
         """
         tree = self.home.tree(self.delivery)
-        checkouts = Checkouts.of(self.home, self.vault)
+        checkouts = CheckoutPool.for_vault(self.home, self.vault)
         try:
-            if hands_over:
+            if keeps_files:
                 with contextlib.suppress(OSError, GitError, WorkspaceLost):
-                    self._hand_over(checkouts)
-            with self.alone(), self.vault.lock() as held:
+                    self._keep_files(checkouts)
+            with self.lock_worktree(), self.vault.lock() as held:
                 for path in {self.path, tree, *tree.parent.glob(f"{tree.name}~*")}:
-                    _take_away(self.vault, path, held)
-                    checkouts.tidy(path)
+                    _remove_worktree(self.vault, path, held)
+                    checkouts.remove_leftovers(path)
             shutil.rmtree(self.private.parent)
         except (OSError, GitError) as error:
             return f"{self.path} could not be removed: {error}"
         return ""
 
-    def _hand_over(self, checkouts: Checkouts) -> None:
+    def _keep_files(self, checkouts: CheckoutPool) -> None:
+        """Move the worktree's files into the pool of checkouts, as the base commit has them, where the record allows
+        it, the directory is still the one that was made, and no attribute changes bytes; else do nothing."""
         record = self.record()
         if (
-            record.keeps
+            record.reusable
             and record.made_ns
-            and self.in_place()
+            and self.is_in_place()
             and record.exact_base == self.vault.tree_of(record.base_sha)
         ):
-            with self.alone() as held:
-                git = shadow.git_for(self, record.exact_base, held)
-                checkouts.hand_over(self.path, git, record.exact_base, record.made_ns)
+            with self.lock_worktree() as lock_fd:
+                git = shadow.open_shadow(self, record.exact_base, lock_fd)
+                checkouts.keep_worktree(self.path, git, record.exact_base, record.made_ns)
 
 
-def worktree(home: Home, delivery: str, generation: int) -> Path:
-    """Return the place of a generation of a delivery's worktree."""
+def worktree_path(home: Home, delivery: str, generation: int) -> Path:
+    """Return the path of a generation of a delivery's worktree."""
     tree = home.tree(delivery)
     return tree if generation == 0 else tree.with_name(f"{tree.name}~{generation}")
 
 
-def sweep(home: Home, older_than: timedelta = limits.WORKSPACE_KEPT) -> list[str]:
-    """Remove the worktrees of deliveries that ended longer ago than that. Returns what could not be removed."""
+def remove_old_worktrees(home: Home, older_than: timedelta = limits.WORKSPACE_RETENTION) -> list[str]:
+    """Remove the worktrees of deliveries that ended longer ago than that. Return messages about those that could not be
+    removed."""
     failed = []
     for path in sorted((home.root / "workspaces").glob("*/record.json")):
         try:
@@ -285,9 +307,10 @@ def sweep(home: Home, older_than: timedelta = limits.WORKSPACE_KEPT) -> list[str
     return [message for message in failed if message]
 
 
-def _take_away(vault: Vault, path: Path, held: int) -> None:
-    """Remove a worktree, also one that git does not recognise any more, and prune what git knows of it."""
+def _remove_worktree(vault: Vault, path: Path, lock_fd: int) -> None:
+    """Remove a worktree, also one that git does not recognise any more, and prune what git knows of it. The caller
+    holds the vault's lock."""
     if path.exists() or path.is_symlink():
-        vault.git.run("worktree", "remove", "--force", "--force", "--", str(path), ok=(0, 128), hold=(held,))
-    remove(path)
-    vault.git.run("worktree", "prune", "--expire=now", hold=(held,))
+        vault.git.execute("worktree", "remove", "--force", "--force", "--", str(path), ok=(0, 128), lock_fds=(lock_fd,))
+    remove_path(path)
+    vault.git.execute("worktree", "prune", "--expire=now", lock_fds=(lock_fd,))

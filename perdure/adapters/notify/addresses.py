@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from perdure.models.errors import BadInput
-from perdure.models.host_config import Heard, NotifySettings
+from perdure.models.host_config import NoticeEvent, NotifySettings
 from perdure.models.notice import Event
 
 NOTIFY_ADDRESSES = 10
@@ -43,7 +43,7 @@ class Listeners:
     """Addresses that this host tells, and of what. `keys`: each signs; two while a secret is replaced by another."""
 
     addresses: tuple[Address, ...] = ()
-    events: tuple[Heard, ...] = ()
+    events: tuple[NoticeEvent, ...] = ()
     keys: tuple[bytes, ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 

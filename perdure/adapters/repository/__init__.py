@@ -1,1 +1,1 @@
-"""A target repository: its configuration, what is detected in it, its setup, the ports it is given."""
+"""A target repository: its configuration, the toolchain detected in it, its setup, ports, notes and issue."""

@@ -1,4 +1,4 @@
-"""Configuration: the repository's file read, and every source merged into what a delivery runs with."""
+"""Configuration: reading a repository's `perdure.toml`, and merging all sources into the settings of a delivery."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.adapters.repository import keys
-from perdure.adapters.repository.detect import Detected
-from perdure.adapters.repository.host import expand, merge, nested, user_file_name, variable_origins, variables
-from perdure.models.amounts import seconds
+from perdure.adapters.repository.detect import DetectedCommands
+from perdure.adapters.repository.host import (
+    expand_setting,
+    merge_tables,
+    nested_table,
+    user_file_name,
+    variable_origins,
+    variable_settings,
+)
+from perdure.models.amounts import parse_duration
 from perdure.models.config import Limits, RepositoryConfig
 from perdure.models.errors import BadInput
 from perdure.models.host_config import HostConfig
@@ -23,7 +30,7 @@ _HOST_ONLY = {("sandbox",), ("slots",), ("commands",), ("ports", "backend"), ("p
 
 
 @dataclass(frozen=True)
-class Effective:
+class EffectiveConfig:
     """The configuration that counts, and for every dotted name (`limits.budget_usd`) where it came from."""
 
     config: RepositoryConfig
@@ -31,11 +38,12 @@ class Effective:
 
 
 def load_repository_config(text: str, where: str) -> RepositoryConfig:
-    """Read a `perdure.toml`; `where` names it in errors.
+    """Parse a `perdure.toml`; `where` names it in errors.
 
-    BadInput: `perdure.toml:14 [[test]] "unit" timeout` with what is wrong, the nearest name or the allowed range.
+    Raises BadInput at `perdure.toml:14 [[test]] "unit" timeout` with what is wrong, the nearest name or the allowed
+    range; also for settings that only the host's owner may make, and for two test commands of one name.
     """
-    data = keys.load(text, where)
+    data = keys.load_toml(text, where)
     for loc in _HOST_ONLY:
         table: Any = data
         for part in loc:
@@ -43,22 +51,22 @@ def load_repository_config(text: str, where: str) -> RepositoryConfig:
         if table is not None:
             raise BadInput(
                 f"{'.'.join(loc)} is for the host's owner to decide, a repository cannot set it",
-                where=keys.place(text, where, loc, data),
+                where=keys.locate_key(text, where, loc, data),
                 fix=f"remove it here; the owner sets it in {user_file_name()}",
             )
-    config = keys.parse(text, where, RepositoryConfig)
+    config = keys.parse_toml_model(text, where, RepositoryConfig)
     for name, times in Counter(test.name for test in config.test or ()).items():
         if times > 1:
-            last = max(number for number, test in enumerate(config.test or ()) if test.name == name)
+            last_index = max(index for index, test in enumerate(config.test or ()) if test.name == name)
             raise BadInput(
                 f"{times} test commands are called {name!r}",
-                where=keys.place(text, where, ("test", last), data),
+                where=keys.locate_key(text, where, ("test", last_index), data),
                 fix="give each its own name",
             )
     return config
 
 
-def effective(
+def merge_config(
     *,
     host: HostConfig,
     env: Mapping[str, str],
@@ -67,40 +75,49 @@ def effective(
     config: RepositoryConfig | None = None,
     request: DeliveryRequest | None = None,
     flags: Mapping[str, Any] | None = None,
-) -> Effective:
-    """Merge all sources, the strongest last: defaults, user file, perdure.toml of the base branch, `--config`
-    (which is used *instead of* that file), `PERDURE_*`, request, flags.
+) -> EffectiveConfig:
+    """Merge all sources into the configuration that counts, and record where each setting came from.
 
-    host      from load_host_config with the same `env`: its limits are the most anybody gets, whatever asked for more
-    config    what came with the request; request  its other fields that are settings
-    flags     dotted name → value, for a command line that shows what would count
+    The strongest comes last: defaults, user file, perdure.toml of the base branch, `--config` (which is used *instead
+    of* that file), `PERDURE_*`, request, flags. Labels and gates of a request are added to the configured ones.
+
+    host     from load_host_config with the same `env`: its limits are the most anybody gets, whatever was set to more
+    config   the configuration sent with the request; request: its other fields that are settings
+    flags    dotted name → value, for a command line that shows what would count
     """
-    written, name = (config, "--config") if config is not None else (repository, repository_name)
-    asked = _asked(request)
+    file_config, file_name = (config, "--config") if config is not None else (repository, repository_name)
+    requested_settings = _request_settings(request)
     layers: list[tuple[str | Mapping[str, str], dict[str, Any]]] = [
-        (user_file_name(), _written(host, {"limits", "steps"})),
-        (name, _written(written) if written is not None else {}),
-        (variable_origins(env), {k: v for k, v in variables(env).items() if k in ("limits", "steps")}),
-        ("request", asked),
+        (user_file_name(), _written_settings(host, {"limits", "steps"})),
+        (file_name, _written_settings(file_config) if file_config is not None else {}),
+        (
+            variable_origins(env),
+            {
+                name: table_of_variables
+                for name, table_of_variables in variable_settings(env).items()
+                if name in ("limits", "steps")
+            },
+        ),
+        ("request", requested_settings),
     ]
     for dotted, value in (flags or {}).items():
-        layers.append(("flag", nested(dotted, value)))
+        layers.append(("flag", nested_table(dotted, value)))
 
     merged = RepositoryConfig(version=1).model_dump(mode="json", by_alias=True)
-    origins = dict.fromkeys(_leaves(merged), DEFAULT)
+    origins = dict.fromkeys(_dotted_names(merged), DEFAULT)
     for origin, layer in layers:
-        merged = merge(merged, layer)
-        for dotted in _leaves(layer):
+        merged = merge_tables(merged, layer)
+        for dotted in _dotted_names(layer):
             origins[dotted] = origin if isinstance(origin, str) else origin.get(dotted, DEFAULT)
-    for (table, key), more in _added(request).items():
-        merged[table][key] = list(dict.fromkeys([*merged[table][key], *more]))
-        origins[f"{table}.{key}"] += " and request"
+    for (table, setting), additions in _request_additions(request).items():
+        merged[table][setting] = list(dict.fromkeys([*merged[table][setting], *additions]))
+        origins[f"{table}.{setting}"] += " and request"
     config = RepositoryConfig.model_validate(merged)
-    return Effective(config.model_copy(update={"limits": _clipped(config.limits, origins, host)}), origins)
+    return EffectiveConfig(config.model_copy(update={"limits": _lower_limits(config.limits, origins, host)}), origins)
 
 
-def with_detected(effective: Effective, detected: Detected) -> Effective:
-    """Setup and test commands nobody wrote down, filled in with the detected ones."""
+def fill_in_detected(effective: EffectiveConfig, detected: DetectedCommands) -> EffectiveConfig:
+    """Return the configuration with the detected setup and test commands where nobody wrote any."""
     config, origins = effective.config, dict(effective.origins)
     if config.setup.commands is None:
         setup = config.setup.model_copy(update={"commands": detected.setup})
@@ -109,65 +126,72 @@ def with_detected(effective: Effective, detected: Detected) -> Effective:
     if config.test is None:
         config = config.model_copy(update={"test": detected.tests})
         origins["test"] = "detected"
-    return Effective(config, origins)
+    return EffectiveConfig(config, origins)
 
 
-def _asked(request: DeliveryRequest | None) -> dict[str, Any]:
-    """A request's settings, as tables."""
+def _request_settings(request: DeliveryRequest | None) -> dict[str, Any]:
+    """Return the settings that a request makes, as nested tables."""
     if request is None:
         return {}
-    said = {
+    values = {
         "delivery.phases": list(request.phases) if request.phases is not None else None,
         "delivery.questions": request.questions,
         "delivery.attempts": request.attempts,
         "delivery.after_red": request.after_red,
         "limits.budget_usd": request.budget_usd,
         "limits.tokens": request.tokens,
-        **dict.fromkeys(expand("steps.*.agent"), request.agent),
-        **dict.fromkeys(expand("steps.*.model"), request.model),
+        **dict.fromkeys(expand_setting("steps.*.agent"), request.agent),
+        **dict.fromkeys(expand_setting("steps.*.model"), request.model),
     }
-    asked: dict[str, Any] = {}
-    for dotted, value in said.items():
+    settings: dict[str, Any] = {}
+    for dotted, value in values.items():
         if value is not None:
-            asked = merge(asked, nested(dotted, value))
-    return asked
+            settings = merge_tables(settings, nested_table(dotted, value))
+    return settings
 
 
-def _added(request: DeliveryRequest | None) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return what a request adds to the configured: a person who set a gate is not overruled by who submits."""
+def _request_additions(request: DeliveryRequest | None) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return what a request adds to configured lists, by table and key: labels, and gates.
+
+    It cannot remove any: a person who configured a gate is not overruled by whoever submits.
+    """
     if request is None:
         return {}
-    more = {("ship", "labels"): request.labels, ("gates", "before"): request.gates}
-    return {where: names for where, names in more.items() if names}
+    additions = {("ship", "labels"): request.labels, ("gates", "before"): request.gates}
+    return {setting: names for setting, names in additions.items() if names}
 
 
-def _written(model: RepositoryConfig | HostConfig, only: set[str] | None = None) -> dict[str, Any]:
-    """Return what a person actually wrote in a file, as tables."""
+def _written_settings(model: RepositoryConfig | HostConfig, only: set[str] | None = None) -> dict[str, Any]:
+    """Return what a person actually wrote in a file, as nested tables; `only`: of these top-level tables."""
     written = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return {name: value for name, value in written.items() if name != "version" and (only is None or name in only)}
 
 
-def _leaves(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def _dotted_names(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the dotted name of every value in nested tables; `above` stands before each."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{above}{name}.")
+            yield from _dotted_names(value, f"{above}{name}.")
         else:
             yield f"{above}{name}"
 
 
-def _clipped(limits: Limits, origins: dict[str, str], host: HostConfig) -> Limits:
-    """Budget and time always have a host's limit, the others where the owner set one."""
+def _lower_limits(limits: Limits, origins: dict[str, str], host: HostConfig) -> Limits:
+    """Return the limits, those that are above the host's lowered to it; mark these in `origins`.
+
+    The host has a limit of budget and time always, of the others where its owner set one.
+    """
     lowered: dict[str, Any] = {}
     for name in host.limits.model_fields_set | {"budget_usd", "time"}:
-        asked, highest = getattr(limits, name), getattr(host.limits, name)
-        if highest is not None and _over(name, asked, highest):
+        wanted, highest = getattr(limits, name), getattr(host.limits, name)
+        if highest is not None and _is_above_limit(name, wanted, highest):
             lowered[name] = highest
             origins[f"limits.{name}"] += LOWERED
     return limits.model_copy(update=lowered)
 
 
-def _over(name: str, asked: Any, highest: Any) -> bool:
-    """True where a limit is higher than the host's; without one it is higher than any."""
-    if asked is None:
+def _is_above_limit(name: str, wanted: Any, highest: Any) -> bool:
+    """Return whether a limit is higher than the host's; None, no limit, is higher than any."""
+    if wanted is None:
         return True
-    return seconds(asked) > seconds(highest) if name == "time" else bool(asked > highest)
+    return parse_duration(wanted) > parse_duration(highest) if name == "time" else bool(wanted > highest)

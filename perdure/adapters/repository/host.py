@@ -1,4 +1,4 @@
-"""The decisions of this host's owner: the user file, `PERDURE_*` variables, and the file of shared budgets."""
+"""The settings of this host's owner: the user file, `PERDURE_*` variables, and the file of shared budgets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import ValidationError
 
-from perdure.adapters.repository.keys import load, names, parse, plain
+from perdure.adapters.repository.keys import describe_problem, key_names, load_toml, parse_toml_model
 from perdure.adapters.system.bounded import read_text
-from perdure.models.base import Written
+from perdure.models.base import UserInputModel
 from perdure.models.config import Limits, StepsSettings
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput
@@ -20,7 +20,7 @@ from perdure.models.forges import FORGES
 from perdure.models.host_config import HostConfig
 from perdure.models.limits import CONFIG_BYTES
 from perdure.models.request import DeliveryRequest
-from perdure.models.treasury import Budgets, matching
+from perdure.models.treasury import Budgets, matching_budgets
 from perdure.text import nearest
 
 VARIABLES: Mapping[str, str] = {
@@ -60,27 +60,29 @@ OTHER_VARIABLES = (
     "PERDURE_TREASURY",
     "PERDURE_WEBHOOK_URL",
     "PERDURE_WEBHOOK_SECRET",
-    *(name for forge in FORGES for name in (*forge.variables, *forge.secrets) if name.startswith("PERDURE_")),
+    *(name for forge in FORGES for name in (*forge.variables, *forge.secret_variables) if name.startswith("PERDURE_")),
 )
-"""Variables that mean something but are no settings: where things are, where tests crash, how much is told."""
+"""Variables that mean something but are no settings: where things are, where tests crash, how much is logged."""
 
 
 def user_file() -> Path:
-    """Return the place of the host owner's settings: `~/.config/perdure/config.toml` on Linux."""
+    """Return the path of the host owner's settings: `~/.config/perdure/config.toml` on Linux."""
     return user_config_path("perdure") / "config.toml"
 
 
 def user_file_name() -> str:
-    """The user file as people write it, with `~`."""
+    """Return the path of the user file as people write it, with `~`."""
     path, home = user_file(), Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostConfig:
-    """Defaults, the user file (missing: nothing), then variables. BadInput names the line or the variable.
+    """Return this host's settings, from defaults, user file, file of shared budgets and variables, the strongest last.
 
-    `limits` are the most any delivery on this host may use. Those the owner did not set have their default as value
-    and are not in `model_fields_set`; of these only budget_usd and time are limits at all (the others have a range).
+    A user file that is missing sets nothing. Raises BadInput that names the line or the variable.
+
+    `limits` are the most any delivery on this host may use. Those the owner did not set have their default as value and
+    are not in `model_fields_set`; of these only budget_usd and time are limits at all (the others have a range).
     """
     path = path or user_file()
     try:
@@ -89,12 +91,16 @@ def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostCo
         text = ""
     except (OSError, ValueError) as error:
         raise BadInput("the user file cannot be read", where=str(path), fix=f"{error}: correct or remove it") from None
-    parse(text, str(path), HostConfig)
+    parse_toml_model(text, str(path), HostConfig)
     try:
-        host = HostConfig.model_validate(merge({**load(text, str(path)), **named_file(env)}, variables(env)))
+        host = HostConfig.model_validate(
+            merge_tables({**load_toml(text, str(path)), **load_budget_file(env)}, variable_settings(env))
+        )
     except ValidationError as error:  # each source is right alone; only port ranges are compared with each other
         where = f"{path} and PERDURE_PORTS_BACKEND, PERDURE_PORTS_FRONTEND"
-        raise BadInput(plain(error.errors()[0]), where=where, fix="choose ranges that do not overlap") from None
+        raise BadInput(
+            describe_problem(error.errors()[0]), where=where, fix="choose ranges that do not overlap"
+        ) from None
     if "limits" not in host.model_fields_set:
         return host
     unset = Limits.model_fields.keys() - host.limits.model_fields_set
@@ -106,82 +112,91 @@ def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostCo
     )
 
 
-def variables(env: Mapping[str, str]) -> dict[str, Any]:
-    """The settings in `PERDURE_*` variables as nested tables. An empty variable counts as not set."""
-    found: dict[str, Any] = {}
+def variable_settings(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings in `PERDURE_*` variables as nested tables; an empty variable counts as not set.
+
+    Raises BadInput that names the variable whose value is not valid.
+    """
+    settings: dict[str, Any] = {}
     for variable, setting in VARIABLES.items():
         if text := env.get(variable, "").strip():
-            for dotted in expand(setting):
-                found = merge(found, _checked(variable, dotted, text))
-    return found
+            for dotted in expand_setting(setting):
+                settings = merge_tables(settings, _parse_variable(variable, dotted, text))
+    return settings
 
 
 def variable_origins(env: Mapping[str, str]) -> dict[str, str]:
-    """Dotted setting → the variable that sets it."""
+    """Return by dotted setting the `PERDURE_*` variable that sets it."""
     return {
         dotted: variable
         for variable, setting in VARIABLES.items()
         if env.get(variable, "").strip()
-        for dotted in expand(setting)
+        for dotted in expand_setting(setting)
     }
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """One line for each `PERDURE_*` variable that means nothing: `PERDURE_SANBOX (did you mean PERDURE_SANDBOX?)`."""
+    """Return one line for each `PERDURE_*` variable that means nothing: `PERDURE_SANBOX (did you mean
+    PERDURE_SANDBOX?)`."""
     known = [*VARIABLES, *OTHER_VARIABLES]
     return [name + nearest(name, known) for name in sorted(env) if name.startswith("PERDURE_") and name not in known]
 
 
-def expand(setting: str) -> list[str]:
-    """`steps.*.model` → one dotted name for each step."""
-    return [setting.replace("*", step) for step in names(StepsSettings)] if "*" in setting else [setting]
+def expand_setting(setting: str) -> list[str]:
+    """Return the dotted names that a setting stands for: for `steps.*.model` one for each step, else itself."""
+    return [setting.replace("*", step) for step in key_names(StepsSettings)] if "*" in setting else [setting]
 
 
-def nested(dotted: str, value: Any) -> dict[str, Any]:
-    """`limits.time` and a value → `{"limits": {"time": value}}`."""
+def nested_table(dotted: str, value: Any) -> dict[str, Any]:
+    """Return nested tables with one value: `limits.time` and 5 make `{"limits": {"time": 5}}`."""
     for part in reversed(dotted.split(".")):
         value = {part: value}
     return dict(value)
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables merge key by key; everything else, lists included, is replaced by what is above."""
+def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two nested tables merged key by key; everything else, lists included, is replaced by what is in
+    `above`."""
     merged = dict(below)
     for name, value in above.items():
-        under = merged.get(name)
-        merged[name] = merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        old_value = merged.get(name)
+        merged[name] = (
+            merge_tables(old_value, value) if isinstance(old_value, dict) and isinstance(value, dict) else value
+        )
     return merged
 
 
-def _checked(variable: str, dotted: str, text: str) -> dict[str, Any]:
+def _parse_variable(variable: str, dotted: str, text: str) -> dict[str, Any]:
+    """Return the text of a variable as nested tables. Raises BadInput where it is not valid as that setting."""
     value: Any = text
     if dotted.startswith("ports."):
-        value = _ends(text)
+        value = _range_ends(text)
     elif dotted == "local_repositories":
         value = [path for path in text.split(os.pathsep) if path]
     elif dotted == "setup_hosts":
         value = text.replace(",", " ").split()
-    table = nested(dotted, value)
+    table = nested_table(dotted, value)
     try:
         HostConfig.model_validate(table)
     except ValidationError as error:
         problems = [p for p in error.errors() if p["loc"] != ("ports",)]  # ranges are compared by load_host_config
         if problems:
             raise BadInput(
-                f"{variable}={text}: {plain(problems[0])}",
+                f"{variable}={text}: {describe_problem(problems[0])}",
                 where=f"environment variable {variable}",
-                fix=_example(variable),
+                fix=_variable_fix(variable),
             ) from None
     return table
 
 
-def _ends(text: str) -> list[str]:
-    """`9100-9114` → both ends; one number is a range of one."""
+def _range_ends(text: str) -> list[str]:
+    """Return both ends of `9100-9114` as texts; one number is a range of one."""
     first, _, last = text.partition("-")
     return [first.strip(), (last or first).strip()]
 
 
-def _example(variable: str) -> str:
+def _variable_fix(variable: str) -> str:
+    """Return what a person can do about a variable whose value is not valid, with an example."""
     examples = {
         "PERDURE_SANDBOX": "full, reduced or off",
         "PERDURE_PORTS_BACKEND": "9100-9114",
@@ -195,35 +210,40 @@ def _example(variable: str) -> str:
     return f"set it to {examples.get(variable, 'a whole number')}, or unset it"
 
 
-VARIABLE = "PERDURE_TREASURY"
+BUDGETS_VARIABLE = "PERDURE_TREASURY"
 
 
-class BudgetFile(Written):
-    """Only `[[treasury]]`, so that the same file can lie on every host."""
+class BudgetFile(UserInputModel):
+    """The file of shared budgets: only `[[treasury]]`, so that the same file can lie on every host."""
 
     treasury: Budgets = ()
 
 
-def named_file(env: Mapping[str, str]) -> dict[str, Any]:
-    """The tables of the file that the variable names, for the settings of this host; they replace the user file's.
+def load_budget_file(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tables of the file that PERDURE_TREASURY names, which replace the user file's; empty: it names none.
 
-    Raises BadInput with file, line and key.
+    Raises BadInput with file, line and key where the file cannot be read or is not valid.
     """
-    if not (name := env.get(VARIABLE, "").strip()):
+    if not (name := env.get(BUDGETS_VARIABLE, "").strip()):
         return {}
     try:
         text = read_text(Path(os.path.expanduser(name)), CONFIG_BYTES)
     except (OSError, ValueError) as error:
-        raise BadInput("the file of budgets cannot be read", where=f"{VARIABLE}={name}", fix=str(error)) from None
-    parse(text, name, BudgetFile)
-    return load(text, name)
+        raise BadInput(
+            "the file of budgets cannot be read", where=f"{BUDGETS_VARIABLE}={name}", fix=str(error)
+        ) from None
+    parse_toml_model(text, name, BudgetFile)
+    return load_toml(text, name)
 
 
-def shared_by(host: HostConfig, contract: Contract, request: DeliveryRequest) -> dict[str, float]:
-    """The budgets that a delivery shares with others, by its repository and by labels of the request and its issue."""
-    return matching(host.treasury, contract.repository, labels_of(contract, request))
+def shared_budgets(host: HostConfig, contract: Contract, request: DeliveryRequest) -> dict[str, float]:
+    """Return the budgets of a day that a delivery shares with others, by rule its dollars a day.
+
+    They are chosen by its repository, and by the labels of the request and its issue.
+    """
+    return matching_budgets(host.treasury, contract.repository, delivery_labels(contract, request))
 
 
-def labels_of(contract: Contract, request: DeliveryRequest) -> tuple[str, ...]:
-    """Of the request and its issue, each once."""
+def delivery_labels(contract: Contract, request: DeliveryRequest) -> tuple[str, ...]:
+    """Return the labels of the request and of its issue, each once."""
     return tuple(dict.fromkeys((*request.labels, *(contract.issue.labels if contract.issue else ()))))

@@ -1,19 +1,19 @@
-"""A first `perdure.toml`, written from what was detected."""
+"""A first `perdure.toml`, rendered from the commands that were detected."""
 
 from __future__ import annotations
 
 import json
 
-from perdure.adapters.repository.detect import Detected
+from perdure.adapters.repository.detect import DetectedCommands
 from perdure.models.config import TestCommand
 from perdure.models.limits import DEFAULTS
 
 
-def render(detected: Detected) -> str:
-    """The text of a commented perdure.toml; it loads again to the same commands."""
-    setup = "".join(f"    {_quoted(command)},\n" for command in detected.setup)
+def render_config(detected: DetectedCommands) -> str:
+    """Return the text of a commented perdure.toml with these commands; it loads again to the same ones."""
+    setup = "".join(f"    {_toml_string(command)},\n" for command in detected.setup)
     commands = f"commands = [\n{setup}]" if setup else "commands = []"
-    tests = "\n".join(_test(test) for test in detected.tests) or _NO_TESTS
+    tests = "\n".join(_render_test(test) for test in detected.tests) or _NO_TESTS
     return f"""\
 # How Perdure works on this repository. It is read from the base branch, so commit it.
 version = 1
@@ -51,16 +51,17 @@ _NO_TESTS = """\
 """
 
 
-def _test(test: TestCommand) -> str:
-    directory = f"directory = {_quoted(test.directory)}\n" if test.directory else ""
+def _render_test(test: TestCommand) -> str:
+    """Return a test command as a `[[test]]` table."""
+    directory = f"directory = {_toml_string(test.directory)}\n" if test.directory else ""
     return f"""\
 [[test]]
-name = {_quoted(test.name)}
-command = {_quoted(test.command)}
-{directory}timeout = {_quoted(test.timeout)}
+name = {_toml_string(test.name)}
+command = {_toml_string(test.command)}
+{directory}timeout = {_toml_string(test.timeout)}
 """
 
 
-def _quoted(text: str) -> str:
-    """A TOML basic string; JSON's is one, but for DEL."""
+def _toml_string(text: str) -> str:
+    """Return a text as a TOML basic string; JSON's is one, but for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Pairs of ports, leased to deliveries of this host."""
+"""Pairs of ports, leased to deliveries of this host by files in its home."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.system.files import locked, try_lock, write_whole
+from perdure.adapters.system.files import hold_lock, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.models.errors import NoPorts
 from perdure.models.host_config import PortRanges
 
-# S104: bound for an instant to see whether anybody else is there, never listened on.
+# S104: bound for an instant to see whether another program has the port, never listened on.
 _ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::1"))  # noqa: S104
 
 
 @dataclass(frozen=True)
 class PortPair:
+    """A port for the backend and a port for the frontend of one delivery's application."""
+
     backend: int
     frontend: int
 
-    def environment(self) -> dict[str, str]:
-        """The variables of a workspace's commands, and the content of `.ports.env`."""
+    def environment_variables(self) -> dict[str, str]:
+        """Return the variables of a workspace's commands, which are also the content of `.ports.env`."""
         return {
             "BACKEND_PORT": str(self.backend),
             "FRONTEND_PORT": str(self.frontend),
@@ -36,80 +38,89 @@ class PortPair:
 def lease_ports(
     home: Home, ranges: PortRanges, delivery: str, *, alive: Callable[[str], bool] | None = None
 ) -> PortPair:
-    """A pair for this delivery: the one it already has while that is free, else the first free one, looked for from
-    a place the delivery's whole id decides. A pair whose ports somebody took gets its delivery another one.
+    """Return a pair of free ports, which is leased to this delivery from now on.
 
-    `alive` says whether a delivery that holds a lease still exists; by default, whether its workspace has a directory
-    (so make that before leasing). Pairs of others are reclaimed. Where no pair is left, one goes whose delivery nobody
-    works on: it waits for a person, or was ended from outside; it gets another when it goes on. Raises NoPorts, which
-    says who holds what.
+    It is the one that the delivery has already while that is free, else the first free one, looked for from a place
+    that the delivery's whole id decides.
+
+    alive  tells whether a delivery that holds a lease still exists; by default, whether its workspace has a directory
+           (so make that before leasing)
+
+    Leases of deliveries that do not exist are deleted. Where no pair is left, one is taken from a delivery that nobody
+    works on: it waits for a person, or was ended from outside, and gets another pair when it goes on. Raises NoPorts,
+    which says how many pairs are in use by whom.
     """
     exists = alive or (lambda other: home.workspace(other).exists())
-    with locked(home.ports / ".lock"):
-        held = _leases(home)
-        own = [pair for pair, holder in held.items() if holder == delivery]
-        others = [pair for pair, holder in held.items() if pair not in own and holder and exists(holder)]
-        pairs = _pairs(ranges)
-        first = int.from_bytes(hashlib.sha256(delivery.encode()).digest()) % len(pairs)
+    with hold_lock(home.ports / ".lock"):
+        holders = _read_leases(home)
+        own = [pair for pair, holder in holders.items() if holder == delivery]
+        others = [pair for pair, holder in holders.items() if pair not in own and holder and exists(holder)]
+        pairs = _pairs_in(ranges)
+        first_index = int.from_bytes(hashlib.sha256(delivery.encode()).digest()) % len(pairs)
         candidates = [pair for pair in own if pair in pairs]
-        candidates += [pair for pair in pairs[first:] + pairs[:first] if pair not in own and pair not in others]
-        chosen = next((pair for pair in candidates if still_free(pair)), None)
+        candidates += [
+            pair for pair in pairs[first_index:] + pairs[:first_index] if pair not in own and pair not in others
+        ]
+        chosen = next((pair for pair in candidates if are_ports_free(pair)), None)
         if chosen is None:
-            idle = [pair for pair in others if pair in pairs and not _worked_on(home, held[pair])]
-            chosen = next((pair for pair in idle if still_free(pair)), None)
+            idle = [pair for pair in others if pair in pairs and not _is_worked_on(home, holders[pair])]
+            chosen = next((pair for pair in idle if are_ports_free(pair)), None)
             others = [pair for pair in others if pair != chosen]
         reused = chosen in own
-        for pair in held.keys() - {*others, *([chosen] if reused else [])}:
+        for pair in holders.keys() - {*others, *([chosen] if reused else [])}:
             _lease_file(home, pair).unlink(missing_ok=True)
         if chosen is None:
-            raise _no_ports(ranges, len(pairs), len(candidates))
+            raise _no_ports_error(ranges, len(pairs), len(candidates))
         if not reused:
-            _take(home, chosen, delivery)
+            _write_lease(home, chosen, delivery)
         return chosen
 
 
-def release(home: Home, delivery: str) -> None:
-    """Give back whatever this delivery holds; nothing held is fine."""
-    with locked(home.ports / ".lock"):
-        for pair, holder in _leases(home).items():
+def release_ports(home: Home, delivery: str) -> None:
+    """Delete the leases of this delivery; none is fine."""
+    with hold_lock(home.ports / ".lock"):
+        for pair, holder in _read_leases(home).items():
             if holder == delivery:
                 _lease_file(home, pair).unlink(missing_ok=True)
 
 
-def still_free(pair: PortPair) -> bool:
-    """True where both ports can be bound now, on loopback (v4 and v6) and on every address."""
+def are_ports_free(pair: PortPair) -> bool:
+    """Return whether both ports can be bound now, on loopback (v4 and v6) and on every address."""
     return all(_can_bind(port) for port in (pair.backend, pair.frontend))
 
 
 def write_ports_env(tree: Path, pair: PortPair) -> Path:
-    """Write `.ports.env` into a worktree, replacing whatever has that name (a link is not followed)."""
+    """Write `.ports.env` into a worktree and return its path; whatever has that name is replaced (a link is not
+    followed)."""
     path = tree / ".ports.env"
-    lines = "".join(f"{name}={value}\n" for name, value in pair.environment().items())
+    lines = "".join(f"{name}={value}\n" for name, value in pair.environment_variables().items())
     write_whole(path, lines.encode(), mode=0o644, sync=False)
     return path
 
 
-def _pairs(ranges: PortRanges) -> list[PortPair]:
+def _pairs_in(ranges: PortRanges) -> list[PortPair]:
+    """Return all pairs in these ranges: the first ports of both, the second ones, and so on."""
     backend = range(ranges.backend[0], ranges.backend[1] + 1)
     frontend = range(ranges.frontend[0], ranges.frontend[1] + 1)
     return [PortPair(*ports) for ports in zip(backend, frontend, strict=False)]
 
 
-def _no_ports(ranges: PortRanges, pairs: int, taken: int) -> NoPorts:
+def _no_ports_error(ranges: PortRanges, pairs: int, occupied: int) -> NoPorts:
+    """Return the error that no pair is free. `occupied`: of the pairs, how many other programs have."""
     (b0, b1), (f0, f1) = ranges.backend, ranges.frontend
     return NoPorts(
-        f"all {pairs} port pairs are in use: {pairs - taken} by other deliveries, {taken} by other programs",
+        f"all {pairs} port pairs are in use: {pairs - occupied} by other deliveries, {occupied} by other programs",
         where=f"backend {b0}-{b1}, frontend {f0}-{f1}",
         fix="wait for a delivery to end, or widen PERDURE_PORTS_BACKEND and PERDURE_PORTS_FRONTEND",
     )
 
 
-def _worked_on(home: Home, delivery: str) -> bool:
-    """True while an attempt of any worker is at work on the delivery: its lock dies with it."""
+def _is_worked_on(home: Home, delivery: str) -> bool:
+    """Return whether an attempt of any worker is at work on the delivery, by its lock, which dies with it."""
     for lock in home.workspace(delivery).glob("lease-*"):
-        if (free := try_lock(lock)) is None:
+        if (descriptor := try_lock(lock)) is None:
             return True
-        os.close(free)
+        os.close(descriptor)
     return False
 
 
@@ -117,28 +128,33 @@ def _lease_file(home: Home, pair: PortPair) -> Path:
     return home.ports / f"{pair.backend}-{pair.frontend}"
 
 
-def _leases(home: Home) -> dict[PortPair, str]:
-    """Every leased pair and its delivery; the name is empty where a crash came between making and writing a lease."""
-    found: dict[PortPair, str] = {}
+def _read_leases(home: Home) -> dict[PortPair, str]:
+    """Return every leased pair with its delivery, from the lease files.
+
+    The name is empty where a crash came between making and writing a lease.
+    """
+    leases: dict[PortPair, str] = {}
     for path in sorted(home.ports.iterdir()):
         backend, _, frontend = path.name.partition("-")
         if backend.isdigit() and frontend.isdigit():
-            found[PortPair(int(backend), int(frontend))] = path.read_text().strip()
-    return found
+            leases[PortPair(int(backend), int(frontend))] = path.read_text().strip()
+    return leases
 
 
-def _take(home: Home, pair: PortPair, delivery: str) -> None:
-    """O_EXCL on top of the lock: two leases of one pair are an error, never an overwrite."""
+def _write_lease(home: Home, pair: PortPair, delivery: str) -> None:
+    """Write the lease of a pair; raise FileExistsError where it is leased, so that a lease is never overwritten."""
     handle = os.open(_lease_file(home, pair), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(delivery + "\n")
 
 
 def _can_bind(port: int) -> bool:
+    """Return whether a TCP port can be bound now on every address family that the host has; listen on none."""
     for family, address in _ADDRESSES:
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
-                # As servers do: connections of a server that just ended do not count as somebody being there.
+                # As servers do: connections of a server that has just ended do not count as a program that has the
+                # port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((address, port))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Setup: the repository owner's own commands, run with network before any model call."""
+"""Setup: running the repository owner's own commands with network, before any model is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
-from perdure.adapters.system.output import flooded, followed, last_lines, missing_command, tail
+from perdure.adapters.system.output import flood_reason, follow_lines, last_lines, missing_command, read_tail
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import SetupFailed
 from perdure.models.limits import FAILURE_TAIL_CHARS
@@ -33,7 +33,8 @@ async def run_setup(
 ) -> None:
     """Run the commands one after the other in a worktree, `timeout_s` for all of them; logs go to `log_dir`.
 
-    Raises SetupFailed (the command, its last lines, the fix), SandboxUnavailable, WorkCutOff, and what `fence` raises.
+    `on_line` is called with each command and each line of its output. Raises SetupFailed for the first command that
+    fails (with its last lines and the fix), SandboxUnavailable, WorkCutOff, and what `fence` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -54,43 +55,49 @@ async def run_setup(
             lock=lock,
             fence=fence,
         )
-        async with followed(log, on_line):
+        async with follow_lines(log, on_line):
             finished = await sandbox.run(command)
         await in_thread(finished.raise_for, command, f"[setup] {script}")
         if finished.exit_code != 0:
-            raise _failed(script, finished, await in_thread(tail, log, FAILURE_TAIL_CHARS), timeout_s)
+            raise _setup_error(script, finished, await in_thread(read_tail, log, FAILURE_TAIL_CHARS), timeout_s)
 
 
-def dependencies(tree: Path) -> tuple[str, ...]:
-    """The directories setup filled, relative to the tree: shown read-only to agent and tests."""
-    return tuple(sorted(str(path.relative_to(tree)) for path in _dependencies(tree, _DEPTH)))
+def dependency_directories(tree: Path) -> tuple[str, ...]:
+    """Return the directories that setup filled, relative to the tree; agent and tests see them read-only."""
+    return tuple(sorted(str(path.relative_to(tree)) for path in _find_dependencies(tree, _DEPTH)))
 
 
-def _failed(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
-    how = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
-    how = flooded() if finished.truncated else f"ended: {finished.over}" if finished.over else how
-    missing = missing_command(output) if finished.exit_code == 127 else ""
+def _setup_error(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
+    """Return the error for a setup command that failed, was too slow, wrote too much or was ended: its last lines and a
+    fix."""
+    failure = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
+    failure = flood_reason() if finished.truncated else f"ended: {finished.over}" if finished.over else failure
+    missing_program = missing_command(output) if finished.exit_code == 127 else ""
     fix = "run it in a fresh clone to see more, then correct [setup] commands in perdure.toml"
     if finished.timed_out:
         fix = 'make it faster, or set a longer time: [setup] timeout = "20m"'
-    elif missing:
-        fix = f"install {missing} on this host, or change [setup] commands in perdure.toml"
-    return SetupFailed(f"setup failed: {how}\n{last_lines(output)}".rstrip(), where=f"[setup] {script}", fix=fix)
+    elif missing_program:
+        fix = f"install {missing_program} on this host, or change [setup] commands in perdure.toml"
+    return SetupFailed(f"setup failed: {failure}\n{last_lines(output)}".rstrip(), where=f"[setup] {script}", fix=fix)
 
 
 def ignore_dependencies(tree: Path) -> None:
-    """Make git ignore everything in the directories setup fills, whatever the repository's own .gitignore says."""
-    for path in _dependencies(tree, _DEPTH):
+    """Make git ignore everything in the directories setup fills, whatever the repository's own .gitignore says.
+
+    Writes a .gitignore into each that has none.
+    """
+    for path in _find_dependencies(tree, _DEPTH):
         marker = path / ".gitignore"
         if not marker.exists() and not marker.is_symlink():
             marker.write_text("*\n")
 
 
-def _dependencies(directory: Path, depth: int) -> Iterator[Path]:
+def _find_dependencies(directory: Path, depth: int) -> Iterator[Path]:
+    """Yield the paths of DEPENDENCIES directories (.venv, node_modules) down to this depth, following no link."""
     for path in directory.iterdir():
         if path.is_symlink() or path.name == ".git" or not path.is_dir():
             continue
         if path.name in DEPENDENCIES:
             yield path
         elif depth > 1:
-            yield from _dependencies(path, depth - 1)
+            yield from _find_dependencies(path, depth - 1)

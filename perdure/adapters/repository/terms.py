@@ -1,5 +1,4 @@
-"""The terms of a delivery about its base and its branch: names made from what was asked for, and whether it is one to
-work on."""
+"""The terms of a delivery about its repository, base and branch: their names, and whether they can be worked on."""
 
 from __future__ import annotations
 
@@ -9,89 +8,105 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.git.branch import in_the_way, is_branch_name
+from perdure.adapters.git.branch import conflicting_branch, is_branch_name
 from perdure.adapters.git.credentials import Keyring
-from perdure.adapters.git.first import make_first
-from perdure.adapters.git.publish import made_by
+from perdure.adapters.git.initial_commit import write_first_commit
+from perdure.adapters.git.publish import is_made_by
 from perdure.adapters.git.remote import Heads
-from perdure.adapters.git.source import ELSEWHERE, Target, check_checkout, locate, place_on_host
+from perdure.adapters.git.target import ELSEWHERE, TargetRepository, check_checkout, local_path, locate_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
-from perdure.models.issue import Issue
+from perdure.models.issue import ForgeIssue
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Kind, Phase
-from perdure.models.proof import proves
+from perdure.models.proof import is_valid_proof
 from perdure.models.request import DeliveryRequest
 
 NO_KIND = "change"
-"""In place of {kind} where nobody asked what it is: a plan came with the request, or no plan is wanted."""
+"""In place of {kind} where nobody classified the request: a plan came with it, or no plan is wanted."""
 
 
-def branch_of(
-    template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str, kind: str = NO_KIND
+def branch_name(
+    template: str, delivery: str, request: DeliveryRequest, issue: ForgeIssue | None, where: str, kind: str = NO_KIND
 ) -> str:
-    """`[git] branch`: {id} is the delivery, {slug} the first words of the request or of the issue's title, {issue} its
-    number, empty without one, {kind} what `classify` calls it. InvalidRequest for any other place."""
-    words = request.request if request.request.strip() or issue is None else issue.title
+    """Return the branch's name from the template in `[git] branch`.
+
+    {id} is the delivery, {slug} the first words of the request or of the issue's title, {issue} its number, empty
+    without one, {kind} what `classify` calls it. Raises InvalidRequest for any other placeholder, and for a name that
+    is too long.
+
+    where  names the template's origin in errors
+    """
+    title = request.request if request.request.strip() or issue is None else issue.title
     number = str(issue.number) if issue is not None else ""
-    places = {"{id}": delivery, "{slug}": slug(words), "{issue}": number, "{kind}": kind}
+    values = {"{id}": delivery, "{slug}": slug(title), "{issue}": number, "{kind}": kind}
     parts = re.split(r"(\{[a-z]+\})", template)  # not str.format: a width in it would be obeyed
-    if any(("{" in part or "}" in part) and part not in places for part in parts):
+    if any(("{" in part or "}" in part) and part not in values for part in parts):
         raise InvalidRequest(
             f"git.branch: {template[:NAME_CHARS]!r} has a place that is not known here",
             where=where,
             fix="use {id}, {kind}, {slug} and {issue}",
         )
-    name = "".join(places.get(part, part) for part in parts)
+    name = "".join(values.get(part, part) for part in parts)
     if len(name) > NAME_CHARS:
         what = f"git.branch: makes a name of {len(name)} characters, at most {NAME_CHARS} fit"
         raise InvalidRequest(what, where=where, fix="shorten it")
     return name
 
 
-def branches_of(
-    template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str, ground: BranchBase
+def branch_names(
+    template: str,
+    delivery: str,
+    request: DeliveryRequest,
+    issue: ForgeIssue | None,
+    where: str,
+    branch_base: BranchBase,
 ) -> dict[str, str]:
-    """The branch for each kind that this delivery may turn out to be, and under "" for none; one alone where its name
-    does not say the kind. Each can be pushed: where words of others make a name that is taken, the delivery's digest
-    follows it. InvalidRequest where the owner's own words do.
+    """Return the branch for each kind that this delivery may turn out to be, and under "" for none.
+
+    Where the name does not say the kind there is only that one. Each can be pushed: where the text of a request or an
+    issue makes a name that cannot be, the delivery's digest is appended. Raises InvalidRequest where the template's own
+    text does.
     """
     kinds = {"": NO_KIND} | ({str(kind): str(kind) for kind in Kind} if "{kind}" in template else {})
-    found = {}
-    for kind, word in kinds.items():
-        name = branch_of(template, delivery, request, issue, where, word)
-        problem = ground.taken(name)
+    names = {}
+    for kind, kind_text in kinds.items():
+        name = branch_name(template, delivery, request, issue, where, kind_text)
+        problem = branch_base.unpushable_reason(name)
         if problem and "{slug}" in template:
             name = f"{name}-{digest(delivery)[:8]}"
-            problem = ground.taken(name)
+            problem = branch_base.unpushable_reason(name)
         if problem:
             fix = "set [git] branch to a name of its own, such as perdure/{id}; or deliver with another --id"
             raise InvalidRequest(f"git.branch: {problem}", where=where, fix=fix)
-        found[kind] = name
-    return found
+        names[kind] = name
+    return names
 
 
 def likely_branches(template: str, repository: str) -> tuple[str, ...]:
-    """Names such as the next deliveries' branches would get: from words and from an issue, of each kind that the name
-    says. InvalidRequest as above."""
-    words, issue = "A request", Issue(number=1, title="An issue", url="")
+    """Return names such as the next deliveries' branches would get, to try them out.
+
+    They are made from a text and from an issue, for each kind that the name says. Raises InvalidRequest as
+    `branch_name` does.
+    """
+    text, issue = "A request", ForgeIssue(number=1, title="An issue", url="")
     kinds = tuple(map(str, Kind)) if "{kind}" in template else (NO_KIND,)
-    of_words = DeliveryRequest(repository=repository, request=words)
-    of_issue = DeliveryRequest(repository=repository, request="", issue=1)
+    text_request = DeliveryRequest(repository=repository, request=text)
+    issue_request = DeliveryRequest(repository=repository, request="", issue=1)
     names = []
     for kind in kinds:
-        names.append(branch_of(template, delivery_id(repository, words, repository), of_words, None, "", kind))
-        names.append(branch_of(template, issue_delivery_id(repository, 1), of_issue, issue, "", kind))
+        names.append(branch_name(template, delivery_id(repository, text, repository), text_request, None, "", kind))
+        names.append(branch_name(template, issue_delivery_id(repository, 1), issue_request, issue, "", kind))
     return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
 class BranchBase:
-    """The ground of a delivery's branch: the remote's branches, and the commit it begins on."""
+    """What a delivery's branch is checked against: the remote's branches, and the base that it begins on."""
 
     vault: Vault
     heads: Heads
@@ -99,17 +114,21 @@ class BranchBase:
     base_sha: str
     delivery: str
 
-    def taken(self, name: str) -> str:
-        """The reason why a branch of this name cannot be pushed, in words; empty when it can."""
+    def unpushable_reason(self, name: str) -> str:
+        """Return the reason why a branch of this name cannot be pushed, in words; empty: it can.
+
+        The name is not valid, is that of the base or default branch, is in the way of another branch, or is a branch
+        with commits that are not this delivery's.
+        """
         shown = name[:NAME_CHARS]
         if not is_branch_name(self.vault, name):
             return f"{shown!r} cannot be a branch's name"
         if name in (self.base, self.heads.default):
             return f"{shown} is the {'base' if name == self.base else 'default'} branch: nobody delivers onto it"
-        if other := in_the_way(self.heads.branches, name):
+        if other := conflicting_branch(self.heads.branches, name):
             return f"the remote has a branch {other}, so that {shown} cannot exist beside it"
         tip = self.heads.branches.get(name)
-        if tip is not None and not made_by(self.vault, self.delivery, name, self.base_sha, tip):
+        if tip is not None and not is_made_by(self.vault, self.delivery, name, self.base_sha, tip):
             return f"the remote has a branch {shown} already, with commits that are not this delivery's ({tip[:12]})"
         return ""
 
@@ -123,8 +142,14 @@ def check_branch(
     head: str,
     default: str | None = None,
 ) -> None:
-    """InvalidRequest unless an existing branch is another than the base, with something on it where these phases are
-    about what differs, and none that nobody pushes to. `head`: its tip; `default`: the remote's default branch."""
+    """Raise InvalidRequest where the existing branch of a request cannot be worked on in these phases.
+
+    It is the base itself; or the default branch, and would be pushed to; or it has no commit that the base has not, and
+    the phases are about what differs.
+
+    head     its tip
+    default  the remote's default branch
+    """
     pushed = request.push or (Phase.SHIP in phases and tuple(phases) != (Phase.SHIP,))
     if request.branch == default and pushed and default != base:
         fix = "name another branch, or leave it out to begin from the base"
@@ -143,9 +168,12 @@ def check_branch(
         )
 
 
-def check_lands(config: RepositoryConfig) -> None:
-    """InvalidRequest where nothing that is built under these settings could land: before anybody pays for it. A
-    repository without a test command is none of these: another item may bring one."""
+def check_can_land(config: RepositoryConfig) -> None:
+    """Raise InvalidRequest where nothing that is built under these settings could land, before anybody pays for it.
+
+    They leave out tests or review without `allow_untested`. A repository without a test command is no such case:
+    another item may bring one.
+    """
     chosen = config.delivery.phases
     if config.ship.allow_untested or Phase.BUILD not in chosen:
         return
@@ -158,64 +186,77 @@ def check_lands(config: RepositoryConfig) -> None:
         )
 
 
-def base_of(vault: Vault, target: Target, request: DeliveryRequest) -> tuple[str, str]:
-    """The base branch and its commit, in the vault; of an empty repository our own, not pushed yet."""
+def fetch_base(vault: Vault, target: TargetRepository, request: DeliveryRequest) -> tuple[str, str]:
+    """Fetch the base branch into the vault, and return its name and commit.
+
+    Of an empty repository the commit is made here, and not pushed yet. Raises InvalidRequest for a base that cannot be.
+    """
     if not target.empty:
         return vault.fetch(request.base, target.heads)
     try:
-        name, _ = target.base(request.base)
+        name, _ = target.base_branch(request.base)
     except BadInput as error:
         raise InvalidRequest(f"base: {error.what}", where=error.where, fix=error.fix) from None
-    return name, make_first(vault.objects)
+    return name, write_first_commit(vault.objects)
 
 
-def title_of(vault: Vault, contract: Contract) -> str:
-    """The issue's; where nobody said a word, what the branch's newest commit says of itself, merges aside."""
+def delivery_title(vault: Vault, contract: Contract) -> str:
+    """Return a delivery's title: its issue's, or the subject of the newest commit of its existing branch.
+
+    The latter only where no request was written; merges are passed over while there is another commit. Empty: there is
+    a request in words, or no existing branch.
+    """
     if contract.issue is not None:
         return contract.issue.title
     if contract.request.strip() or not contract.existing:
         return ""
     log = ("log", "-1", "--format=%s")
-    said: str = vault.git.text(*log, "--no-merges", "--end-of-options", contract.head, f"^{contract.base_sha}")
-    said = said or vault.git.text(*log, "--end-of-options", contract.head)
-    return " ".join(said.split())[:200]
+    subject: str = vault.git.text(*log, "--no-merges", "--end-of-options", contract.head, f"^{contract.base_sha}")
+    subject = subject or vault.git.text(*log, "--end-of-options", contract.head)
+    return " ".join(subject.split())[:200]
 
 
-def tokens_of(asked: int, most: int | None) -> int:
-    """The tokens that a retry may use, 0 for no limit: `most` is the host's."""
-    return min((limit for limit in (asked, most) if limit), default=0)
+def retry_token_limit(requested: int, host_limit: int | None) -> int:
+    """Return the tokens that a retry may use, the smaller of both limits; 0 or None is no limit."""
+    return min((limit for limit in (requested, host_limit) if limit), default=0)
 
 
 _ALLOW = "local_repositories in the user file, or PERDURE_LOCAL_REPOSITORIES, allows directories (docs/submitting.md)"
 
 
-def comes_from_here(home: Home, delivery: str, request: DeliveryRequest, workflow_id: str = "") -> bool:
-    """True when whoever wrote the request knows this home's key. Everybody who reaches Temporal can write one.
+def is_from_this_home(home: Home, delivery: str, request: DeliveryRequest, workflow_id: str = "") -> bool:
+    """Return whether whoever wrote the request knows this home's key. Everybody who reaches Temporal can write one.
 
-    workflow_id  by which what a schedule has started is known
+    workflow_id  by it a request that a schedule has started is proven
     """
-    said = request.model_dump(mode="json", exclude_defaults=True)
-    return any(proves(request.proof, home.key(), id, said) for id in (delivery, workflow_id))
+    request_fields = request.model_dump(mode="json", exclude_defaults=True)
+    return any(is_valid_proof(request.proof, home.key(), id, request_fields) for id in (delivery, workflow_id))
 
 
-def find_target(request: DeliveryRequest, ours: bool, allowed: Sequence[str], keys: Keyring) -> Target:
-    """The repository of a request. InvalidRequest for one on this host that is neither ours to name nor allowed.
+def find_target(request: DeliveryRequest, ours: bool, allowed: Sequence[str], keys: Keyring) -> TargetRepository:
+    """Return the repository of a request.
 
-    BadInput and ForgeUnavailable as `locate` raises them.
-    `ours`: the request comes from here. `allowed`: directories in which repositories may be named by anybody.
+    ours     the request comes from this home
+    allowed  directories in which anybody may name repositories
+
+    Raises InvalidRequest for a repository on this host that is neither ours to name nor in one of those directories;
+    BadInput and ForgeUnavailable as `locate_repository` raises them.
     """
     if ours:
-        return locate(request.repository, Path.cwd(), keys)
-    _check_allowed(place_on_host(request.repository), allowed)  # before anything there is looked at
-    target = locate(request.repository, ELSEWHERE, keys)
-    _check_allowed(place_on_host(target.url), allowed)  # a checkout there may have its origin anywhere
+        return locate_repository(request.repository, Path.cwd(), keys)
+    _check_allowed(local_path(request.repository), allowed)  # before anything there is looked at
+    target = locate_repository(request.repository, ELSEWHERE, keys)
+    _check_allowed(local_path(target.url), allowed)  # a checkout there may have its origin anywhere
     return target
 
 
-def find_source(request: DeliveryRequest, ours: bool, target: Target, needed: bool) -> str:
-    """The submitter's checkout, empty without one. `needed`: something shall be copied from it.
+def find_source(request: DeliveryRequest, ours: bool, target: TargetRepository, needed: bool) -> str:
+    """Return the submitter's checkout, from which setup copies files; empty: none is named or needed.
 
-    InvalidRequest when something is, and the request does not come from here, or names no checkout of the repository.
+    needed  something is to be copied from it
+
+    Raises InvalidRequest where it is needed, and the request does not come from here or names no checkout of the
+    repository.
     """
     if request.source is None or not needed:
         return ""
@@ -231,6 +272,8 @@ def find_source(request: DeliveryRequest, ours: bool, target: Target, needed: bo
 
 
 def _check_allowed(path: Path | None, allowed: Sequence[str]) -> None:
+    """Raise InvalidRequest for a path on this host that is in none of the allowed directories; None, no path, is
+    allowed."""
     if path is None:
         return
     real = os.path.realpath(path)

@@ -14,7 +14,7 @@ from perdure.models.errors import SandboxUnavailable, WorkCutOff
 
 @dataclass(frozen=True)
 class GitView:
-    """The repository that commands see where `.git` points (perdure.adapters.git.view); all of it read-only.
+    """The repository that commands see where `.git` points (perdure.adapters.git.git_view); all of it read-only.
 
     at       the vault's path, as it is written in the worktree's `.git`
     shown    the repository that is seen there

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from perdure.adapters.sandbox import rules
 from perdure.adapters.system.home import Home
-from perdure.models.base import Recorded
+from perdure.models.base import HistoryModel
 
 PASSED_ON = ("PYENV_ROOT", "PYENV_VERSION", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "JAVA_HOME", "GOROOT", "TZ")
 """Variables by which a shim finds its toolchain."""
@@ -26,14 +26,14 @@ MANAGED = ("versions", "toolchains", "installs")
 """Directories in which version managers keep what the programs in the directory beside them lead to."""
 
 
-class Dropped(Recorded):
+class Dropped(HistoryModel):
     """A PATH entry (or what one of its links leads to) that commands will not see, and why."""
 
     entry: str
     reason: str
 
 
-class Binds(Recorded):
+class Binds(HistoryModel):
     """The parts of the host that a sandbox shows.
 
     prefixes  directories and single files, shown read-only at their own path

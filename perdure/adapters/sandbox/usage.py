@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perdure.adapters.sandbox.disk import room_of
 from perdure.adapters.sandbox.processes import PAGE, usage
-from perdure.models.amounts import size
+from perdure.models.amounts import parse_size
 from perdure.models.host_config import CommandLimits
 from perdure.models.limits import SANDBOX_DISK_SLACK_BYTES, SANDBOX_MEMORY_BYTES, SANDBOX_MEMORY_SHARE
 
@@ -34,9 +34,9 @@ class Caps:
     @classmethod
     def of(cls, limits: CommandLimits) -> Caps:
         share = int(os.sysconf("SC_PHYS_PAGES") * PAGE * SANDBOX_MEMORY_SHARE)
-        memory = size(limits.memory) if limits.memory else min(SANDBOX_MEMORY_BYTES, share)
+        memory = parse_size(limits.memory) if limits.memory else min(SANDBOX_MEMORY_BYTES, share)
         cpu = None if limits.cpu is None else limits.cpu_s()
-        return cls(memory, limits.processes, size(limits.disk), cpu)
+        return cls(memory, limits.processes, parse_size(limits.disk), cpu)
 
 
 def gigabytes(count: float) -> str:

@@ -1,1 +1,1 @@
-"""The ground every adapter stands on: home, files, threads, bounded reading of files. It imports no other adapter."""
+"""The lowest layer of adapters: home, files, locks, threads, bounded reading of files. It imports no other adapter."""

@@ -1,4 +1,4 @@
-"""The name of this start of the machine: what was not synced before it may be damaged after it."""
+"""The id of this start of the machine: what was not synced before it may be damaged after it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OURS = uuid.uuid4().hex
 
 
-def boot() -> str:
-    """Return the boot's name, or this process's where there is none: what depends on it is made anew too often then."""
+def boot_id() -> str:
+    """Return the kernel's id of this boot; where there is none, an id of this process.
+
+    In the latter case what depends on it is made anew for each process: too often, but never too seldom.
+    """
     try:
         return _BOOT_ID.read_text().strip() or _OURS
     except OSError:

@@ -1,4 +1,5 @@
-"""Parsers for texts of strangers: what would cost more than the text is worth is refused before or while it is read."""
+"""Bounded parsing and reading of texts from strangers: what would cost too much is refused, before or during the
+work."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _STRING = re.compile(
 """A TOML string or comment; one without an end goes to the end of its line or of the text, read once in any case."""
 
 
-class TooMuch(ValueError):
-    """A text is larger, deeper or longer than what is parsed. `line`: where, or 0."""
+class TextTooLarge(ValueError):
+    """A text is larger than what is parsed, is nested deeper, or has a longer number. `line`: where, or 0."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -32,82 +33,96 @@ class TooMuch(ValueError):
 
 
 def parse_toml(text: str, limit: int = PROJECT_FILE_BYTES) -> dict[str, Any]:
-    """TOMLDecodeError or TooMuch, both ValueErrors; `limit` in bytes."""
+    """Parse a TOML text of at most `limit` bytes.
+
+    Raises TOMLDecodeError for a syntax error and TextTooLarge for what would cost too much; both are ValueErrors.
+    """
     _check_size(text, limit)
-    keys = _STRING.sub(lambda found: "\n" * found.group().count("\n"), text)
+    keys = _STRING.sub(lambda table: "\n" * table.group().count("\n"), text)
     for number, line in enumerate(keys.split("\n"), 1):
         if line.count(".") > LINE_DOTS:
-            raise TooMuch(f"a line with more than {LINE_DOTS} dots outside of strings is not read", number)
+            raise TextTooLarge(f"a line with more than {LINE_DOTS} dots outside of strings is not read", number)
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except RecursionError:
-        raise TooMuch(_DEEP) from None
+        raise TextTooLarge(_DEEP_REASON) from None
     except tomllib.TOMLDecodeError:
         raise
     except ValueError:  # a number of more digits than Python converts
-        raise TooMuch(_LONG) from None
-    check_nesting(found)
-    return found
+        raise TextTooLarge(_LONG_REASON) from None
+    check_nesting(table)
+    return table
 
 
 def parse_json(text: str, limit: int = PROJECT_FILE_BYTES) -> Any:
-    """ValueError, of which TooMuch is one; `limit` in bytes."""
+    """Parse a JSON text of at most `limit` bytes.
+
+    Raises ValueError for a syntax error, and TextTooLarge, which is one, for what would cost too much.
+    """
     _check_size(text, limit)
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except RecursionError:
-        raise TooMuch(_DEEP) from None
-    check_nesting(found)
-    return found
+        raise TextTooLarge(_DEEP_REASON) from None
+    check_nesting(data)
+    return data
 
 
-def check_nesting(found: Any) -> None:
-    """TooMuch where tables and lists are nested too deep, or a whole number is too long."""
-    left: list[tuple[Any, int]] = [(found, 0)]
-    while left:
-        value, depth = left.pop()
+def check_nesting(data: Any) -> None:
+    """Raise TextTooLarge where parsed tables and lists are nested deeper than NESTING, or a number has more than
+    INTEGER_BITS."""
+    to_visit: list[tuple[Any, int]] = [(data, 0)]
+    while to_visit:
+        value, depth = to_visit.pop()
         if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
-            raise TooMuch(_LONG)
+            raise TextTooLarge(_LONG_REASON)
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if inner and depth >= NESTING:
-            raise TooMuch(_DEEP)
-        left += [(one, depth + 1) for one in inner]
+            raise TextTooLarge(_DEEP_REASON)
+        to_visit += [(element, depth + 1) for element in inner]
 
 
 def read_text(path: Path, limit: int) -> str:
-    """A file's text; TooMuch when it is longer than `limit` bytes. OSError and UnicodeDecodeError as they come."""
+    """Return the text of a file.
+
+    Raises TextTooLarge where it has more than `limit` bytes; OSError and UnicodeDecodeError as they come.
+    """
     with path.open("rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise TooMuch(_size(limit))
+        raise TextTooLarge(_size_reason(limit))
     return data.decode("utf-8")
 
 
-def why_unread(error: OSError | ValueError) -> str:
-    """Of read_text, in words."""
+def unreadable_reason(error: OSError | ValueError) -> str:
+    """Return in words why read_text has failed."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def _check_size(text: str, limit: int) -> None:
+    """Raise TextTooLarge for a text of more than `limit` bytes."""
     if len(text) > limit or len(text.encode(errors="replace")) > limit:
-        raise TooMuch(_size(limit))
+        raise TextTooLarge(_size_reason(limit))
 
 
-def _size(limit: int) -> str:
+def _size_reason(limit: int) -> str:
     return f"it is longer than {limit // 1024} KiB"
 
 
-_LONG = f"a number has more than {INTEGER_BITS} bits"
-_DEEP = f"it is nested deeper than {NESTING} levels"
+_LONG_REASON = f"a number has more than {INTEGER_BITS} bits"
+_DEEP_REASON = f"it is nested deeper than {NESTING} levels"
 
 
-_BYTES = 4 * 1024 * 1024  # a large lock file; enough to recognise a toolchain
+_READ_BYTES = 4 * 1024 * 1024  # a large lock file; enough to recognise a toolchain
 
 
-def read(path: Path, limit: int = _BYTES) -> str:
-    """At most `limit` bytes of a regular file as text; empty when there is none (a FIFO would block for ever)."""
+def read_beginning(path: Path, limit: int = _READ_BYTES) -> str:
+    """Return at most the first `limit` bytes of a regular file as text; empty where it cannot be read.
+
+    Anything but a regular file counts as absent: a FIFO would block for ever. Bytes that are no UTF-8 are replaced.
+    """
     try:
         if not path.is_file():
             return ""
@@ -118,17 +133,17 @@ def read(path: Path, limit: int = _BYTES) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's table, empty when there is none that parses."""
+    """Return the table of a TOML file; empty where there is none that parses."""
     try:
-        return parse_toml(read(path, PROJECT_FILE_BYTES + 1))
+        return parse_toml(read_beginning(path, PROJECT_FILE_BYTES + 1))
     except ValueError:
         return {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file's object, empty when there is none that parses."""
+    """Return the object of a JSON file; empty where there is none that parses."""
     try:
-        data = parse_json(read(path, PROJECT_FILE_BYTES + 1))
+        data = parse_json(read_beginning(path, PROJECT_FILE_BYTES + 1))
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}

@@ -1,4 +1,4 @@
-"""Directories of many files, put somewhere else without writing their bytes again where the file system allows it."""
+"""Copies of directories of many files, made without writing their bytes again where the file system allows it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ _NO_LINK = {errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOT
 _NO_CLONE = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOTTY, errno.EPERM, errno.EBADF}
 
 
-class Copied(NamedTuple):
-    """One entry of a directory; `digest` is a file's BLAKE2b and a link's target, `mtime` in ns (0: does not count)."""
+class DirectoryEntry(NamedTuple):
+    """An entry of a directory tree that is copied.
+
+    path    relative to the root
+    kind    d: directory, f: file, l: symbolic link
+    mtime   of a file, in ns; 0: does not count
+    digest  BLAKE2b of a file, empty where it was not read; the target of a link
+    """
 
     path: str
     kind: Literal["d", "f", "l"]
@@ -28,79 +34,91 @@ class Copied(NamedTuple):
     digest: str
 
 
-class NotPlain(Exception):
-    """There is something that is neither a directory, a file nor a symbolic link."""
+class UnsupportedFileType(Exception):
+    """There is something that is neither a directory, a file nor a symbolic link. The argument is its path."""
 
 
-def listing(root: Path, names: Iterable[str], without: frozenset[str], *, digests: bool = True) -> Iterator[Copied]:
-    """Yield what lies at these relative paths and below, parents before children; those in `without` left out.
+def list_entries(
+    root: Path, names: Iterable[str], excluded: frozenset[str], *, digests: bool = True
+) -> Iterator[DirectoryEntry]:
+    """Yield an entry for each of these relative paths and everything below, parents before children.
 
-    Without `digests` no file is read.
+    excluded  paths that are left out, with everything below
+    digests   False: no file is read
+
+    Raises UnsupportedFileType, and OSError where a path does not exist.
     """
-    waiting = sorted(names, reverse=True)
-    while waiting:
-        path = waiting.pop()
-        if path in without:
+    to_visit = sorted(names, reverse=True)
+    while to_visit:
+        path = to_visit.pop()
+        if path in excluded:
             continue
         full = os.path.join(root, path)
         status = os.lstat(full)
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISDIR(status.st_mode):
-            yield Copied(path, "d", mode, 0, 0, "")
-            waiting += sorted((f"{path}/{name}" for name in os.listdir(full)), reverse=True)
+            yield DirectoryEntry(path, "d", mode, 0, 0, "")
+            to_visit += sorted((f"{path}/{name}" for name in os.listdir(full)), reverse=True)
         elif stat.S_ISLNK(status.st_mode):
-            yield Copied(path, "l", 0, 0, 0, os.readlink(full))
+            yield DirectoryEntry(path, "l", 0, 0, 0, os.readlink(full))
         elif stat.S_ISREG(status.st_mode):
-            yield Copied(path, "f", mode, status.st_size, status.st_mtime_ns, _digest(full) if digests else "")
+            yield DirectoryEntry(path, "f", mode, status.st_size, status.st_mtime_ns, _digest(full) if digests else "")
         else:
-            raise NotPlain(path)
+            raise UnsupportedFileType(path)
 
 
-def differs(root: Path, kept: Iterable[Copied], *, bytes_too: bool) -> str:
-    """The first path that is not what it was, '' when all are. Without `bytes_too` size, mode and time tell."""
-    for one in kept:
-        full = f"{root}/{one.path}"
+def first_difference(root: Path, entries: Iterable[DirectoryEntry], *, bytes_too: bool) -> str:
+    """Return the first path below `root` that is not as its entry says; empty: all are.
+
+    bytes_too  files are read and their digests compared; False: their size, mode and time tell
+    """
+    for entry in entries:
+        full = f"{root}/{entry.path}"
         try:
             status = os.lstat(full)
-            if one.kind == "l":
-                same = stat.S_ISLNK(status.st_mode) and os.readlink(full) == one.digest
-            elif one.kind == "d":
-                same = stat.S_ISDIR(status.st_mode)
+            if entry.kind == "l":
+                is_same = stat.S_ISLNK(status.st_mode) and os.readlink(full) == entry.digest
+            elif entry.kind == "d":
+                is_same = stat.S_ISDIR(status.st_mode)
             else:
                 now = (stat.S_IMODE(status.st_mode), status.st_size, status.st_mtime_ns)
-                same = stat.S_ISREG(status.st_mode) and now == (one.mode, one.size, one.mtime)
-                same = same and (not bytes_too or _digest(full) == one.digest)
+                is_same = stat.S_ISREG(status.st_mode) and now == (entry.mode, entry.size, entry.mtime)
+                is_same = is_same and (not bytes_too or _digest(full) == entry.digest)
         except OSError:
-            same = False
-        if not same:
-            return one.path
+            is_same = False
+        if not is_same:
+            return entry.path
     return ""
 
 
-def put(source: Path, target: Path, kept: Iterable[Copied], linked: Container[str]) -> None:
-    """Make the same entries in `target`, whose directories above them are there.
+def copy_entries(source: Path, target: Path, entries: Iterable[DirectoryEntry], linked_names: Container[str]) -> None:
+    """Copy these entries from `source` to `target`, where nothing may stand in their place.
 
-    A file below one of the `linked` top-level names is the same file under a second name: nobody may ever write to it.
-    Others share their blocks where the file system can do that, and are copied where it cannot.
+    A file below one of the top-level names in `linked_names` is hard-linked: nobody may ever write to it. Other files
+    share their blocks where the file system can do that, and are copied where it cannot. Directories above are made.
     """
-    closed: list[tuple[str, int]] = []
-    for one in kept:
-        old, new = f"{source}/{one.path}", f"{target}/{one.path}"
-        if one.kind == "d":
+    directories: list[tuple[str, int]] = []
+    for entry in entries:
+        old, new = f"{source}/{entry.path}", f"{target}/{entry.path}"
+        if entry.kind == "d":
             os.makedirs(os.path.dirname(new), exist_ok=True)
             os.mkdir(new)
-            closed.append((new, one.mode))
-        elif one.kind == "l":
+            directories.append((new, entry.mode))
+        elif entry.kind == "l":
             os.makedirs(os.path.dirname(new), exist_ok=True)
-            os.symlink(one.digest, new)
-        elif not (one.path.partition("/")[0] in linked and _linked(old, new)):
+            os.symlink(entry.digest, new)
+        elif not (entry.path.partition("/")[0] in linked_names and _link_file(old, new)):
             os.makedirs(os.path.dirname(new), exist_ok=True)
-            _copied(old, new, one)
-    for path, mode in reversed(closed):  # children first: a directory may close
+            _copy_file(old, new, entry)
+    for path, mode in reversed(directories):  # Children first: a directory may be closed to writing from now on.
         os.chmod(path, mode)
 
 
-def _linked(old: str, new: str) -> bool:
+def _link_file(old: str, new: str) -> bool:
+    """Create a hard link `new` to the file `old`, and the directory above where that is missing.
+
+    Returns False where the file system cannot link here.
+    """
     try:
         os.link(old, new, follow_symlinks=False)
     except FileNotFoundError:
@@ -113,7 +131,8 @@ def _linked(old: str, new: str) -> bool:
     return True
 
 
-def _copied(old: str, new: str, one: Copied) -> None:
+def _copy_file(old: str, new: str, entry: DirectoryEntry) -> None:
+    """Copy a file, with mode and time of its entry; share its blocks where the file system can."""
     with open(old, "rb") as source, open(new, "xb") as target:
         try:
             fcntl.ioctl(target, _CLONE, source.fileno())
@@ -121,8 +140,8 @@ def _copied(old: str, new: str, one: Copied) -> None:
             if error.errno not in _NO_CLONE:
                 raise
             shutil.copyfileobj(source, target, 1 << 20)
-        os.fchmod(target.fileno(), one.mode)
-    os.utime(new, ns=(one.mtime, one.mtime))  # Python believes compiled files by their source's time
+        os.fchmod(target.fileno(), entry.mode)
+    os.utime(new, ns=(entry.mtime, entry.mtime))  # Python believes compiled files by their source's time
 
 
 def _digest(path: str) -> str:

@@ -10,21 +10,22 @@ from perdure.models.crash import CrashPoint
 
 
 def crash_point(point: CrashPoint) -> None:
-    """SIGKILL this process if PERDURE_CRASH_AT names this point and this home has not crashed there often enough.
+    """Kill this process with SIGKILL where PERDURE_CRASH_AT names this point and asks for more crashes than there were.
 
-    `PERDURE_CRASH_AT=after-reply` kills once, `after-reply:3` three times; several points are separated by commas.
+    `PERDURE_CRASH_AT=after-reply` kills once, `after-reply:3` three times; several points are separated by commas. The
+    crashes that were made are counted in the home, so that a restarted worker does not crash for ever.
     """
-    wanted = os.environ.get("PERDURE_CRASH_AT")
-    if not wanted:
+    requested_crashes = os.environ.get("PERDURE_CRASH_AT")
+    if not requested_crashes:
         return
-    for entry in wanted.split(","):
+    for entry in requested_crashes.split(","):
         name, _, times = entry.partition(":")
-        if name == point and _claim(point, int(times or 1)):
+        if name == point and _claim_crash(point, int(times or 1)):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _claim(point: CrashPoint, times: int) -> bool:
-    """Take one of the crashes still owed, so that a restarted worker does not crash for ever."""
+def _claim_crash(point: CrashPoint, times: int) -> bool:
+    """Record one more crash at this point in the home; return False where `times` crashes have been made."""
     crashes = Home.find().crashes
     crashes.mkdir(parents=True, exist_ok=True)
     for number in range(times):

@@ -1,4 +1,4 @@
-"""Small files that must be whole or absent, and locks that die with their holder."""
+"""Small files that must be whole or absent, bounded reading of others, and locks that die with their holder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def make_directory(path: Path) -> None:
     """Make a directory and what is missing above it, each durably: a synced file in an unsynced one is lost with it."""
     if path.is_dir():
         return
-    missing = list(itertools.takewhile(lambda one: not one.exists(), (path, *path.parents)))
+    missing = list(itertools.takewhile(lambda directory: not directory.exists(), (path, *path.parents)))
     path.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_directory(made.parent)
+    for directory_made in missing:
+        sync_directory(directory_made.parent)
 
 
 def sync_directory(path: Path) -> None:
-    """Write down which names a directory has: a file's own fsync does not."""
+    """Sync a directory, so that the names in it survive a power cut: a file's own fsync does not see to that."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -34,9 +34,10 @@ def sync_directory(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
-    """Write so that after a crash, power loss included, `path` holds either the old bytes or all of `data`.
+    """Write a file so that after a crash, power loss included, `path` holds either the old bytes or all of `data`.
 
     `sync=False` covers the death of processes only, for what a restart of the machine makes meaningless anyway.
+    Directories above are made.
     """
     make_directory(path.parent)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -54,19 +55,23 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True
         sync_directory(path.parent)
 
 
-def read_plain(path: Path | str, most: int, directory: int | None = None) -> bytes | None:
-    """A regular file's first bytes, `most` and one at most; None where it is none. For what strangers have left: a link
-    in its place is not followed, and nothing of it waited for. `directory`: a descriptor that `path` is relative to."""
+def read_regular_file(path: Path | str, max_bytes: int, directory: int | None = None) -> bytes | None:
+    """Return the first bytes of a regular file, one more than `max_bytes` at most; None: it is no regular file.
+
+    For what strangers have left: a link in its place is not followed, and nothing of it is waited for.
+
+    directory  a descriptor that `path` is relative to
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError:
         return None
     with os.fdopen(fd, "rb") as file:
-        return file.read(most + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+        return file.read(max_bytes + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes on the disk of all files below a directory; what vanishes meanwhile counts nothing."""
+    """Return how many bytes on the disk all files below a directory take; what vanishes meanwhile counts nothing."""
     total = 0
     for directory, _, names in os.walk(path):
         for name in names:
@@ -76,16 +81,18 @@ def size_on_disk(path: Path) -> int:
 
 
 def append_line(path: Path, line: bytes, *, sync: bool) -> None:
-    """Append one line in one write, so that lines of several processes never mix. OSError: it did not fit.
+    """Append one line to a file in one write, so that lines of several processes never mix.
 
-    `sync`: it outlives a power cut when this returns, and so does the file's name.
+    A line that its writer died in is ended first. Directories above are made. Raises OSError where it did not fit.
+
+    sync  the line, and the file's name, survive a power cut once this returns
     """
     make_directory(path.parent)
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "rb+", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # the writer before us died in its write
         data = (b"\n" if torn else b"") + line + b"\n"
-        if file.write(data) != len(data):  # a full disk takes a part without a word
+        if file.write(data) != len(data):  # A full disk takes a part without an error.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if sync:
             os.fsync(file.fileno())
@@ -94,7 +101,7 @@ def append_line(path: Path, line: bytes, *, sync: bool) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Return when everything that was written to the file system of `path` so far survives a power cut."""
+    """Sync the whole file system of `path`: what was written to it so far survives a power cut once this returns."""
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     except AttributeError:  # not Linux
@@ -109,8 +116,11 @@ def sync_all(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive flock, waiting for it: for critical sections of a few milliseconds."""
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive flock on a file while the block runs; wait for it first.
+
+    For critical sections of a few milliseconds. The file is made where it is missing.
+    """
     make_directory(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -121,7 +131,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def try_lock(path: Path) -> int | None:
-    """An exclusive flock's descriptor, or None when somebody else holds it. Closing the descriptor lets go."""
+    """Take an exclusive flock on a file and return its descriptor; None where another process or descriptor holds it.
+
+    Closing the descriptor releases the lock. The file is made where it is missing.
+    """
     make_directory(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -132,8 +145,11 @@ def try_lock(path: Path) -> int | None:
     return fd
 
 
-def held(lock: Path) -> bool:
-    """True where a process holds an exclusive flock on `lock`. Ours is shared: two who look do not see each other."""
+def is_locked(lock: Path) -> bool:
+    """Return whether a process holds an exclusive flock on this file; a file that does not exist is not locked.
+
+    The test takes a shared lock for a moment, so that two who test at once do not see each other.
+    """
     try:
         fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
-from perdure.adapters.system.files import locked, write_whole
+from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.models.errors import BadInput
 
 _MACHINE_ID = Path("/etc/machine-id")
 
 
-_OURS = {"host-id", "key", "logs", "temporal.db", "vaults", "workspaces"}
-"""One of these is in every home that was used."""
+_HOME_ENTRIES = {"host-id", "key", "logs", "temporal.db", "vaults", "workspaces"}
+"""Every home that was used has one of these entries."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,10 @@ class Home:
 
     @classmethod
     def find(cls) -> Home:
-        """PERDURE_HOME, else the platform's data directory."""
+        """Return the home that PERDURE_HOME names, else the one in the platform's data directory; nothing is created.
+
+        Raises BadInput where it begins with the `~` of a user that does not exist.
+        """
         configured = os.environ.get("PERDURE_HOME")
         try:
             return cls((Path(configured) if configured else user_data_path("perdure")).expanduser().absolute())
@@ -37,22 +40,22 @@ class Home:
             raise BadInput("there is no such user", where=f"PERDURE_HOME {configured}", fix=fix) from None
 
     def make_private(self) -> None:
-        """Make sure that the home exists and only its owner can look into it. OSError when that is not possible.
+        """Ensure that the home exists and only its owner can look into it.
 
-        One that others can read is closed when it is ours. BadInput for a directory that holds other things, or is
-        somebody else's: its mode is not ours to change.
+        One that others can read is closed where it is ours. Raises OSError where that is not possible, and BadInput for
+        a directory that holds other things, or is another user's: its mode is not ours to change.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        there = self.root.stat()
-        if there.st_uid == os.geteuid() and not there.st_mode & 0o077:
+        status = self.root.stat()
+        if status.st_uid == os.geteuid() and not status.st_mode & 0o077:
             return
         names = {entry.name for entry in self.root.iterdir()}
-        if there.st_uid == os.geteuid() and not there.st_mode & stat.S_ISVTX and (names & _OURS or not names):
+        if status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX and (names & _HOME_ENTRIES or not names):
             self.root.chmod(0o700)
             return
         what = "PERDURE_HOME is a directory with other things in it that other people can look into"
         fix = "set PERDURE_HOME to a directory of its own, or chmod 700 it"
-        if there.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid():
             what, fix = "PERDURE_HOME belongs to another user than you", "set it to a directory of yours, or chown it"
         raise BadInput(what, where=str(self.root), fix=fix)
 
@@ -62,21 +65,23 @@ class Home:
 
     @property
     def inflight(self) -> Path:
+        """Return the directory in which each worker notes the activities that it has begun
+        (perdure.adapters.worker.inflight)."""
         return self.root / "inflight"
 
     @property
     def caches(self) -> Path:
-        """Packages that setups have downloaded (perdure.adapters.sandbox.packages)."""
+        """Return the directory of packages that setups have downloaded (perdure.adapters.sandbox.packages)."""
         return self.root / "packages"
 
     @property
     def seeds(self) -> Path:
-        """Output of compilers on base branches (perdure.adapters.checks.seeds)."""
+        """Return the directory of compilers' output on base branches (perdure.adapters.checks.compiler_caches)."""
         return self.root / "seeds"
 
     @property
     def checkouts(self) -> Path:
-        """Files of large repositories that nobody uses (perdure.adapters.git.checkouts)."""
+        """Return the directory of large repositories' files that nobody uses (perdure.adapters.git.checkouts)."""
         return self.root / "checkouts"
 
     @property
@@ -100,48 +105,54 @@ class Home:
         return self.root / "workspaces" / delivery
 
     def trials(self, delivery: str) -> Path:
-        """The directory of the checkouts of experiments on its change, for as long as they run."""
+        """Return the directory for the checkouts of experiments on a delivery's change, while they run."""
         return self.workspace(delivery) / "trials"
 
     def host_id(self) -> str:
-        """A name for this host that survives renames of the machine: made once, kept in `host-id`.
+        """Return a name for this host that survives renames of the machine: made once, kept in file `host-id`.
 
         A cloned machine (same file, other machine-id) gets a new one: two hosts must not share a queue (H24).
         """
-        path, machine = self.root / "host-id", _machine_id()
-        if name := _named(path, machine):
+        path, machine = self.root / "host-id", _read_machine_id()
+        if name := _read_host_name(path, machine):
             return name
-        with locked(path.with_suffix(".lock")):  # of two first workers one makes the name, the other reads it
-            if not (name := _named(path, machine)):
+        with hold_lock(path.with_suffix(".lock")):  # of two new workers, one makes the name, the other reads it
+            if not (name := _read_host_name(path, machine)):
                 name = uuid.uuid4().hex[:12]
                 write_whole(path, f"{name} {machine}\n".encode(), mode=0o644)
         return name
 
     def key(self) -> bytes:
-        """The secret of this home, made once: it shows that a request or a contract comes from here."""
+        """Return the secret of this home, made once: it shows that a request or a contract comes from here.
+
+        It closes the home to others first, and raises what `make_private` raises.
+        """
         self.make_private()
         path = self.root / "key"
-        with locked(path.with_suffix(".lock")):
+        with hold_lock(path.with_suffix(".lock")):
             if not path.exists():
                 write_whole(path, os.urandom(32))
         return path.read_bytes()
 
     def queue(self, name: str = "perdure") -> str:
-        """The task queue of everything that touches worktrees on this host; another `name` for one of its own."""
+        """Return the task queue of everything that touches worktrees on this host.
+
+        name  the beginning of its name; another one than the default gives a queue of its own
+        """
         return f"{name}-{self.host_id()}"
 
 
-def _named(path: Path, machine: str) -> str:
-    """The name in the file, or empty when there is none for this machine."""
+def _read_host_name(path: Path, machine: str) -> str:
+    """Return the host's name from its file; empty: there is no file, or the name was made for another machine."""
     try:
-        name, seen = [*path.read_text().split(), "", ""][:2]
+        name, named_machine = [*path.read_text().split(), "", ""][:2]
     except FileNotFoundError:
         return ""
-    return name if not machine or seen in ("", machine) else ""
+    return name if not machine or named_machine in ("", machine) else ""
 
 
-def _machine_id() -> str:
-    """Empty where there is none: a host name would change with every container and every network."""
+def _read_machine_id() -> str:
+    """Return the machine's id; empty where it has none: a host name would change with every container and network."""
     try:
         return _MACHINE_ID.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Output files of commands: their ends, their lines as they come, the command they say is missing."""
+"""Output files of commands: their ends, their lines as they come, and the command they say is missing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _POLL_S = 0.2
 _MISSING = re.compile(r"(?:^|: )([^\s:]+): (?:command )?not found$", re.MULTILINE)
 
 
-def tail(path: Path, chars: int) -> str:
-    """At most the last `chars` characters of a file, colours removed; empty when there is none."""
+def read_tail(path: Path, chars: int) -> str:
+    """Return at most the last `chars` characters of a file, without colours and control characters; empty: there is no
+    file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -34,69 +35,81 @@ def tail(path: Path, chars: int) -> str:
 
 
 def last_lines(text: str) -> str:
-    """Return an error's share of a failed command's output: FAILURE_TAIL_LINES lines within FAILURE_TAIL_CHARS."""
+    """Return the part of a failed command's output that an error quotes: FAILURE_TAIL_LINES lines in
+    FAILURE_TAIL_CHARS."""
     return "\n".join(text.rstrip().splitlines()[-FAILURE_TAIL_LINES:])[-FAILURE_TAIL_CHARS:]
 
 
-def flooded() -> str:
-    """Say why a command was ended that wrote more than its output file may hold."""
+def flood_reason() -> str:
+    """Return the reason why a command was ended that wrote more than its output file may hold."""
     return f"ended, as its output grew beyond {OUTPUT_FILE_BYTES // 1_000_000} MB"
 
 
 def missing_command(text: str) -> str:
-    """The command a shell could not find, or empty."""
-    found = _MISSING.findall(text)
-    return found[-1] if found else ""
+    """Return the last command that a shell said it could not find; empty: none."""
+    names = _MISSING.findall(text)
+    return names[-1] if names else ""
 
 
 @asynccontextmanager
-async def followed(path: Path, on_line: Callable[[str], None]) -> AsyncIterator[None]:
-    """While the block runs, call `on_line` with each whole line that appears in `path`; at the end with the rest."""
-    reader = _Lines(path)
+async def follow_lines(path: Path, on_line: Callable[[str], None]) -> AsyncIterator[None]:
+    """Call `on_line` with each whole line that appears in a file while the block runs; at the end with the rest.
+
+    The file may appear later. Empty lines are left out; of a flood only the newest megabyte is read.
+    """
+    reader = _NewLineReader(path)
     ended = asyncio.Event()
 
-    async def follow() -> None:
+    async def report_lines() -> None:
         while not ended.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), _POLL_S)
-            for line in await in_thread(reader.new):
+            for line in await in_thread(reader.read_new_lines):
                 on_line(line)
-        for line in reader.rest():
+        for line in reader.rest_lines():
             on_line(line)
 
-    task = asyncio.create_task(follow())
+    task = asyncio.create_task(report_lines())
     try:
         yield
     finally:
-        ended.set()  # not cancelled: lines just read would be lost
+        ended.set()  # Not cancelled: lines that were just read would be lost.
         await task
 
 
-class _Lines:
-    """Reads on where it stopped; a line longer than _LINE_BYTES is cut, of a flood only the end is read."""
+class _NewLineReader:
+    """A reader of a growing file that goes on where it stopped.
+
+    A line longer than _LINE_BYTES is cut, and of a flood only the end is read. `unfinished`: what stands behind the
+    last newline so far.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.offset, self.open = path, 0, b""
+        self.path, self.offset, self.unfinished = path, 0, b""
 
-    def new(self) -> list[str]:
+    def read_new_lines(self) -> list[str]:
+        """Return the whole lines that were added to the file since the last call, empty ones left out.
+
+        None are there while the file does not exist.
+        """
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, 2)
                 self.offset = max(self.offset, size - _FLOOD_BYTES)
                 file.seek(self.offset)
-                read = file.read(_FLOOD_BYTES)
+                chunk = file.read(_FLOOD_BYTES)
         except FileNotFoundError:
             return []
-        self.offset += len(read)
-        *whole, self.open = (self.open + read).split(b"\n")
-        self.open = self.open[:_LINE_BYTES]
-        return [_shown(line) for line in whole if line.strip()]
+        self.offset += len(chunk)
+        *whole, self.unfinished = (self.unfinished + chunk).split(b"\n")
+        self.unfinished = self.unfinished[:_LINE_BYTES]
+        return [_visible_text(line) for line in whole if line.strip()]
 
-    def rest(self) -> list[str]:
-        """Return what stands behind the last newline."""
-        return [_shown(self.open)] if self.open.strip() else []
+    def rest_lines(self) -> list[str]:
+        """Return what stands behind the last newline as a line; empty: nothing."""
+        return [_visible_text(self.unfinished)] if self.unfinished.strip() else []
 
 
-def _shown(line: bytes) -> str:
-    """Progress bars overwrite a line with carriage returns: what stands last is what a person would see."""
+def _visible_text(line: bytes) -> str:
+    """Return the part of a line that a person would see: progress bars overwrite it with carriage returns."""
     return without_control(line.rstrip(b"\r").split(b"\r")[-1][:_LINE_BYTES].decode("utf-8", errors="replace"))

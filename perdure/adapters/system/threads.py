@@ -1,4 +1,4 @@
-"""Blocking work in threads that nobody walks away from."""
+"""Blocking work in threads, for which a cancelled caller waits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-one_walk = threading.Lock()
-"""Held while a tree of files is walked through. Each look at a file gives the interpreter away: three walks of 30,000
-files beside each other took three and a half times the processor of one after the other, and twice the time."""
+tree_walk_lock = threading.Lock()
+"""Held while a tree of files is walked through, so that one thread of the process does at a time.
+
+Each look at a file gives the interpreter away: three walks of 30,000 files beside each other took three and a half
+times the processor of one after the other, and twice the time.
+"""
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -23,25 +26,26 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     `asyncio.to_thread` lets go of its thread at once: a superseded attempt's `git read-tree` went on inside its
     successor's worktree (holes.md H34). Every blocking call has its own timeout, so this wait ends.
     """
-    future, cancelled = await _ended(functools.partial(work, *args, **kwargs))
+    future, cancelled = await _run_to_end(functools.partial(work, *args, **kwargs))
     if cancelled is not None:
         if not future.cancelled():
-            future.exception()  # marks it as seen
-        raise cancelled  # the very one: its message tells a takeover from Temporal's own
+            future.exception()  # Marks the exception as retrieved.
+        raise cancelled  # The very same error: its message tells a takeover from Temporal's own cancellation.
     return future.result()
 
 
-async def to_the_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `in_thread`, but what was done although a cancellation came counts, and is returned.
+async def in_thread_to_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` in a thread as `in_thread` does, but return its result even where a cancellation came meanwhile.
 
     For effects on the outside world: a pull request that exists must not be reported as one that does not.
     """
-    future, _ = await _ended(functools.partial(work, *args, **kwargs))
+    future, _ = await _run_to_end(functools.partial(work, *args, **kwargs))
     return future.result()
 
 
-async def _ended(work: Callable[[], T]) -> tuple[asyncio.Future[T], asyncio.CancelledError | None]:
-    """The future of a thread that has returned, and the first cancellation that came meanwhile."""
+async def _run_to_end(work: Callable[[], T]) -> tuple[asyncio.Future[T], asyncio.CancelledError | None]:
+    """Run `work` in a thread, and return its finished future and the first cancellation that came meanwhile, or
+    None."""
     context = contextvars.copy_context()
     future = asyncio.get_running_loop().run_in_executor(None, context.run, work)
     cancelled: asyncio.CancelledError | None = None

@@ -10,46 +10,53 @@ from perdure.models.window import Offset, Window
 from perdure.text import nearest
 
 _AHEAD = timedelta(days=400)
-"""A backlog knows when it opens how clocks change within the next year; after that the last change holds."""
+"""A backlog's window knows how clocks change within the next year or so; after that the last change holds."""
 
 
-def offsets(window: str | None, now: datetime) -> tuple[Offset, ...]:
-    """Of the zone that these hours name, from `now` on; none where they name none. InvalidRequest."""
+def zone_offsets(window: str | None, now: datetime) -> tuple[Offset, ...]:
+    """Return the UTC offsets of the zone that a window names (`23:00-07:00 Europe/Berlin`), for the next 400 days.
+
+    The first one holds from `now` on, each further one from a change of clocks on; empty: the window names no zone.
+    Raises InvalidRequest for a zone that this host does not know.
+    """
     zone = Window.parse(window).zone if window else ""
     if not zone:
         return ()
     try:
-        known = clock(0, zone)
+        zone_info = find_zone(0, zone)
     except ValueError as error:
         raise InvalidRequest(f"window: {error}", fix="or write +02:00") from None
     start = now.astimezone(UTC).replace(second=0, microsecond=0)
-    found = [Offset(since=start, minutes=_minutes(known, start))]
-    at = start
-    while (at := at + timedelta(days=1)) < start + _AHEAD:
-        if (minutes := _minutes(known, at)) != found[-1].minutes:
-            found.append(Offset(since=_change(known, at - timedelta(days=1), at), minutes=minutes))
-    return tuple(found)
+    changes = [Offset(since=start, minutes=_offset_minutes(zone_info, start))]
+    day = start
+    while (day := day + timedelta(days=1)) < start + _AHEAD:
+        if (minutes := _offset_minutes(zone_info, day)) != changes[-1].minutes:
+            changes.append(Offset(since=_find_clock_change(zone_info, day - timedelta(days=1), day), minutes=minutes))
+    return tuple(changes)
 
 
-def clock(minutes: int, zone: str) -> tzinfo:
-    """Of a named zone, or so many minutes ahead of UTC. ValueError, in words, for a name that this host has not."""
+def find_zone(minutes: int, zone: str) -> tzinfo:
+    """Return the zone of this name, or without a name the one that is so many minutes ahead of UTC.
+
+    Raises ValueError, with a message for people, for a name that this host does not know.
+    """
     if not zone:
         return timezone(timedelta(minutes=minutes))
     try:
         return zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        near = nearest(zone, zoneinfo.available_timezones())
-        raise ValueError(f"this host knows no time zone {zone}{near}") from None
+        suggestion = nearest(zone, zoneinfo.available_timezones())
+        raise ValueError(f"this host knows no time zone {zone}{suggestion}") from None
 
 
-def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
-    """The minute at which clocks change between these two."""
-    old = _minutes(zone, before)
+def _find_clock_change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
+    """Return the minute at which clocks change, which they do once between these two times."""
+    old = _offset_minutes(zone, before)
     while after - before > timedelta(minutes=1):
         middle = before + timedelta(minutes=(after - before) // timedelta(minutes=2))
-        before, after = (middle, after) if _minutes(zone, middle) == old else (before, middle)
+        before, after = (middle, after) if _offset_minutes(zone, middle) == old else (before, middle)
     return after
 
 
-def _minutes(zone: tzinfo, at: datetime) -> int:
+def _offset_minutes(zone: tzinfo, at: datetime) -> int:
     return (at.astimezone(zone).utcoffset() or timedelta()) // timedelta(minutes=1)

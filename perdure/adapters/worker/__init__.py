@@ -1,1 +1,1 @@
-"""A worker: its host's disk, attempts and leases, what was paid, who died, and the turn. Nothing imports it."""
+"""A worker process on a host: attempts, leases, what was paid, who died, and the turn. No other adapter imports it."""

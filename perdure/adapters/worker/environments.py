@@ -1,7 +1,7 @@
-"""The files that setup made, kept for the next delivery whose setup would make the same (docs/adr/0010).
+"""A cache of the files that setup made, for the next delivery whose setup would make the same (docs/adr/0010).
 
-Below `environments/<question>/<number>/` lie `files/`, `files.json` (all of them, with digests) and `entry.json`. A
-question is all that is known before setup runs: whose commands, on which toolchain. An answer names the files of the
+Below `environments/<key>/<number>/` lie `files/`, `files.json` (all of them, with digests) and `entry.json`. The key is
+a digest of all that is known before setup runs: whose commands, on which toolchain. An entry names the files of the
 checkout that setup opened, with what they held: it is right for every commit in which they hold the same.
 """
 
@@ -25,25 +25,32 @@ from pydantic import Field, ValidationError
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.sandbox.packages import FETCHED
 from perdure.adapters.sandbox.toolchain import Binds
-from perdure.adapters.system.boot import boot
-from perdure.adapters.system.copies import Copied, NotPlain, differs, listing, put
+from perdure.adapters.system.boot import boot_id
+from perdure.adapters.system.copies import (
+    DirectoryEntry,
+    UnsupportedFileType,
+    copy_entries,
+    first_difference,
+    list_entries,
+)
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.opened import OpenedFiles
-from perdure.adapters.system.removal import discard, remove
-from perdure.models.base import Recorded
+from perdure.adapters.system.opened_files import OpenedFiles
+from perdure.adapters.system.removal import discard, remove_path
+from perdure.models.base import HistoryModel
 
 ENVIRONMENT_KEPT = timedelta(days=7)
-"""After this long setup runs again although the repository is the same: what no lock file pins is renewed."""
+"""The age at which an entry is removed and setup runs again although the repository is the same: what no lock file pins
+is renewed."""
 
 ENVIRONMENT_MADE_S = 3600.0
-"""A half-made environment this old was left by a death: to link and sync 300 MB takes seconds."""
+"""The age at which a half-made entry is one that a death has left: to link and sync 300 MB takes seconds."""
 
 
 _LINK, _SUBMODULE = "120000", "160000"
 
 
-class Inputs(Recorded):
+class SetupInputs(HistoryModel):
     """The parts of a commit that setup has depended on. `tree`: all of its files; else the other fields.
 
     commit       its history, too, where setup looked for it
@@ -59,16 +66,16 @@ class Inputs(Recorded):
     links: str = ""
 
 
-class KeptEnvironment(Recorded):
-    """One kept environment.
+class KeptEnvironment(HistoryModel):
+    """One entry of the cache, as `entry.json` holds it.
 
     names      relative paths at which setup made something
     files      digest of files.json
     boot       of the machine, when all bytes were compared last: only a power cut damages what has reached the disk
-    elsewhere  the package caches, which it needs beside it
+    elsewhere  the package caches that the files need beside them, each as (device, inode)
     """
 
-    inputs: Inputs
+    inputs: SetupInputs
     names: tuple[str, ...]
     binds: Binds
     size: int
@@ -79,7 +86,7 @@ class KeptEnvironment(Recorded):
 
 
 @dataclass(frozen=True)
-class Commit:
+class CommitFiles:
     """The files of a commit: relative path → (mode, blob), and the names in each directory."""
 
     sha: str
@@ -88,103 +95,127 @@ class Commit:
     names: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def read(cls, vault: Vault, commit: str) -> Commit:
+    def load(cls, vault: Vault, commit: str) -> CommitFiles:
+        """Read from the vault which files a commit has, and which names each of its directories has."""
         files: dict[str, tuple[str, str]] = {}
         names: dict[str, set[str]] = {"": set()}
-        for path, mode, blob in vault.files(commit):
+        for path, mode, blob in vault.list_files(commit):
             files[path] = mode, blob
-            mark = mode
+            kind = mode
             while path:
-                above, _, name = path.rpartition("/")
-                known = names.setdefault(above, set())
-                if (named := f"{mark} {name}") in known:
+                parent, _, name = path.rpartition("/")
+                children = names.setdefault(parent, set())
+                if (child := f"{kind} {name}") in children:
                     break
-                known.add(named)
-                path, mark = above, "directory"
-        return cls(commit, vault.tree_of(commit), files, {path: tuple(sorted(found)) for path, found in names.items()})
+                children.add(child)
+                path, kind = parent, "directory"
+        return cls(
+            commit,
+            vault.tree_of(commit),
+            files,
+            {path: tuple(sorted(children_of_path)) for path, children_of_path in names.items()},
+        )
 
-    def inputs(self, opened: OpenedFiles | None) -> Inputs:
-        """The parts of this commit that were opened; all of it where that is None, or was not seen completely."""
+    def setup_inputs(self, opened: OpenedFiles | None) -> SetupInputs:
+        """Return the parts of this commit that setup opened; all of it where `opened` is None or incomplete."""
         commit = self.sha if opened and ".git" in opened.files else ""
         if opened is None or not opened.all_seen:
-            return Inputs(tree=self.tree, commit=commit)
+            return SetupInputs(tree=self.tree, commit=commit)
         files = {path: " ".join(self.files[path]) for path in opened.files if path in self.files}
         directories = {"", *opened.directories, *(path.rpartition("/")[0] for path in files)}
-        names = {path: self._directory(path) for path in directories}
-        return Inputs(commit=commit, files=files, directories=names, links=self._links())
+        names = {path: self._names_digest(path) for path in directories}
+        return SetupInputs(commit=commit, files=files, directories=names, links=self._links_digest())
 
-    def has(self, inputs: Inputs) -> bool:
-        """True when setup would find here all that it found there."""
+    def satisfies(self, inputs: SetupInputs) -> bool:
+        """Return whether setup would find in this commit all that it found in the one these inputs are of, so that it
+        would make the same."""
         if inputs.commit not in ("", self.sha):
             return False
         if inputs.tree:
             return inputs.tree == self.tree
         return (
-            all(" ".join(self.files.get(path, ())) == held for path, held in inputs.files.items())
-            and all(self._directory(path) == held for path, held in inputs.directories.items())
-            and self._links() == inputs.links
+            all(" ".join(self.files.get(path, ())) == digest for path, digest in inputs.files.items())
+            and all(self._names_digest(path) == digest for path, digest in inputs.directories.items())
+            and self._links_digest() == inputs.links
         )
 
-    def _directory(self, path: str) -> str:
-        return digest(self.names.get(path))
+    def _names_digest(self, path: str) -> str:
+        return json_digest(self.names.get(path))
 
-    def _links(self) -> str:
-        return digest(sorted((path, *about) for path, about in self.files.items() if about[0] in (_LINK, _SUBMODULE)))
+    def _links_digest(self) -> str:
+        return json_digest(
+            sorted((path, *about) for path, about in self.files.items() if about[0] in (_LINK, _SUBMODULE))
+        )
 
 
 class Environments:
-    """Those of one home. `limit`: bytes that are kept; beyond it the least recently used go first."""
+    """The cache of one home. `limit`: bytes that are kept; beyond it the least recently used go first; 0: no cache."""
 
     def __init__(self, home: Home, limit: int) -> None:
         self._home, self._limit = home, limit
         self._root = home.root / "environments"
 
     @property
-    def on(self) -> bool:
+    def is_enabled(self) -> bool:
         return self._limit > 0
 
-    def place(self, question: str, commit: Commit, tree: Path) -> Binds | None:
-        """Put what setup made for the same inputs into a fresh worktree; None: there is nothing, or it was damaged."""
-        for path in self._entries(question):
-            with _held(path, fcntl.LOCK_SH) as held:
-                entry = _read(path) if held else None
-                if entry is None or not commit.has(entry.inputs) or entry.elsewhere != self._elsewhere(entry.binds):
+    def place_files(self, key: str, commit: CommitFiles, tree: Path) -> Binds | None:
+        """Put the files that setup made for the same inputs into a fresh worktree, and return what its sandbox has to
+        show.
+
+        None: no entry fits, or its files could not be put there, and those that were are removed again. Entries found
+        too old or damaged are removed; the one that is used counts as used now.
+        """
+        for path in self._entries(key):
+            with _try_lock(path, fcntl.LOCK_SH) as is_locked:
+                entry = _read_entry(path) if is_locked else None
+                if (
+                    entry is None
+                    or not commit.satisfies(entry.inputs)
+                    or entry.elsewhere != self._cache_identities(entry.binds)
+                ):
                     continue
-                kept = _files(path, entry)
-                if kept is None or _too_old(entry) or differs(path / "files", kept, bytes_too=entry.boot != boot()):
-                    _drop(path)
+                files = _read_file_list(path, entry)
+                if (
+                    files is None
+                    or _is_too_old(entry)
+                    or first_difference(path / "files", files, bytes_too=entry.boot != boot_id())
+                ):
+                    _remove_entry(path)
                     continue
                 try:
-                    put(path / "files", tree, kept, entry.names)
+                    copy_entries(path / "files", tree, files, entry.names)
                 except OSError:
                     for name in entry.names:  # a full disk, most likely: setup will say so in its own words
-                        remove(tree / name)
+                        remove_path(tree / name)
                     return None
                 os.utime(path)
-                if entry.boot != boot():
-                    _write(path, entry.model_copy(update={"boot": boot()}))
+                if entry.boot != boot_id():
+                    _write_entry(path, entry.model_copy(update={"boot": boot_id()}))
                 return entry.binds
         return None
 
-    def same(self, question: str, one: Commit, other: Commit) -> bool:
-        """True where what is kept for one commit is right for the other, too."""
-        kept = filter(None, map(_read, self._entries(question)))
-        return any(one.has(entry.inputs) and other.has(entry.inputs) for entry in kept)
+    def fits_both(self, key: str, commit: CommitFiles, other: CommitFiles) -> bool:
+        """Return whether some entry below this key is right for both commits."""
+        entries = filter(None, map(_read_entry, self._entries(key)))
+        return any(commit.satisfies(entry.inputs) and other.satisfies(entry.inputs) for entry in entries)
 
-    def keep(self, question: str, inputs: Inputs, tree: Path, names: tuple[str, ...], without: frozenset[str]) -> Path:
-        """Take what setup made at `names` into a directory of its own; `finish` makes it an answer, once it lasts.
+    def store(self, key: str, inputs: SetupInputs, tree: Path, names: tuple[str, ...], without: frozenset[str]) -> Path:
+        """Link or copy what setup made at `names` in the worktree into an unfinished entry, and return its directory;
+        paths in `without` are left out. `publish` makes it an entry that others find.
 
-        Raises OSError and NotPlain where it cannot be kept: nothing is left then.
+        Raises OSError, or NotPlain where it is larger than the limit or holds a special file: nothing of it is left
+        then.
         """
-        fresh = self._root / question / f".new-{uuid.uuid4().hex}"
+        fresh = self._root / key / f".new-{uuid.uuid4().hex}"
         (fresh / "files").mkdir(parents=True)
         try:
-            kept = list(listing(tree, names, without))
-            size = sum(one.size for one in kept)
+            files = list(list_entries(tree, names, without))
+            size = sum(file.size for file in files)
             if size > self._limit:
-                raise NotPlain(f"{size} bytes are more than are kept")
-            put(tree, fresh / "files", kept, names)
-            data = json.dumps(kept, separators=(",", ":")).encode()
+                raise UnsupportedFileType(f"{size} bytes are more than are kept")
+            copy_entries(tree, fresh / "files", files, names)
+            data = json.dumps(files, separators=(",", ":")).encode()
             write_whole(fresh / "files.json", data)
             entry = KeptEnvironment(
                 inputs=inputs,
@@ -192,76 +223,83 @@ class Environments:
                 binds=Binds(),
                 size=size,
                 files=hashlib.sha256(data).hexdigest(),
-                boot=boot(),
+                boot=boot_id(),
                 made_at=time.time(),
             )
-            _write(fresh, entry)
+            _write_entry(fresh, entry)
         except BaseException:
-            remove(fresh)
+            remove_path(fresh)
             raise
         return fresh
 
-    def finish(self, fresh: Path, binds: Binds) -> None:
-        """Make it an answer: call it when its bytes are on the disk. Others go where there are too many."""
-        entry = _read(fresh)
+    def publish(self, fresh: Path, binds: Binds) -> None:
+        """Make an unfinished entry one that other deliveries find, then remove entries where there are too many. Call
+        it when its bytes are on the disk."""
+        entry = _read_entry(fresh)
         if entry is not None:
-            _write(fresh, entry.model_copy(update={"binds": binds, "elsewhere": self._elsewhere(binds)}))
+            _write_entry(fresh, entry.model_copy(update={"binds": binds, "elsewhere": self._cache_identities(binds)}))
             fresh.rename(fresh.with_name(uuid.uuid4().hex))
             self.sweep()
 
     def sweep(self) -> None:
-        """Remove what is too old, what a death has left, and beyond the limit what was not used for longest."""
-        found: list[tuple[float, Path, KeptEnvironment]] = []
+        """Remove old lock files, entries that are too old or damaged, what a death has left half made, and beyond the
+        limit the entries that were not used for longest; of the last, those that are in use stay."""
+        entries: list[tuple[float, Path, KeptEnvironment]] = []
         for path in (self._root / "locks").glob("*"):
             with contextlib.suppress(FileNotFoundError):  # at worst two make the same at once
                 if time.time() - path.stat().st_mtime > ENVIRONMENT_KEPT.total_seconds():
                     path.unlink()
         for path in self._root.glob("[!l]*/*"):
             with contextlib.suppress(FileNotFoundError):
-                entry, used = _read(path), path.stat().st_mtime
+                entry, used_at = _read_entry(path), path.stat().st_mtime
                 if path.name.startswith("."):
-                    if time.time() - used > ENVIRONMENT_MADE_S:
-                        remove(path)
-                elif entry is None or _too_old(entry):
-                    _drop(path)
+                    if time.time() - used_at > ENVIRONMENT_MADE_S:
+                        remove_path(path)
+                elif entry is None or _is_too_old(entry):
+                    _remove_entry(path)
                 elif entry is not None:
-                    found.append((used, path, entry))
+                    entries.append((used_at, path, entry))
         size = 0
-        for _, path, entry in sorted(found, key=lambda one: one[0], reverse=True):
+        for _, path, entry in sorted(entries, key=lambda entry_use: entry_use[0], reverse=True):
             size += entry.size
             if size > self._limit:
-                with _held(path, fcntl.LOCK_EX) as free:
-                    if free:
-                        _drop(path)
+                with _try_lock(path, fcntl.LOCK_EX) as is_locked:
+                    if is_locked:
+                        _remove_entry(path)
 
-    def lock(self, question: str, commit: Commit) -> Path:
-        """Held by whoever makes an environment for this very commit's files: others wait for it, once."""
-        return self._root / "locks" / digest([question, commit.tree])[:32]
+    def lock_path(self, key: str, commit: CommitFiles) -> Path:
+        """Return the file that is locked by whoever makes an environment for this very commit's files: others wait for
+        it, once."""
+        return self._root / "locks" / json_digest([key, commit.tree])[:32]
 
-    def _entries(self, question: str) -> list[Path]:
-        directory = self._root / question
+    def _entries(self, key: str) -> list[Path]:
+        """List the directories of the finished entries below this key."""
+        directory = self._root / key
         return [path for path in directory.iterdir() if path.name[0] != "."] if directory.is_dir() else []
 
-    def _elsewhere(self, binds: Binds) -> tuple[tuple[int, int], ...]:
-        """Caches that setup fills beside the worktree: an environment is of no use when they were removed."""
-        found = [self._home.caches / binds.cache / name for name in FETCHED]
-        return tuple((path.stat().st_dev, path.stat().st_ino) if path.is_dir() else (0, 0) for path in found)
+    def _cache_identities(self, binds: Binds) -> tuple[tuple[int, int], ...]:
+        """Return (device, inode) of each package cache that setup fills beside the worktree, (0, 0) for a missing one:
+        an entry is of no use once its caches were removed."""
+        paths = [self._home.caches / binds.cache / name for name in FETCHED]
+        return tuple((path.stat().st_dev, path.stat().st_ino) if path.is_dir() else (0, 0) for path in paths)
 
 
-def digest(value: object) -> str:
+def json_digest(value: object) -> str:
+    """Return the SHA-256 in hex of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @contextmanager
-def _held(path: Path, how: int) -> Iterator[bool]:
-    """A lock on a directory that is in use, or about to go; False when it is gone or somebody else's."""
+def _try_lock(path: Path, operation: int) -> Iterator[bool]:
+    """Hold a flock on an entry's directory while the block runs: LOCK_SH to use it, LOCK_EX to remove it. Yields False
+    where the entry is gone or somebody else's lock is in the way."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         yield False
         return
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         yield os.path.exists(path)
     except BlockingIOError:
         yield False
@@ -269,31 +307,39 @@ def _held(path: Path, how: int) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _drop(path: Path) -> None:
-    """Out of the way at once; whoever is reading it has his own descriptor of each file he has opened."""
-    gone = path.with_name(f".gone-{uuid.uuid4().hex}")
+def _remove_entry(path: Path) -> None:
+    """Move an entry out of the way at once and delete it, as far as that works; whoever is reading it has a descriptor
+    of each file he has opened."""
+    removed_path = path.with_name(f".gone-{uuid.uuid4().hex}")
     with contextlib.suppress(OSError):
-        path.rename(gone)
-        discard(gone)
+        path.rename(removed_path)
+        discard(removed_path)
 
 
-def _read(path: Path) -> KeptEnvironment | None:
+def _read_entry(path: Path) -> KeptEnvironment | None:
+    """Return the entry in a directory; None where it is missing or damaged."""
     with contextlib.suppress(OSError, ValidationError):
         return KeptEnvironment.model_validate_json((path / "entry.json").read_bytes())
     return None
 
 
-def _write(path: Path, entry: KeptEnvironment) -> None:
+def _write_entry(path: Path, entry: KeptEnvironment) -> None:
     write_whole(path / "entry.json", entry.model_dump_json().encode())
 
 
-def _files(path: Path, entry: KeptEnvironment) -> list[Copied] | None:
+def _read_file_list(path: Path, entry: KeptEnvironment) -> list[DirectoryEntry] | None:
+    """Return the files of an entry from its files.json; None where that is missing, damaged, or not the one the entry
+    names."""
     try:
         data = (path / "files.json").read_bytes()
-        return [Copied(*one) for one in json.loads(data)] if hashlib.sha256(data).hexdigest() == entry.files else None
+        return (
+            [DirectoryEntry(*fields) for fields in json.loads(data)]
+            if hashlib.sha256(data).hexdigest() == entry.files
+            else None
+        )
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _too_old(entry: KeptEnvironment) -> bool:
+def _is_too_old(entry: KeptEnvironment) -> bool:
     return time.time() - entry.made_at > ENVIRONMENT_KEPT.total_seconds()

@@ -13,11 +13,11 @@ from typing import Any
 from temporalio.client import Client
 
 from perdure.adapters.agents.builtin import conversation
-from perdure.adapters.agents.builtin.model import Model, positive
+from perdure.adapters.agents.builtin.model import Model, parse_seconds
 from perdure.adapters.agents.proxied.upstream import Upstream, upstreams
 from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.view import view
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.notify.addresses import Listeners
 from perdure.adapters.repository.host import load_host_config
@@ -33,18 +33,18 @@ from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal
 from perdure.adapters.worker.lease import Lease, Leases
-from perdure.adapters.worker.live import AGENT_IDLE_S, IDLE, WaitingAgents
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.search_attributes import registered
+from perdure.adapters.worker.search_attributes import register_search_attributes
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.setting_up import packages_gone, read_binds, set_up, sets_up_alike
 from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.waiting_agents import AGENT_IDLE_S, IDLE_VARIABLE, WaitingAgents
+from perdure.adapters.worker.workspace_setup import has_lost_packages, has_same_setup, read_binds, set_up_workspace
 from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
 from perdure.models.host_config import HostConfig
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.proof import seal
+from perdure.models.proof import keyed_hash
 from perdure.models.result import Receipt
 from perdure.models.visibility import MORE_ATTRIBUTES
 
@@ -57,10 +57,11 @@ ROLE = "PERDURE_WORKER_ROLE"
 class Host:
     """This worker's home, configuration, model, forges, listeners, leases and journals.
 
-    `upstreams`: by wire, the models that agents with a command line of their own may ask.
-    `publisher`: the queue of the worker that alone publishes for this home; empty when every worker does.
-    `publishes_only`: this worker is the one.
-    `served`: where the page of this home is, without a token; empty while none runs.
+    upstreams         by wire, the models that agents with a command line of their own may ask
+    publisher_queue   of the worker that alone publishes for this home; empty when every worker does
+    publishes_only    this worker is that one
+    command_slots     for setups and tests, of which a bounded number run at once on this host
+    local_page        called for the address of this home's page, without a token; empty while none runs
     """
 
     def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
@@ -68,56 +69,67 @@ class Host:
         self.forges = forges or Forges()
         self.upstreams: dict[str, Upstream] = {}
         self.listeners = Listeners.of(config.notify, {})
-        self.publisher, self.publishes_only = "", False
+        self.publisher_queue, self.publishes_only = "", False
         self.inflight = InFlight(home)
-        self.leases, self.waiting = Leases(home), WaitingAgents()
-        self.room = Room.of(home.root / "room", config.commands)
-        self.attributes = frozenset[str]()
-        self.served: Callable[[], str] = str
+        self.leases, self.waiting_agents = Leases(home), WaitingAgents()
+        self.command_slots = Room.of(home.root / "room", config.commands)
+        self.search_attributes = frozenset[str]()
+        self.local_page: Callable[[], str] = str
         self._pace: Pace | None = None
 
     @classmethod
-    def open(cls, home: Home, environ: MutableMapping[str, str], served: Callable[[], str] = str) -> Host:
-        """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
+    def from_environment(
+        cls, home: Home, environ: MutableMapping[str, str], local_page: Callable[[], str] = str
+    ) -> Host:
+        """Make the host from its environment, and take keys and tokens out of that: from here on no child process can
+        inherit them. Raises BadInput for a setting that cannot be."""
         home.make_private()
         config = load_host_config(environ)
-        known = dict(environ)  # the built-in agent and others have the same key
-        found = upstreams(environ)
-        host = cls(home, config, Model.from_environment(known), Forges.from_environment(environ))
-        host.upstreams, host.served = found, served
-        host.waiting = WaitingAgents(positive(environ.get(IDLE), IDLE, AGENT_IDLE_S))
+        keys = dict(environ)  # the built-in agent and others have the same key
+        upstreams_by_wire = upstreams(environ)
+        host = cls(home, config, Model.from_environment(keys), Forges.from_environment(environ))
+        host.upstreams, host.local_page = upstreams_by_wire, local_page
+        host.waiting_agents = WaitingAgents(parse_seconds(environ.get(IDLE_VARIABLE), IDLE_VARIABLE, AGENT_IDLE_S))
         host.listeners = Listeners.from_environment(config.notify, environ)
-        host.publisher, host.publishes_only = _publishing(home, environ)
+        host.publisher_queue, host.publishes_only = _read_publisher(home, environ)
         return host
 
     async def close(self) -> None:
-        """An orderly end of the worker."""
+        """Close what the worker holds, in an orderly end: delete its notes of what is in flight, stop waiting agents,
+        close the model's client."""
         self.inflight.close()
-        await self.waiting.close()
+        await self.waiting_agents.close()
         if self.model is not None:
             await self.model.aclose()
 
     def journal(self, delivery: str) -> Journal:
-        return Journal(self.home.workspace(delivery), self.inflight.alive)
+        """Return the journal of a delivery's attempts on this host."""
+        return Journal(self.home.workspace(delivery), self.inflight.is_alive)
 
-    def spend(self, delivery: str) -> SpendLog:
+    def spend_log(self, delivery: str) -> SpendLog:
+        """Return the log of what a delivery has paid."""
         return SpendLog(self.home.workspace(delivery))
 
     def receipt(self, delivery: str) -> Receipt:
-        """Return what the delivery has survived so far."""
-        twice, cut = self.spend(delivery).repeats()
-        return self.journal(delivery).receipt().model_copy(update={"replies_paid_twice": twice, "replies_cut": cut})
+        """Return what the delivery has survived so far: dead workers, redone turns, replies paid twice or cut off."""
+        paid_twice, cut_off = self.spend_log(delivery).count_repeats()
+        return (
+            self.journal(delivery)
+            .make_receipt()
+            .model_copy(update={"replies_paid_twice": paid_twice, "replies_cut": cut_off})
+        )
 
-    def take_in(self, delivery: str, tasks: Sequence[str]) -> list[SpendLog]:
-        """Count what these deliveries of its plan's tasks paid, and the deaths they survived, as the delivery's own;
-        once, however often. Returns their spend logs."""
-        logs = [self.spend(task) for task in tasks]
+    def include_tasks(self, delivery: str, tasks: Sequence[str]) -> list[SpendLog]:
+        """Copy what these deliveries of a plan's tasks paid, and the deaths they survived, into the delivery's own
+        spend log and journal, where each counts once, however often this is called. Returns their spend logs."""
+        logs = [self.spend_log(task) for task in tasks]
         for task, log in zip(tasks, logs, strict=True):
-            self.spend(delivery).take_in(log)
-            self.journal(delivery).take_in(self.journal(task))
+            self.spend_log(delivery).include_log(log)
+            self.journal(delivery).include_journal(self.journal(task))
         return logs
 
-    def model_or_refuse(self) -> Model:
+    def require_model(self) -> Model:
+        """Return the built-in agent's model. Raises ModelRefusesUs where this worker has no key for it."""
         if self.model is None:
             raise ModelRefusesUs(
                 "this worker has no key for the model's API",
@@ -127,39 +139,42 @@ class Host:
         return self.model
 
     def pace(self) -> Pace:
-        """The pace of all requests with the model's key on this host."""
-        self._pace = self._pace or Pace.of(self.home, self.model_or_refuse())
+        """Return the pace of all requests with the model's key on this host. Raises ModelRefusesUs without a key."""
+        self._pace = self._pace or Pace.for_model(self.home, self.require_model())
         return self._pace
 
-    def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Tool results without this worker's own secrets, whatever printed them."""
-        cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, self.secrets))
+    def redact_blocks(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return JSON blocks such as tool results without this worker's own secrets, whatever printed them."""
+        cleaned: list[dict[str, Any]] = _map_texts(blocks, lambda text: conversation.redact_secrets(text, self.secrets))
         return cleaned
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values of this worker to keep out of everything that is stored or shown."""
+        """Return the values of this worker that are kept out of everything that is stored or shown."""
         ours = self.model.secrets if self.model else ()
         theirs = [secret for upstream in self.upstreams.values() for secret in upstream.secrets]
         return (*ours, *theirs, *self.forges.secrets, *self.listeners.secrets)
 
     def sandbox(self, delivery: str, grade: str) -> Sandbox:
-        """The sandbox of a delivery, with the binds that were computed once after setup."""
+        """Return the sandbox of a delivery, with the binds that were computed once after setup."""
         binds: Binds = read_binds(self.home.workspace(delivery))
         return sandbox_for(SandboxGrade(grade), self.home, binds, Caps.of(self.config.commands))
 
     @asynccontextmanager
-    async def lease(self, delivery: str, *, spares: bool = False) -> AsyncIterator[tuple[Workspace, Lease]]:
-        """Be the only writer of an existing workspace; in a new directory when the old one cannot be shown to be free.
+    async def lease_workspace(self, delivery: str, *, spares: bool = False) -> AsyncIterator[tuple[Workspace, Lease]]:
+        """Hold the lease of an existing workspace while the block runs, and yield both; its holder is the only writer.
 
-        `spares`: the agent that waits there is the caller's; any other one is ended.
+        Where the old directory cannot be shown to be free, a new worktree is made and leased. `spares`: the agent that
+        waits there is the caller's; any other one is ended.
         Raises WorkspaceLost when this host has no record of it, Superseded when a newer attempt came meanwhile.
         """
         workspace = await in_thread(Workspace.open, self.home, delivery)
-        async with AsyncExitStack() as held:
-            lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name, spares=spares))
+        async with AsyncExitStack() as exit_stack:
+            lease = await exit_stack.enter_async_context(
+                self.leases.acquire(delivery, workspace.path.name, spares=spares)
+            )
             while not lease.proved:
-                await held.aclose()
+                await exit_stack.aclose()
                 record = await in_thread(workspace.record)
                 log.warning("%s may still be written to: going on in another directory", workspace.path)
                 workspace = await in_thread(
@@ -170,51 +185,58 @@ class Host:
                     record.base_sha,
                     generation=record.generation + 1,
                 )
-                lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name))
+                lease = await exit_stack.enter_async_context(self.leases.acquire(delivery, workspace.path.name))
             yield workspace, lease
 
     @asynccontextmanager
-    async def session(self, delivery: str, terms: str, *, spares: bool = False) -> AsyncIterator[WorkspaceSession]:
-        """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it.
-        `spares` as in `lease`."""
-        async with self.lease(delivery, spares=spares) as (workspace, lease):
-            contract = await in_thread(self.contract, workspace.vault, delivery, terms)
-            yield await self.opened(workspace, lease, contract)
+    async def open_session(
+        self, delivery: str, contract_hash: str, *, spares: bool = False
+    ) -> AsyncIterator[WorkspaceSession]:
+        """Lease the delivery's workspace and yield it valid and set up; it is rebuilt when disk, record and git
+        disagree about it. `spares` and errors as in `lease_workspace`; `contract_hash` is that of the delivery's fixed
+        terms."""
+        async with self.lease_workspace(delivery, spares=spares) as (workspace, lease):
+            contract = await in_thread(self.load_contract, workspace.vault, delivery, contract_hash)
+            yield await self.prepare_session(workspace, lease, contract)
 
-    async def opened(self, workspace: Workspace, lease: Lease, contract: Contract) -> WorkspaceSession:
-        """A leased workspace, made valid and set up under these terms."""
-        workspace = await self.make_valid(workspace, lease, contract)
-        ports = await in_thread(self._ports, workspace, contract)
+    async def prepare_session(self, workspace: Workspace, lease: Lease, contract: Contract) -> WorkspaceSession:
+        """Make a leased workspace valid, run its setup where that is missing, lease its ports, and return the
+        session."""
+        workspace = await self.ensure_valid(workspace, lease, contract)
+        ports = await in_thread(self._lease_ports, workspace, contract)
         return WorkspaceSession(
             workspace=workspace,
             lease=lease,
             contract=contract,
             sandbox=await in_thread(self.sandbox, contract.delivery, contract.grade),
-            git=await in_thread(view, workspace, contract.base, contract.base_sha, contract.branch),
+            git=await in_thread(update_view, workspace, contract.base, contract.base_sha, contract.branch),
             env=ports,
             directory=self.home.workspace(contract.delivery),
-            room=self.room,
+            command_slots=self.command_slots,
         )
 
-    def _ports(self, workspace: Workspace, contract: Contract) -> dict[str, str]:
-        """The leased pair as variables, written to `.ports.env` too; nothing where nobody needs one. Raises NoPorts."""
+    def _lease_ports(self, workspace: Workspace, contract: Contract) -> dict[str, str]:
+        """Lease the delivery's pair of ports, write it to `.ports.env`, and return it as variables; empty where the
+        delivery needs no port. Raises NoPorts."""
         if not (contract.config.ports.need or contract.config.app.start):
             return {}
         pair = lease_ports(self.home, self.config.ports, workspace.delivery)
         write_ports_env(workspace.path, pair)
-        return pair.environment()
+        return pair.environment_variables()
 
-    async def make_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
-        """Validate three ways; rebuild what is not valid and run setup where it was not run."""
+    async def ensure_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
+        """Compare record, disk and git; rebuild the worktree where they disagree, where it was made for another commit,
+        or where setup's packages were removed; run setup where it was not run. Returns the workspace, a new one if
+        rebuilt."""
 
-        def wrong() -> list[str]:
-            gone = ["the packages of its setup are gone"] if packages_gone(self.home, contract) else []
-            return [*workspace.validate(), *gone]
+        def find_problems() -> list[str]:
+            lost_packages = ["the packages of its setup are gone"] if has_lost_packages(self.home, contract) else []
+            return [*workspace.find_problems(), *lost_packages]
 
-        problems = await in_thread(wrong)
+        problems = await in_thread(find_problems)
         record, base = await in_thread(workspace.record), contract.head or contract.base_sha
         if record.ended_at is not None:  # it was rewound, in the Web UI, after its end: not for `sweep` any more
-            await in_thread(workspace.begin_again)
+            await in_thread(workspace.mark_active)
         if record.base_sha != base:  # it was rewound over a rebase
             problems.append(f"it was made for {record.base_sha[:12]}, not for {base[:12]}")
         if problems:
@@ -229,51 +251,59 @@ class Host:
             )
         if problems or not record.setup_done:
             grade, caps = SandboxGrade(contract.grade), Caps.of(self.config.commands)
-            await set_up(self.home, workspace, lease, contract, grade, os.environ, self._environments, caps, self.room)
+            await set_up_workspace(
+                self.home, workspace, lease, contract, grade, os.environ, self._environments, caps, self.command_slots
+            )
         return workspace
 
-    def sets_up_alike(self, session: WorkspaceSession, commit: str) -> bool:
-        """True where setup on another commit would make what it made here."""
-        kept = self._environments
-        return sets_up_alike(self.home, session.workspace, session.lease, session.contract, kept, commit)
+    def has_same_setup(self, session: WorkspaceSession, commit: str) -> bool:
+        """Return whether setup on another commit would make what it made in this session's workspace."""
+        environments = self._environments
+        return has_same_setup(self.home, session.workspace, session.lease, session.contract, environments, commit)
 
     @property
     def _environments(self) -> Environments:
         return Environments(self.home, int(self.config.environments.gigabytes * 1e9))
 
-    def contract(self, vault: Vault, delivery: str, sha256: str) -> Contract:
-        """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged, or is none
-        that this home made: a stranger's plan is an artifact, too, and its hash can be sent as `contract`."""
-        sealed = vault.get_artifact(delivery, sha256)
-        mark, _, said = sealed.partition(b"\n")
-        if not hmac.compare_digest(mark, self._seal(delivery, said)):
+    def load_contract(self, vault: Vault, delivery: str, sha256: str) -> Contract:
+        """Load the fixed terms that the delivery runs under.
+
+        Raises WorkspaceLost when the artifact is missing or damaged, or was not signed by this home: a stranger's plan
+        is an artifact, too, and its hash can be sent as `contract`.
+        """
+        signed = vault.get_artifact(delivery, sha256)
+        signature, _, terms = signed.partition(b"\n")
+        if not hmac.compare_digest(signature, self._sign(delivery, terms)):
             raise WorkspaceLost("the terms of this delivery were not made by this PERDURE_HOME", where=sha256[:12])
-        return Contract.model_validate_json(said)
+        return Contract.model_validate_json(terms)
 
-    def keep_contract(self, vault: Vault, contract: Contract) -> str:
-        """Store the terms for `contract`; returns the artifact's hash."""
-        said = contract.model_dump_json().encode()
-        return vault.put_artifact(contract.delivery, self._seal(contract.delivery, said) + b"\n" + said)
+    def store_contract(self, vault: Vault, contract: Contract) -> str:
+        """Store the fixed terms in the vault, signed with this home's key, and return the artifact's hash."""
+        terms = contract.model_dump_json().encode()
+        return vault.put_artifact(contract.delivery, self._sign(contract.delivery, terms) + b"\n" + terms)
 
-    def _seal(self, delivery: str, said: bytes) -> bytes:
-        return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
+    def _sign(self, delivery: str, terms: bytes) -> bytes:
+        """Return the signature of a delivery's fixed terms by this home's key."""
+        return keyed_hash(self.home.key(), "contract", delivery.encode() + b"\0" + terms).encode()
 
-    def page(self) -> str:
-        """The address at which people see deliveries, without a token; empty where there is none."""
-        return self.config.page.address or self.served()
+    def page_address(self) -> str:
+        """Return the address at which people see deliveries, without a token; empty where there is none."""
+        return self.config.page.address or self.local_page()
 
     @property
-    def shows(self) -> tuple[str, ...]:
-        """The search attributes of later releases that the server knows."""
-        return tuple(sorted(self.attributes & MORE_ATTRIBUTES.keys()))
+    def extra_search_attributes(self) -> tuple[str, ...]:
+        """Return the search attributes of later releases that the server knows."""
+        return tuple(sorted(self.search_attributes & MORE_ATTRIBUTES.keys()))
 
-    async def check_search_attributes(self, client: Client) -> None:
-        """See which of our search attributes the server knows."""
-        self.attributes = await registered(client)
+    async def load_search_attributes(self, client: Client) -> None:
+        """Ask the server which of our search attributes it knows, register the missing ones where allowed, and remember
+        the names."""
+        self.search_attributes = await register_search_attributes(client)
 
 
-def _publishing(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """The publisher's queue and whether we are it. BadInput for a role or a queue that cannot be."""
+def _read_publisher(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """Read from the environment the publisher's queue (empty: every worker publishes) and whether this worker is the
+    publisher. Raises BadInput for a role or a queue that cannot be."""
     name, role = environ.get(PUBLISHER_QUEUE, "").strip(), environ.get(ROLE, "").strip() or "all"
     if role not in ("all", "publisher"):
         raise BadInput(f"there is no role {role!r}", where=ROLE, fix="set it to publisher, or unset it")
@@ -286,11 +316,12 @@ def _publishing(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
     return (home.queue(name) if name else ""), role == "publisher"
 
 
-def _walk(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value in which every text is changed; keys of objects stay."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_walk(item, change) for item in value]
+        return [_map_texts(item, change) for item in value]
     if isinstance(value, dict):
-        return {key: _walk(item, change) for key, item in value.items()}
+        return {key: _map_texts(item, change) for key, item in value.items()}
     return value

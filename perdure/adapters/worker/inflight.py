@@ -29,35 +29,37 @@ from temporalio.client import AsyncActivityHandle, Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.adapters.system.files import held, try_lock, write_whole
+from perdure.adapters.system.files import is_locked, try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.unnoted import give_back, handed_to
+from perdure.adapters.worker.handed_out import fail_workflow_task, find_handed_out
 from perdure.models.ids import digest
 
 log = logging.getLogger(__name__)
 
 SCAN_EVERY_S = 1.0
-"""The pause between two looks for the dead: recovery is measured in seconds, a scan of an empty directory in µs."""
+"""The pause between two looks for dead workers: recovery is measured in seconds, a scan of an empty directory in µs."""
 
 REPORT_PAUSE = timedelta(milliseconds=1)
 """A death is nobody's failure: the next attempt starts at once."""
 
 RPC_TIMEOUT = timedelta(seconds=5)
-"""For one report; a server that is down is tried again at the next scan."""
+"""The limit of one report; a server that is down is tried again at the next scan."""
 
 UNSEEN_S = 60.0
-"""A worker makes its lock visible microseconds after it has made it."""
+"""The age at which a lock that was never made visible is a dead worker's: a worker makes its lock visible microseconds
+after it has made it."""
 
 _SETTLED = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 """Answers that will not change: it is over, it is not running, or this server never gave out such a token."""
 
 
-BURIAL = "burial"
-"""Lock of whoever reports a dead worker's notes; it tells nothing about who lives."""
+REPORTING = "burial"
+"""Name of the lock of whoever reports a dead worker's notes; it tells nothing about who lives."""
 
 
 class InFlight:
-    """The work of this worker, on disk, for others to find. `identity`: what servers call it, ending in its name."""
+    """The work of this worker in flight, noted on disk for other workers to find. `worker`: this worker's unique name;
+    `identity`: what servers call it, ending in that name."""
 
     def __init__(self, home: Home) -> None:
         self.worker = uuid.uuid4().hex
@@ -70,18 +72,18 @@ class InFlight:
         os.rename(unseen, home.inflight / f"{self.worker}.lock")  # whoever finds it finds it held
         self._notes.mkdir()  # after its lock: notes without one would be nobody's to clear, if it died in between
 
-    def alive(self, worker: str) -> bool:
-        """True where that worker of this host lives: its lock is held."""
+    def is_alive(self, worker: str) -> bool:
+        """Return whether that worker of this host lives: its lock is held."""
         if worker == self.worker:
             return True
         return is_alive(self._root, worker)
 
     @contextlib.contextmanager
-    def noted(self, *, token: bytes, workflow_id: str, run_id: str, activity: str) -> Iterator[None]:
-        """While an activity runs here it is written down, beside whatever else the run has in flight.
+    def note_activity(self, *, token: bytes, workflow_id: str, run_id: str, activity: str) -> Iterator[None]:
+        """Keep a note of an activity, with its task token, on disk while the block runs.
 
-        Its note stays when it has ended, in place of the run's previous one: its report would be answered NotFound,
-        and it names a run whose sticky queue must be reset when this worker dies.
+        The note stays when the activity has ended, in place of the run's previous one: a report of it would be answered
+        NotFound, and it names a run whose sticky queue must be reset when this worker dies.
         """
         note = {
             "token": base64.b64encode(token).decode(),
@@ -97,53 +99,62 @@ class InFlight:
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                 path.rename(self._notes / f"{run_id}.json")
 
-    def forget(self, run_id: str) -> None:
-        """The run ends with what has just ended: only what of it is still in flight has to be known."""
+    def forget_run(self, run_id: str) -> None:
+        """Delete the note of a run's activity that has ended last: the run ends with it, and only what is still in
+        flight counts."""
         (self._notes / f"{run_id}.json").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """An orderly end: everything in flight was drained or handed over."""
+        """Delete this worker's notes and its lock: everything in flight was drained or handed over. Calling it twice is
+        fine."""
         shutil.rmtree(self._notes, ignore_errors=True)
         if self._lock is not None:
             (self._root / f"{self.worker}.lock").unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 
-    async def report_the_dead(self, client: Client) -> None:
-        """For ever: find workers whose lock is free and report what they had in flight."""
-        await asyncio.to_thread(_clear_unseen, self._root)
+    async def report_dead_workers(self, client: Client) -> None:
+        """Find workers whose lock is free, for ever, once in SCAN_EVERY_S, and report what they had in flight as
+        failed. An OSError is logged, and the search goes on."""
+        await asyncio.to_thread(_delete_unseen_locks, self._root)
         while True:
             try:
                 for lock in await asyncio.to_thread(lambda: sorted(self._root.glob("*.lock"))):
-                    if lock.stem not in (self.worker, BURIAL):
-                        await self._bury(client, lock)
+                    if lock.stem not in (self.worker, REPORTING):
+                        await self._report_dead_worker(client, lock)
             except OSError as error:  # no descriptors, no disk: passes, and nobody else would look again
                 log.warning("could not look for dead workers: %s", error)
             await asyncio.sleep(SCAN_EVERY_S)
 
-    async def _bury(self, client: Client, lock: Path) -> None:
+    async def _report_dead_worker(self, client: Client, lock: Path) -> None:
+        """Report what a worker had in flight as failed, if it is dead and nobody else reports just now; then delete its
+        notes and its lock.
+
+        The sticky queues of all runs that are noted on this host are reset, too: the dead worker may have kept their
+        workflows in memory. Where the server cannot be told, notes and lock stay for the next scan.
+        """
         if is_alive(self._root, lock.stem):
             return
-        fd = try_lock(self._root / f"{BURIAL}.lock")  # one at a time, or another worker reports the same deaths
+        fd = try_lock(self._root / f"{REPORTING}.lock")  # one at a time, or another worker reports the same deaths
         if fd is None:
             return
         try:
             for path, note in await asyncio.to_thread(_notes_of, lock):
-                if await _report(client, note):
+                if await _report_note(client, note):
                     path.unlink(missing_ok=True)
             # It may also have kept workflows in memory whose activities run in others: those are noted there (H30).
             for path in await asyncio.to_thread(lambda: sorted(self._root.glob("*/*.json"))):
                 for _, note in await asyncio.to_thread(_read_notes, [path]):
-                    await _unstick(client, note)
-            if await _report_unnoted(client, lock.stem):
-                await asyncio.to_thread(_clear, lock)
+                    await _reset_sticky_queue(client, note)
+            if await _report_handed_out(client, lock.stem):
+                await asyncio.to_thread(_delete_worker, lock)
         finally:
             os.close(fd)
 
 
 def is_alive(root: Path, worker: str) -> bool:
-    """True where that worker's lock is held."""
-    return held(root / f"{worker}.lock")
+    """Return whether that worker's lock is held."""
+    return is_locked(root / f"{worker}.lock")
 
 
 def _notes_of(lock: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -152,37 +163,40 @@ def _notes_of(lock: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _read_notes(paths: list[Path]) -> list[tuple[Path, dict[str, Any]]]:
-    """Notes that can be read; one that a power cut has emptied names nothing that the server still waits for here."""
-    found = []
+    """Return the notes that can be read, with their paths. One that a power cut has emptied is deleted: it names
+    nothing that the server still waits for here."""
+    notes = []
     for path in paths:
         try:
-            found.append((path, json.loads(path.read_bytes())))
+            notes.append((path, json.loads(path.read_bytes())))
         except FileNotFoundError:
             continue
         except ValueError:
             path.unlink(missing_ok=True)
-    return found
+    return notes
 
 
-def _clear(lock: Path) -> None:
+def _delete_worker(lock: Path) -> None:
+    """Delete the directory and the lock of a dead worker, unless a note is left."""
     notes = lock.with_suffix("")
     if not any(notes.glob("*.json")):
         shutil.rmtree(notes, ignore_errors=True)
         lock.unlink(missing_ok=True)
 
 
-def _clear_unseen(root: Path) -> None:
+def _delete_unseen_locks(root: Path) -> None:
     """Remove the locks of workers that died before anybody could see them."""
     with contextlib.suppress(
         OSError
     ):  # one was seen meanwhile, or there are no descriptors: the next worker looks again
         for path in root.glob(".*"):
-            if time.time() - path.stat().st_mtime > UNSEEN_S and not held(path):
+            if time.time() - path.stat().st_mtime > UNSEEN_S and not is_locked(path):
                 path.unlink()
 
 
-async def _unstick(client: Client, note: dict[str, Any]) -> bool:
-    """Let any worker have the run's next workflow task. Whether the server knows now, or has nothing to know."""
+async def _reset_sticky_queue(client: Client, note: dict[str, Any]) -> bool:
+    """Let any worker have the run's next workflow task. Returns False where the server could not be told and should be
+    asked again."""
     sticky = ResetStickyTaskQueueRequest(
         namespace=client.namespace,
         execution=WorkflowExecution(workflow_id=note["workflow_id"], run_id=note["run_id"]),
@@ -194,19 +208,21 @@ async def _unstick(client: Client, note: dict[str, Any]) -> bool:
     return True
 
 
-async def _report_unnoted(client: Client, worker: str) -> bool:
-    """True when nothing is left with that worker that it had been handed and did not note."""
+async def _report_handed_out(client: Client, worker: str) -> bool:
+    """Report what the server had handed to a dead worker and that worker had not noted. Returns True when nothing of it
+    is left to report, or the server does not permit us to ask."""
     try:
-        return all([await _report(client, note) async for note in handed_to(client, worker)])
+        return all([await _report_note(client, note) async for note in find_handed_out(client, worker)])
     except RPCError as error:
         log.warning("could not ask what else a dead worker had in hand: %s", error)
         return error.status == RPCStatusCode.PERMISSION_DENIED  # who may not look will not be let in a second later
 
 
-async def _report(client: Client, note: dict[str, Any]) -> bool:
-    """Settle the note; True where it is reported, or there is nothing to report."""
+async def _report_note(client: Client, note: dict[str, Any]) -> bool:
+    """Report the activity or workflow task of a dead worker's note as failed. Returns True when that is settled: it is
+    reported, or there is nothing to report any more."""
     # The dead worker's sticky queue first: otherwise the workflow task that follows waits 10 s for it (H30).
-    if not await _unstick(client, note):
+    if not await _reset_sticky_queue(client, note):
         return False
     token = base64.b64decode(note["token"])
     handle: AsyncActivityHandle = client.get_async_activity_handle(task_token=token)
@@ -219,7 +235,7 @@ async def _report(client: Client, note: dict[str, Any]) -> bool:
         if note["activity"]:
             await handle.fail(death, rpc_timeout=RPC_TIMEOUT)
         else:
-            await give_back(client, token)
+            await fail_workflow_task(client, token)
     except RPCError as error:
         if error.status not in _SETTLED:
             return False

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.adapters.sandbox.status import end_sandboxes
-from perdure.adapters.system.files import locked, try_lock, write_whole
+from perdure.adapters.system.files import hold_lock, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import Superseded
 
 LEASE_PROOF_S = 5.0
-"""A new attempt's wait for proof that the previous writer is gone, before it takes a new directory."""
+"""The time a new attempt waits for proof that the previous writer is gone, before it takes a new directory."""
 
 
 _POLL_S = 0.02
@@ -45,8 +45,9 @@ class Lease:
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def check(self) -> None:
-        """Raise Superseded when a newer attempt has taken over. Called before every tool, snapshot and ref move."""
-        if _generation(self._file) != self.generation:
+        """Raise Superseded when a newer attempt has taken over. It is called before every tool, snapshot and ref
+        move."""
+        if _read_generation(self._file) != self.generation:
             raise Superseded(f"a newer attempt works on {self.delivery}; this one wrote nothing")
 
 
@@ -58,13 +59,16 @@ class Leases:
         self._held: dict[tuple[str, str], Lease] = {}
 
     @asynccontextmanager
-    async def take(self, delivery: str, tree: str = "tree", *, spares: bool = False) -> AsyncIterator[Lease]:
-        """Become the only writer of a delivery's workspace.
+    async def acquire(self, delivery: str, tree: str = "tree", *, spares: bool = False) -> AsyncIterator[Lease]:
+        """Hold the lease of a delivery's workspace while the block runs, as its only writer.
 
-        Raises the generation first, so that the previous writer's next check fails; then ends the previous writer
-        and waits for proof: in this process its task, awaited with its threads; in another one the lock that its
-        worker held, and the lock that its sandboxes hold. `tree` names the directory the proof is about. `spares`: the
-        agent that waits there is the caller's own, and writes nothing until it is answered; another one is ended.
+        Raises the generation number first, so that the previous writer's next check fails; then ends the previous
+        writer and waits LEASE_PROOF_S for proof: in this process its task, awaited with its threads; in another one the
+        lock that its worker held, and the lock that its sandboxes hold. Without proof the lease has `proved` False.
+        Raises Superseded when a newer attempt comes while this one waits.
+
+        tree    names the directory the proof is about
+        spares  the agent that waits there is the caller's own, and writes nothing until it is answered; any other ends
         """
         directory = self._home.workspace(delivery)
         file, sandbox_lock = directory / "generation", directory / f"sandbox-{tree}"
@@ -72,27 +76,29 @@ class Leases:
         agent_lock = directory / f"agent-{tree}"
         lease = Lease(delivery, generation, sandbox_lock, agent_lock, False, file, asyncio.current_task())
         deadline = time.monotonic() + LEASE_PROOF_S
-        fd = None
+        descriptor = None
         try:
             if await self._end_previous((delivery, tree), deadline):
-                fd = await _lock(directory / f"lease-{tree}", lease, deadline)
-            if fd is not None:
-                left = max(0.1, deadline - time.monotonic())
-                lease.proved = await in_thread(end_sandboxes, sandbox_lock, left)
+                descriptor = await _wait_for_lock(directory / f"lease-{tree}", lease, deadline)
+            if descriptor is not None:
+                remaining_s = max(0.1, deadline - time.monotonic())
+                lease.proved = await in_thread(end_sandboxes, sandbox_lock, remaining_s)
                 if lease.proved and not spares:
-                    lease.proved = await in_thread(end_sandboxes, agent_lock, left)
+                    lease.proved = await in_thread(end_sandboxes, agent_lock, remaining_s)
             lease.check()  # whoever was overtaken while it waited must not stand in the newer one's place
             self._held[delivery, tree] = lease
             yield lease
         finally:
             if self._held.get((delivery, tree)) is lease:
                 del self._held[delivery, tree]
-            if fd is not None:
-                os.close(fd)
+            if descriptor is not None:
+                os.close(descriptor)
             lease._released.set()
 
-    async def _end_previous(self, place: tuple[str, str], deadline: float) -> bool:
-        previous = self._held.get(place)
+    async def _end_previous(self, workspace: tuple[str, str], deadline: float) -> bool:
+        """Cancel the task of this process that holds the lease and wait until it has released it. Returns False when it
+        has not by the deadline."""
+        previous = self._held.get(workspace)
         if previous is None or previous._task is asyncio.current_task():
             return True
         if previous._task is not None:
@@ -110,19 +116,23 @@ SUPERSEDED = "superseded"
 
 
 def _loop_time(deadline: float) -> float:
+    """Convert a deadline of time.monotonic() to the running event loop's clock."""
     return asyncio.get_running_loop().time() + (deadline - time.monotonic())
 
 
-async def _lock(path: Path, lease: Lease, deadline: float) -> int | None:
+async def _wait_for_lock(path: Path, lease: Lease, deadline: float) -> int | None:
+    """Wait for an exclusive lock and return its descriptor; None at the deadline. Raises Superseded when a newer
+    attempt comes meanwhile."""
     while True:
-        fd = try_lock(path)
-        if fd is not None or time.monotonic() > deadline:
-            return fd
+        descriptor = try_lock(path)
+        if descriptor is not None or time.monotonic() > deadline:
+            return descriptor
         lease.check()
         await asyncio.sleep(_POLL_S)
 
 
-def _generation(file: Path) -> int:
+def _read_generation(file: Path) -> int:
+    """Return the workspace's generation number; 0 where there is none."""
     try:
         return int(file.read_text())
     except (FileNotFoundError, ValueError):
@@ -130,7 +140,8 @@ def _generation(file: Path) -> int:
 
 
 def _raise_generation(file: Path) -> int:
-    with locked(file.with_suffix(".lock")):
-        generation = _generation(file) + 1
+    """Add one to the workspace's generation number on disk, under a lock, and return the new one."""
+    with hold_lock(file.with_suffix(".lock")):
+        generation = _read_generation(file) + 1
         write_whole(file, str(generation).encode())
     return generation

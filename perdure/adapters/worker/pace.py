@@ -1,8 +1,9 @@
-"""One pace for all requests with a model's key on this host: a pause that the API asks one for is everybody's.
+"""One pace for all requests with a model's key on this host: a pause that the API asks one request for holds for all.
 
-A small file says so, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. It is there only
-from an answer 429 or 529 until requests go as they like again: else a request costs one look for it. After the pause
-they go one by one, `gap` seconds after each other; each reply that begins halves the gap, each new refusal doubles it.
+A small file keeps it, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. The file is
+there only from an answer 429 or 529 until requests go as they like again: without it a request costs one look for it.
+After the pause requests go one by one, `gap` seconds after each other; each reply that begins halves the gap, each new
+refusal doubles it.
 """
 
 from __future__ import annotations
@@ -18,29 +19,32 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S
-from perdure.adapters.system.files import locked, write_whole
+from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import RETRY_PAUSE_MODEL_S
 from perdure.models.errors import ModelUnavailable
-from perdure.models.proof import seal
+from perdure.models.proof import keyed_hash
 
 PACE_JITTER = 0.1
-"""Of a pause, at most, on top of it: several hosts with one key do not come back at the same moment."""
+"""The most that is added to a pause, as a part of it: several hosts with one key do not come back at the same
+moment."""
 
 PACE_GAP_S = (0.05, 0.5, 10.0)
-"""Between two requests after a pause: the one below which they go as they like, the first, the longest."""
+"""Seconds between two requests after a pause: the gap below which they go as they like, the first gap, the longest."""
 
 PACE_WAIT_S = 1800.0
-"""The most one attempt at a turn waits; then it ends as one that failed for a passing reason, and is done again."""
+"""The most seconds one attempt at a turn waits; then it ends as one that failed for a passing reason, and is done
+again."""
 
 _LOOK_S = 1.0
-"""Between two looks of those who wait: a pause may be longer by now, and people are told how long it is."""
+"""Seconds between two looks of those who wait: a pause may be longer by now, and people are told how long it is."""
 
 
 @dataclass(frozen=True)
-class _Slow:
-    """The file. `until`, `next`: no request before; `why` people are told; `refusals` since a reply began."""
+class _PaceState:
+    """The file's content. `until`, `next`: times before which no request goes; `gap`: seconds between two; `why`: what
+    people are told; `refusals`: since a reply began."""
 
     until: float
     next: float
@@ -57,84 +61,93 @@ class HasAccount(Protocol):
 
 
 class Pace:
-    """That of one key at one address. Its times are of the machine's clock, which every worker shares."""
+    """The pace of requests with one key at one address. Its times are of the machine's clock, which every worker
+    shares."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     @classmethod
-    def of(cls, home: Home, model: HasAccount) -> Pace:
-        return cls(home.root / "pace" / seal(home.key(), "pace", model.account.encode())[:32])
+    def for_model(cls, home: Home, model: HasAccount) -> Pace:
+        """Return the pace of a model's key and address in this home."""
+        return cls(home.root / "pace" / keyed_hash(home.key(), "pace", model.account.encode())[:32])
 
-    async def turn(self, say: Callable[[str], None]) -> float:
-        """Wait until a request may go; returns the seconds waited. `say` is told why, once a second.
+    async def wait_for_turn(self, say: Callable[[str], None]) -> float:
+        """Wait until a request may go, and return the seconds waited. `say` is called with the reason, once a second.
 
         Raises ModelUnavailable after PACE_WAIT_S.
         """
-        began = time.monotonic()
+        started_at = time.monotonic()
         while self._file.exists():
-            wait, why = await in_thread(self._next)
+            wait, why = await in_thread(self._reserve_next)
             if wait <= 0:
                 break
-            if time.monotonic() - began > PACE_WAIT_S:
-                what = f"the model's {why} has let nothing through for {PACE_WAIT_S / 60:g} minutes"
-                raise ModelUnavailable(what, limited=why)
+            if time.monotonic() - started_at > PACE_WAIT_S:
+                message = f"the model's {why} has let nothing through for {PACE_WAIT_S / 60:g} minutes"
+                raise ModelUnavailable(message, limit_reason=why)
             say(f"the model's {why}: goes on in {max(1, round(wait))} s")
             await asyncio.sleep(min(wait, _LOOK_S))
-        return time.monotonic() - began
+        return time.monotonic() - started_at
 
-    def refused(self, error: ModelUnavailable) -> None:
-        """Nobody asks before the time the API has named, or a pause that doubles where it named none."""
+    def record_refusal(self, error: ModelUnavailable) -> None:
+        """Record a refusal by the API: no request goes before the time that the API has named, or before a pause that
+        doubles where it named none. Refusals during a pause count as one."""
         least, first, most = PACE_GAP_S
         shortest, longest = RETRY_PAUSE_MODEL_S
-        with locked(self._lock):
-            now, slow = time.time(), self._read()
-            if slow is None:
-                slow = _Slow(0.0, 0.0, first, error.limited, 1)
-            elif now >= slow.until:  # answers of the same moment are one refusal
-                slow = replace(slow, gap=min(most, 2 * slow.gap), why=error.limited, refusals=slow.refusals + 1)
+        with hold_lock(self._lock_path):
+            now, state = time.time(), self._read_state()
+            if state is None:
+                state = _PaceState(0.0, 0.0, first, error.limit_reason, 1)
+            elif now >= state.until:  # answers of the same moment are one refusal
+                state = replace(
+                    state, gap=min(most, 2 * state.gap), why=error.limit_reason, refusals=state.refusals + 1
+                )
             pause = error.retry_after
             if pause is None:
-                pause = min(longest, shortest * 2 ** min(slow.refusals - 1, 10))
+                pause = min(longest, shortest * 2 ** min(state.refusals - 1, 10))
             until = now + max(least, pause) * (1 + random.uniform(0, PACE_JITTER))  # noqa: S311  # not a secret
-            self._write(replace(slow, until=max(until, slow.until)))
+            self._write_state(replace(state, until=max(until, state.until)))
 
-    def answered(self) -> None:
-        """A reply has begun: the next requests may come closer to each other."""
+    def record_reply(self) -> None:
+        """Record that a reply has begun: the next requests may come closer to each other. Once they come close enough
+        the file is deleted."""
         if not self._file.exists():
             return
-        with locked(self._lock):
-            slow = self._read()
-            if slow is not None and time.time() >= slow.until:  # else it was asked for before the pause
-                gap = slow.gap / 2
-                faster = replace(slow, next=slow.next - gap, gap=gap, refusals=0)
-                self._write(faster if gap >= PACE_GAP_S[0] else None)
+        with hold_lock(self._lock_path):
+            state = self._read_state()
+            if state is not None and time.time() >= state.until:  # else it was asked for before the pause
+                gap = state.gap / 2
+                faster = replace(state, next=state.next - gap, gap=gap, refusals=0)
+                self._write_state(faster if gap >= PACE_GAP_S[0] else None)
 
-    def _next(self) -> tuple[float, str]:
-        """Seconds until a request may go, and why it may not; 0: this one goes, and the next one after the gap."""
-        with locked(self._lock):
-            now, slow = time.time(), self._read()
-            if slow is None:
-                self._write(None)
+    def _reserve_next(self) -> tuple[float, str]:
+        """Return the seconds until a request may go, and why it may not. 0 or less: this request goes, and the next one
+        is put off by the gap."""
+        with hold_lock(self._lock_path):
+            now, state = time.time(), self._read_state()
+            if state is None:
+                self._write_state(None)
                 return 0.0, ""
-            if (wait := max(slow.until, slow.next) - now) <= 0:
-                self._write(replace(slow, next=now + slow.gap))
-            return wait, slow.why
+            if (wait := max(state.until, state.next) - now) <= 0:
+                self._write_state(replace(state, next=now + state.gap))
+            return wait, state.why
 
     @property
-    def _lock(self) -> Path:
+    def _lock_path(self) -> Path:
         return self._file.with_suffix(".lock")
 
-    def _read(self) -> _Slow | None:
-        """None without one, and for one that is damaged or of a clock that was set back."""
+    def _read_state(self) -> _PaceState | None:
+        """Return the file's content; None without a file, and for one that is damaged or of a clock that was set
+        back."""
         with suppress(OSError, ValueError, TypeError):
-            slow = _Slow(**json.loads(self._file.read_bytes()))
-            if max(slow.until, slow.next) - time.time() <= (1 + PACE_JITTER) * RETRY_AFTER_CAP_S:
-                return slow
+            state = _PaceState(**json.loads(self._file.read_bytes()))
+            if max(state.until, state.next) - time.time() <= (1 + PACE_JITTER) * RETRY_AFTER_CAP_S:
+                return state
         return None
 
-    def _write(self, slow: _Slow | None) -> None:
-        if slow is None:
+    def _write_state(self, state: _PaceState | None) -> None:
+        """Write the file; delete it for None."""
+        if state is None:
             self._file.unlink(missing_ok=True)
         else:
-            write_whole(self._file, json.dumps(asdict(slow)).encode(), sync=False)
+            write_whole(self._file, json.dumps(asdict(state)).encode(), sync=False)

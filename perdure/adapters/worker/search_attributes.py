@@ -15,35 +15,37 @@ from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 log = logging.getLogger(__name__)
 
 
-async def registered(client: Client) -> frozenset[str]:
-    """Names of those the server knows: they are registered where that is allowed. Empty, and all are done without,
-    where one of the first release is missing; those of later releases are done without one by one.
+async def register_search_attributes(client: Client) -> frozenset[str]:
+    """Register our search attributes at the server where that is allowed, and return the names that may be used.
 
-    An unknown one would hang every workflow that sets it.
+    Empty, so that all are done without, where one of the first release can be neither found nor registered; those of
+    later releases are left out one by one. What is not available is logged. A workflow that sets an attribute the
+    server does not know would hang.
     """
     service, namespace = client.operator_service, client.namespace
     try:
         listed = await service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
-        known = set(listed.custom_attributes)
-        if missing := SEARCH_ATTRIBUTES.keys() - known:
-            await _add(client, missing)
+        known_names = set(listed.custom_attributes)
+        if missing := SEARCH_ATTRIBUTES.keys() - known_names:
+            await _add_attributes(client, missing)
     except RPCError as error:
         log.warning("search attributes are not available, going on without them: %s", error.message)
         return frozenset()
-    for name in sorted(MORE_ATTRIBUTES.keys() - known):
+    for name in sorted(MORE_ATTRIBUTES.keys() - known_names):
         try:
-            await _add(client, {name})
+            await _add_attributes(client, {name})
         except RPCError as error:
             log.warning("lists show no %s: %s", name, error.message)
             continue
-        known.add(name)
-    return frozenset(SEARCH_ATTRIBUTES) | (known & MORE_ATTRIBUTES.keys())
+        known_names.add(name)
+    return frozenset(SEARCH_ATTRIBUTES) | (known_names & MORE_ATTRIBUTES.keys())
 
 
-async def _add(client: Client, names: Iterable[str]) -> None:
+async def _add_attributes(client: Client, names: Iterable[str]) -> None:
+    """Register search attributes of these names at the server. Raises RPCError."""
     kinds = {name: _KINDS[_TYPES[name]] for name in names}
-    added = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
-    await client.operator_service.add_search_attributes(added)
+    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
+    await client.operator_service.add_search_attributes(request)
 
 
 _TYPES = {**SEARCH_ATTRIBUTES, **MORE_ATTRIBUTES}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.agents.builtin.tools import Toolbox
-from perdure.adapters.checks.seeds import Seed
+from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.tests import CommandPlace
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
@@ -20,13 +20,13 @@ from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.missing import missing_inside
 from perdure.adapters.sandbox.room import Room, Roomed
 from perdure.adapters.system.files import write_whole
-from perdure.adapters.system.removal import remove
+from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.lease import Lease
-from perdure.adapters.worker.replies import Replies
-from perdure.adapters.worker.setting_up import keeps_files, read_binds
+from perdure.adapters.worker.replies import ReplyStore
 from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.workspace_setup import may_share_files, read_binds
 from perdure.models.contract import Contract
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.ids import checkout_name
@@ -34,18 +34,18 @@ from perdure.models.work import ChangeSize
 
 _TESTED = "base-tested.json"
 
-NOTED = ("base", _TESTED)
+BASE_FACT_FILES = ("base", _TESTED)
 """Files in which a workspace keeps what is known of its base: true of every delivery on the same one."""
 
 
 @dataclass(frozen=True)
 class WorkspaceSession:
-    """Held for as long as the lease: nobody else writes to this workspace.
+    """A leased workspace, for as long as the lease is held: nobody else writes to it.
 
-    git        what commands see of the vault
-    env        variables every command of the delivery gets (leased ports)
-    directory  what is known about the workspace: journals, logs, replies
-    room       where tests run, beside those of other deliveries
+    git            what commands see of the vault
+    env            variables every command of the delivery gets (leased ports)
+    directory      what is known about the workspace: journals, logs, replies
+    command_slots  where tests run, beside those of other deliveries
     """
 
     workspace: Workspace
@@ -55,19 +55,19 @@ class WorkspaceSession:
     git: GitView
     env: Mapping[str, str]
     directory: Path
-    room: Room
+    command_slots: Room
 
     @property
     def vault(self) -> Vault:
         return self.workspace.vault
 
     @property
-    def spend(self) -> SpendLog:
+    def spend_log(self) -> SpendLog:
         return SpendLog(self.directory)
 
     @property
-    def replies(self) -> Replies:
-        return Replies(self.directory)
+    def replies(self) -> ReplyStore:
+        return ReplyStore(self.directory)
 
     @property
     def logs(self) -> Path:
@@ -75,49 +75,54 @@ class WorkspaceSession:
 
     @property
     def inside(self) -> Path | None:
-        """The worktree as commands see it; None: where it is."""
+        """Return the path at which commands see the worktree; None: its own."""
         return place(self.sandbox.grade, checkout_name(self.vault.url))
 
     def check(self) -> None:
-        """Nobody has overtaken us, and nobody has taken the worktree away. Raises Superseded, WorkCutOff."""
+        """Raise Superseded when a newer attempt has taken over, WorkCutOff when the worktree's directory was removed or
+        replaced."""
         self.lease.check()
-        if not self.workspace.in_place():
+        if not self.workspace.is_in_place():
             raise WorkCutOff(f"the worktree {self.workspace.path} is gone")
 
     def restore(self, checkpoint: str) -> None:
-        """Make the worktree exactly what the checkpoint holds, unless it is that already."""
+        """Make the worktree exactly what the checkpoint holds, unless it is that already. Raises Superseded when a
+        newer attempt has taken over."""
         self.lease.check()
-        if not checkpoints.is_at(self.workspace, checkpoint):
-            checkpoints.restore(self.workspace, checkpoint)
+        if not checkpoints.is_at_checkpoint(self.workspace, checkpoint):
+            checkpoints.restore_checkpoint(self.workspace, checkpoint)
 
-    def size_of(self, commit: str) -> ChangeSize:
-        """Of all that differs from the base, as the pull request compares it."""
+    def change_size(self, commit: str) -> ChangeSize:
+        """Return the size of all that differs between the base and a commit, as the pull request compares them."""
         files, added, deleted = self.vault.diff_stat(self.vault.merge_base(self.contract.base_sha, commit), commit)
         return ChangeSize(files=files, added=added, deleted=deleted)
 
-    def command(self) -> Command:
-        """Return what all commands of this delivery share; script and output are for the caller to fill in."""
+    def base_command(self) -> Command:
+        """Return a command with what all commands of this delivery share; script, time limit and output are for the
+        caller to fill in."""
         return Command(
             script="",
             worktree=self.workspace.path,
             inside=self.inside,
             output=self.logs / "command.log",
             timeout_s=0,
-            shared=self.workspace.record().kept,
+            shared=self.workspace.record().setup_paths,
             git_dir=self.git,
             env=self.env,
             lock=self.lease.sandbox_lock,
             fence=self.lease.check,
         )
 
-    def place(self, log_dir: Path, source: Path | None = None) -> CommandPlace:
-        """Return where tests run: `source`, shown where the worktree is otherwise (DESIGN §7), with what setup made.
+    def command_place(self, log_dir: Path, source: Path | None = None) -> CommandPlace:
+        """Return where tests run: with `source` shown at the worktree's path (DESIGN §7), with what setup made, each
+        command in one of the host's command slots, and its logs in `log_dir`. `source` None: in the worktree itself.
 
-        Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
+        Virtual environments hold absolute paths: with the source tested at another path, the agent's files were
+        imported instead.
         """
-        common = self.command()
+        common = self.base_command()
         return CommandPlace(
-            Roomed(self.sandbox, self.room, lambda words: now_doing(doing=words)),
+            Roomed(self.sandbox, self.command_slots, lambda message: update_heartbeat(doing=message)),
             worktree=self.workspace.path,
             log_dir=log_dir,
             inside=common.inside,
@@ -127,14 +132,20 @@ class WorkspaceSession:
             env=self.env,
             lock=common.lock,
             fence=common.fence,
-            seed=self.seed(),
+            compiler_cache=self.compiler_cache(),
         )
 
-    def toolbox(
+    def make_toolbox(
         self, read_files: Mapping[str, str], *, writable: bool, on_spawn: Callable[[], None], label: str
     ) -> Toolbox:
-        """The agent's hands. `label` names the directory of this turn's full outputs."""
-        common = self.command()
+        """Make the tools with which an agent works in this worktree.
+
+        read_files  path → version of every file that the conversation knows
+        writable    commands may write to the worktree
+        on_spawn    called once a sandboxed command has been started
+        label       names the directory of this turn's full outputs
+        """
+        common = self.base_command()
         binds = read_binds(self.directory)
         return Toolbox(
             worktree=self.workspace.path,
@@ -149,65 +160,74 @@ class WorkspaceSession:
             lock=common.lock,
             writable=writable,
             shared=common.shared,
-            missing=lambda output, code: missing_inside(output, code, binds),
+            explain_missing=lambda output, code: missing_inside(output, code, binds),
         )
 
     @property
-    def checkouts(self) -> Checkouts:
-        return Checkouts.of(self.workspace.home, self.vault, keeps=keeps_files(self.sandbox.grade, self.contract))
+    def checkouts(self) -> CheckoutPool:
+        """Return the maker of clean checkouts for this vault."""
+        return CheckoutPool.for_vault(
+            self.workspace.home, self.vault, keeps_new=may_share_files(self.sandbox.grade, self.contract)
+        )
 
     @asynccontextmanager
-    async def checkout(self, commit: str) -> AsyncIterator[Path]:
-        """A clean checkout of a commit, for as long as it is needed: what a verdict is about.
+    async def clean_checkout(self, commit: str) -> AsyncIterator[Path]:
+        """Make a clean checkout of a commit, about which a verdict can be given, yield its path, and put it away after
+        the block. Raises Superseded when a newer attempt has taken over.
 
-        Only who has made one puts it away: in what a killed attempt has left, a git of its own may still be writing.
+        Only who still holds the lease puts it away: a newer attempt's checkout may lie there by then, and into what a
+        killed attempt has left its git may still be writing.
         """
         try:
-            yield await in_thread(self._made, commit)
+            yield await in_thread(self._make_checkout, commit)
         finally:
             with suppress(Superseded):  # then somebody else's may be there
                 self.lease.check()
-                await in_thread(self.checkouts.put_away, self._clean)
+                await in_thread(self.checkouts.put_away, self._checkout_path)
 
-    def renewed(self, commit: str) -> Path:
-        """The same checkout, clean again."""
+    def renew_checkout(self, commit: str) -> Path:
+        """Put the checkout away, make it again, clean, and return its path, which is the same. Raises Superseded when a
+        newer attempt has taken over."""
         self.lease.check()
-        self.checkouts.put_away(self._clean)
-        return self._made(commit)
+        self.checkouts.put_away(self._checkout_path)
+        return self._make_checkout(commit)
 
-    def _made(self, commit: str) -> Path:
+    def _make_checkout(self, commit: str) -> Path:
+        """Check a commit out and return the path. Raises Superseded when a newer attempt has taken over."""
         self.lease.check()
-        self.checkouts.make(commit, self._clean, admin=self.workspace.record().admin)
-        return self._clean
+        self.checkouts.check_out(commit, self._checkout_path, admin=self.workspace.record().admin)
+        return self._checkout_path
 
     @property
-    def _clean(self) -> Path:
+    def _checkout_path(self) -> Path:
         return self.directory / "clean"
 
-    def note_base(self, key: str) -> None:
-        """Remember the base, with all that its results depend on, by this key."""
+    def record_base_key(self, key: str) -> None:
+        """Write down the key of the base, which covers all that its results depend on."""
         write_whole(self.directory / "base", key.encode())
 
-    def note_tested(self, went: Mapping[str, str], seconds: float) -> None:
-        """Remember for the agents how each test command, by its name, went on the base, and what all of them took."""
-        write_whole(self.directory / _TESTED, json.dumps({"went": dict(went), "seconds": seconds}).encode())
+    def record_base_tests(self, results: Mapping[str, str], seconds: float) -> None:
+        """Write down for the agents how each test command, by its name, went on the base, and the seconds that all of
+        them took."""
+        write_whole(self.directory / _TESTED, json.dumps({"went": dict(results), "seconds": seconds}).encode())
 
-    def tested(self) -> tuple[dict[str, str], float]:
-        """Return what was noted; nothing where an older release, or another host, prepared this."""
+    def base_test_results(self) -> tuple[dict[str, str], float]:
+        """Return what `record_base_tests` wrote: the result in words of each test command on the base, by its name, and
+        the seconds of all. Empty and 0 where an older release, or another host, prepared this."""
         try:
-            found = json.loads((self.directory / _TESTED).read_bytes())
-            return {str(name): str(words) for name, words in found["went"].items()}, float(found["seconds"])
+            stored = json.loads((self.directory / _TESTED).read_bytes())
+            return {str(name): str(result) for name, result in stored["went"].items()}, float(stored["seconds"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}, 0.0
 
-    def seed(self) -> Seed | None:
-        """The output of compilers on the base; None where an older release prepared this."""
+    def compiler_cache(self) -> CompilerCache | None:
+        """Return what compilers have made of the base; None where an older release prepared this."""
         try:
-            return Seed(self.workspace.home.seeds, (self.directory / "base").read_text())
+            return CompilerCache(self.workspace.home.seeds, (self.directory / "base").read_text())
         except FileNotFoundError:
             return None
 
-    def drop_nested(self, paths: Sequence[str]) -> None:
-        """Remove `.git` entries below the worktree's root; the files beside them stay."""
+    def remove_nested_git(self, paths: Sequence[str]) -> None:
+        """Remove `.git` entries below the worktree's root, at these relative paths; the files beside them stay."""
         for path in paths:
-            remove(self.workspace.path / path)
+            remove_path(self.workspace.path / path)

@@ -1,4 +1,5 @@
-"""Changing a backlog while it runs: its items, its pace, and what its branch stands on."""
+"""The commands that change a backlog while it runs: its items, their order, what its branch follows, holding and
+cancelling."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure import secrets
-from perdure.cli.backlog.ids import BacklogId, ItemId, with_backlog
+from perdure.cli.backlog.ids import BacklogId, ItemId, run_with_backlog
 from perdure.cli.decide.answer import given, who
 from perdure.cli.ids import Json
 from perdure.cli.request.options import AfterRed, Attempts
@@ -58,13 +59,13 @@ def add(
     json: Json = False,
 ) -> None:
     """Add one more item."""
-    params, made = context.params, _item(context.params, {})
+    params, new_item = context.params, _build_item(context.params, {})
 
     async def work(backlog: Backlog) -> str:
-        await _check_issue(backlog, made, params)
-        return await backlog.add(made)
+        await _check_issue(backlog, new_item, params)
+        return await backlog.add(new_item)
 
-    _tell(id, json, made.id, "added", work)
+    _apply_change(id, json, new_item.id, "added", work)
 
 
 def edit(
@@ -88,18 +89,20 @@ def edit(
     params = context.params
 
     async def work(backlog: Backlog) -> tuple[str, str]:
-        made = _item(params, await _given(backlog, str(params["item"])) if file is None and item else {})
-        await _check_issue(backlog, made, params)
-        return made.id, await backlog.edit(made)
+        new_item = _build_item(
+            params, await _previous_item(backlog, str(params["item"])) if file is None and item else {}
+        )
+        await _check_issue(backlog, new_item, params)
+        return new_item.id, await backlog.edit(new_item)
 
     screen = Screen(json=json)
-    changed, words = with_backlog(screen, id, work)
-    _say(screen, id, changed, "edited", words)
+    item_id, reply = run_with_backlog(screen, id, work)
+    _print_change(screen, id, item_id, "edited", reply)
 
 
 def skip(id: BacklogId, item: ItemId, note: Note = "", json: Json = False) -> None:
     """Go on without an item: what depends on it may begin, in a backlog that has ended as well."""
-    _tell(id, json, item, "skipped", lambda backlog: backlog.skip(item, note, by=who()))
+    _apply_change(id, json, item, "skipped", lambda backlog: backlog.skip(item, note, by=who()))
 
 
 def retry(
@@ -108,7 +111,7 @@ def retry(
     json: Json = False,
 ) -> None:
     """Try what ended without landing again, from where it stopped; a backlog that has ended runs again for it."""
-    _tell(id, json, item, "tried again", lambda backlog: backlog.retry(item, by=who()))
+    _apply_change(id, json, item, "tried again", lambda backlog: backlog.retry(item, by=who()))
 
 
 def prioritise(
@@ -118,7 +121,9 @@ def prioritise(
     json: Json = False,
 ) -> None:
     """Let an item begin sooner, or later, among those that are ready."""
-    _tell(id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=who()))
+    _apply_change(
+        id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=who())
+    )
 
 
 def follow(
@@ -128,7 +133,7 @@ def follow(
     json: Json = False,
 ) -> None:
     """Look at the base branch now and bring the landed items onto it; with --leave, propose them as they are."""
-    _tell(
+    _apply_change(
         id,
         json,
         "",
@@ -139,12 +144,12 @@ def follow(
 
 def hold(id: BacklogId, note: Note = "", json: Json = False) -> None:
     """Begin no further item, and no further turn of what runs, until resume."""
-    _tell(id, json, "", "held: nothing further begins", lambda backlog: backlog.hold(note))
+    _apply_change(id, json, "", "held: nothing further begins", lambda backlog: backlog.hold(note))
 
 
 def resume(id: BacklogId, json: Json = False) -> None:
     """Go on after a hold."""
-    _tell(id, json, "", "goes on", lambda backlog: backlog.resume())
+    _apply_change(id, json, "", "goes on", lambda backlog: backlog.resume())
 
 
 def cancel(
@@ -155,75 +160,91 @@ def cancel(
 ) -> None:
     """Stop one item, or all of it; what has landed stays. A stack that has ended is followed no longer."""
     if item is not None:
-        _tell(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=who()))
+        _apply_change(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=who()))
         return
-    if not yes and Screen(json=json).terminal and sys.stdin.isatty() and not typer.confirm(f"cancel all of {id}?"):
+    if not yes and Screen(json=json).is_terminal and sys.stdin.isatty() and not typer.confirm(f"cancel all of {id}?"):
         raise typer.Exit(1)
-    _tell(id, json, "", "asked to stop", lambda backlog: backlog.cancel())
+    _apply_change(id, json, "", "asked to stop", lambda backlog: backlog.cancel())
 
 
-def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
-    """The item of the options, over what was given `before`, or that of a file. BadInput, InvalidRequest."""
-    from perdure.cli.backlog.file import read_file
+def _build_item(params: dict[str, Any], previous: dict[str, Any]) -> BacklogItem:
+    """Build the item from the command's options, over the fields of `previous` or over the item in `--file`; `--request
+    -` reads standard input.
+
+    Raises BadInput where neither an option nor a file says anything, and for a file that cannot be read;
+    InvalidRequest, with a file BadInput with its line, for values that are not valid.
+    """
+    from perdure.cli.backlog.file import read_backlog_file
     from perdure.models.rules.backlog import parse_item
 
-    said = {
+    fields = {
         "id": params["item"],
         "request": given(params["request"]) if params["request"] is not None else None,
         "budget_usd": params["budget"],
         **{name: params[name] for name in ("issue", "depends_on", "touches", "check", "priority", "role", "attempts")},
         "after_red": params["after_red"] or None,
     }
-    said = {name: value for name, value in said.items() if value not in (None, [], ())}  # a list nobody gave is empty
-    if said.get("depends_on") in ([""], ("",)):
-        said["depends_on"] = []
+    fields = {
+        name: value for name, value in fields.items() if value not in (None, [], ())
+    }  # Typer gives an empty list for an option that nobody typed
+    if fields.get("depends_on") in ([""], ("",)):
+        fields["depends_on"] = []
     if params["file"] is None:
-        if not said:
+        if not fields:
             raise BadInput("no item was given", where="ITEM", fix='ITEM --request "…", --issue 14, or --file FILE')
-        return parse_item(before | said)
-    file = read_file(params["file"])
+        return parse_item(previous | fields)
+    file = read_backlog_file(params["file"])
     try:
-        return parse_item(file.raw | said)
+        return parse_item(file.raw | fields)
     except InvalidRequest as error:
-        raise file.placed(error) from None
+        raise file.locate_error(error) from None
 
 
 async def _check_issue(backlog: Backlog, item: BacklogItem, params: dict[str, Any]) -> None:
-    """BadInput for an issue that is given now, by option or file, where `start` would refuse it."""
-    from perdure.cli.backlog.checked import no_issues, reads_issues
+    """Raise BadInput where the item names an issue by option or file, and nobody can read issues of that repository.
+
+    Does nothing for an issue that the item had before. Asks Temporal for the backlog's request, to know its repository.
+    `start` refuses such an issue in the same way.
+    """
+    from perdure.cli.backlog.repository_checks import can_read_issues, unreadable_issues_error
     from perdure.cli.request.validation import workers_elsewhere
 
     if item.issue is None or (params["issue"] is None and params["file"] is None):
         return
     repository = str((await backlog.request()).get("repository", ""))
-    if not reads_issues(repository, secrets.environment(), elsewhere=workers_elsewhere()):
-        refused = no_issues("issue")
+    if not can_read_issues(repository, secrets.environment(), elsewhere=workers_elsewhere()):
+        refused = unreadable_issues_error("issue")
         where = "--issue" if params["issue"] is not None else str(params["file"])
         raise BadInput(refused.what, where=where, fix=refused.fix)
 
 
-async def _given(backlog: Backlog, item: str) -> dict[str, Any]:
-    """The item as it was given last: with the backlog, or since."""
-    return (await backlog.past()).given.get(item, {"id": item})
+async def _previous_item(backlog: Backlog, item: str) -> dict[str, Any]:
+    """Return the item's fields as they were given last, with the backlog or by a later edit; only its id where it is
+    not known."""
+    return (await backlog.past()).items.get(item, {"id": item})
 
 
-def _tell(id: str, json: bool, item: str, done: str, work: Callable[[Backlog], Awaitable[str | None]]) -> None:
+def _apply_change(id: str, json: bool, item: str, done: str, work: Callable[[Backlog], Awaitable[str | None]]) -> None:
+    """Find the backlog, run `work` on it and print its reply; an empty reply: that `item`, or else the backlog, is
+    `done`."""
     screen = Screen(json=json)
-    found: list[str] = []
+    backlog_ids: list[str] = []
 
-    async def run(backlog: Backlog) -> str:
-        found.append(backlog.id)
+    async def work_on_backlog(backlog: Backlog) -> str:
+        backlog_ids.append(backlog.id)
         return await work(backlog) or ""
 
-    words = with_backlog(screen, id, run)
-    _say(screen, found[0], item, done, words)
+    reply = run_with_backlog(screen, id, work_on_backlog)
+    _print_change(screen, backlog_ids[0], item, done, reply)
 
 
-def _say(screen: Any, id: str, item: str, done: str, words: str) -> None:
-    from perdure.cli.look.chapters import GOOD
+def _print_change(screen: Any, id: str, item: str, done: str, reply: str) -> None:
+    """Print the backlog's reply, or `<item or id> <done>` where it is empty, and the next command; or all of it as
+    JSON."""
+    from perdure.cli.look.step_lines import GOOD
 
     if screen.json:
-        screen.data({"backlog_id": id, "item": item or None, "done": done, "answer": words})
+        screen.data({"backlog_id": id, "item": item or None, "done": done, "answer": reply})
         return
-    said = one_line(words, 300) or f"{item or id} {done}"
-    screen.lines([f"{GOOD} {said}", f"  {'next':<8} perdure backlog status {shlex.quote(id)}"])
+    line = one_line(reply, 300) or f"{item or id} {done}"
+    screen.lines([f"{GOOD} {line}", f"  {'next':<8} perdure backlog status {shlex.quote(id)}"])

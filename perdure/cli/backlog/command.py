@@ -1,4 +1,4 @@
-"""The commands of `perdure backlog`."""
+"""The command group `perdure backlog`, and its command `start`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import typer
 
 from perdure import secrets
 from perdure.cli.backlog import change, look
-from perdure.cli.commands import START, Commands
+from perdure.cli.commands import START, CommandGroup
 from perdure.cli.decide.answer import given
 from perdure.cli.request import options
-from perdure.cli.request.schedule import AtOption, EveryOption, timed
+from perdure.cli.request.schedule import AtOption, EveryOption, parse_start_time
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out
+from perdure.cli.session import run_coroutine
 
 if TYPE_CHECKING:
-    from perdure.client import SubmittedBacklog
+    pass
 
-backlog = Commands(
+backlog = CommandGroup(
     no_args_is_help=True,
     help="Many requests that land on one integration branch, several at a time.",
 )
 
 
 def register(app: typer.Typer) -> None:
+    """Add the command group `backlog` to the app."""
     app.add_typer(backlog, name="backlog", rich_help_panel=START)
 
 
@@ -85,27 +86,29 @@ def start(
     """
     import asyncio
 
-    from perdure.cli.backlog.start import BacklogOptions, hand_in_backlog, schedule_backlog, take_in_backlog
-    from perdure.cli.backlog.watch import detached, follow
+    from perdure.cli.backlog.start import BacklogOptions, check_backlog, schedule_backlog, submit_backlog
+    from perdure.cli.backlog.watch import follow_backlog, leave_backlog
 
-    said = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
-    said["request"] = given(request) if request is not None else None
-    asked = BacklogOptions(**{field.name: said[field.name] for field in fields(BacklogOptions)})
-    screen, submitted, later = Screen(json=json), list["SubmittedBacklog"](), timed(at, every)
+    values = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
+    values["request"] = given(request) if request is not None else None
+    backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
+    screen, submitted, start_time = Screen(json=json), list["SubmittedBacklog"](), parse_start_time(at, every)
 
     async def work() -> int:
-        taken = await asyncio.to_thread(take_in_backlog, asked, secrets.environment(), later=later is not None)
-        if later is not None:
-            return await schedule_backlog(taken, later, screen)
-        found = await hand_in_backlog(taken, screen, submitted, detach=detach)
-        return 0 if detach else await follow(found.backlog, screen)
+        checked = await asyncio.to_thread(
+            check_backlog, backlog_options, secrets.environment(), later=start_time is not None
+        )
+        if start_time is not None:
+            return await schedule_backlog(checked, start_time, screen)
+        submission = await submit_backlog(checked, screen, submitted, detach=detach)
+        return 0 if detach else await follow_backlog(submission.backlog, screen)
 
     try:
-        raise typer.Exit(carry_out(work()))
+        raise typer.Exit(run_coroutine(work()))
     except KeyboardInterrupt:
         if not submitted:
             raise
-        raise detached(screen, submitted[0].backlog.id) from None
+        raise leave_backlog(screen, submitted[0].backlog.id) from None
 
 
 for _command in (

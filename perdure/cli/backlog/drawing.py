@@ -1,7 +1,7 @@
-"""The dependency graph of a backlog as somebody wants it drawn: to read, for Markdown, or as a picture.
+"""A backlog's dependency graph as text, as Mermaid for Markdown, or as an SVG picture.
 
-Our own, because it is small: a layer holds what depends on nothing beyond the layers before it. Whatever strangers
-wrote is escaped.
+Drawn here rather than by a library, because it is small: a layer holds the items that depend only on items in layers
+before it. All texts that others wrote are escaped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from html import escape
 
 from perdure.models.backlog_messages import BacklogProgress, ItemView
-from perdure.models.webui.backlog import counted
+from perdure.models.webui.backlog import count_phases
 from perdure.text import one_line
 
 FORMATS = ("text", "mermaid", "svg")
@@ -41,28 +41,35 @@ _COLOURS = {
     "cancelled": ("#f1f2f4", "#8a8f97"),
     "decomposed": ("#f1f2f4", "#6b7078"),
 }
-"""Fill and line of each state; its name stands there as well. Text is dark on all of them."""
+"""Fill and outline colour of each phase. A node also shows the phase's name, in dark text on all colours."""
 
-_NAMED = 6
-"""Items named in one line, of those that it depends on."""
+_NAMED_DEPENDENCIES = 6
+"""How many of an item's dependencies are named in its line of text; the rest is counted."""
 
-_ROW, _HIGH, _GAP, _EDGE, _CHAR = 56, 40, 70, 20, 7.4
-"""Of the picture, in its units: from node to node, a node's height, between layers, around it all, a letter's width."""
-
-
-_PASSING_MOST = 4000
-"""Places that lines take in layers which they pass: of more, nobody could follow one."""
+_ROW_HEIGHT, _NODE_HEIGHT, _LAYER_GAP, _MARGIN, _CHAR_WIDTH = 56, 40, 70, 20, 7.4
+"""Sizes in the picture's units: from node to node, a node's height, between layers, around everything, a letter's
+width."""
 
 
-def draw(progress: BacklogProgress, format: str) -> str:
-    """`format`: one of FORMATS."""
-    graph = _Graph.of(progress)
-    return {"text": _text, "mermaid": _mermaid, "svg": _svg}[format](graph)
+_PASSING_MAX = 4000
+"""Most places that lines may take in layers which they pass: with more of them, nobody could follow a line."""
+
+
+def draw_graph(progress: BacklogProgress, format: str) -> str:
+    """Return the backlog's graph in `format`, one of FORMATS."""
+    graph = _Graph.from_progress(progress)
+    return {"text": _draw_text, "mermaid": _draw_mermaid, "svg": _draw_svg}[format](graph)
 
 
 @dataclass(frozen=True)
 class _Graph:
-    """`layers`: items, each behind all it depends on; depends_on: of these items only; chain: the longest, in order."""
+    """A backlog's items in layers, with their dependencies.
+
+    layers      items, each in a layer behind all that it depends on
+    depends_on  by item, its dependencies among these items
+    chain       the longest chain of items that have not landed, in order
+    counts      how many items are in which phase, as text
+    """
 
     id: str
     layers: tuple[tuple[ItemView, ...], ...]
@@ -71,166 +78,208 @@ class _Graph:
     counts: str
 
     @classmethod
-    def of(cls, progress: BacklogProgress) -> _Graph:
+    def from_progress(cls, progress: BacklogProgress) -> _Graph:
+        """Return the graph of a backlog, with its items sorted into layers by their dependencies.
+
+        Dependencies on items that are not there are left out; all of them where they form a circle.
+        """
         items = {item.id: item for item in progress.items}
         depends_on = {
-            id: tuple(dict.fromkeys(on for on in item.depends_on if on in items)) for id, item in items.items()
+            id: tuple(dict.fromkeys(dependency for dependency in item.depends_on if dependency in items))
+            for id, item in items.items()
         }
         try:
-            in_order = list(TopologicalSorter(depends_on).static_order())
+            ordered_ids = list(TopologicalSorter(depends_on).static_order())
         except CycleError:  # no backlog of ours has one
-            depends_on, in_order = dict.fromkeys(items, ()), list(items)
-        layer = dict[str, int]()
-        for id in in_order:
-            layer[id] = 1 + max((layer[on] for on in depends_on[id]), default=-1)
-        layers = [list[ItemView]() for _ in range(1 + max(layer.values(), default=-1))]
+            depends_on, ordered_ids = dict.fromkeys(items, ()), list(items)
+        layer_of = dict[str, int]()
+        for id in ordered_ids:
+            layer_of[id] = 1 + max((layer_of[dependency] for dependency in depends_on[id]), default=-1)
+        layers = [list[ItemView]() for _ in range(1 + max(layer_of.values(), default=-1))]
         for id, item in items.items():
-            layers[layer[id]].append(item)
-        chain = tuple(sorted((id for id, item in items.items() if item.critical), key=lambda id: layer[id]))
-        return cls(progress.backlog_id, tuple(map(tuple, layers)), depends_on, chain, counted(progress.items))
+            layers[layer_of[id]].append(item)
+        chain = tuple(sorted((id for id, item in items.items() if item.critical), key=lambda id: layer_of[id]))
+        return cls(progress.backlog_id, tuple(map(tuple, layers)), depends_on, chain, count_phases(progress.items))
 
-    def on_chain(self, before: str, after: str) -> bool:
+    def is_chain_edge(self, before: str, after: str) -> bool:
+        """Return whether `before` and `after` are neighbours in the longest chain."""
         return (before, after) in zip(self.chain, self.chain[1:], strict=False)
 
     @property
-    def words(self) -> str:
-        """`8 items · 3 landed · 1 building`."""
+    def summary(self) -> str:
+        """Return the counts as a line: `8 items · 3 landed · 1 building`."""
         number = sum(map(len, self.layers))
         return f"{number} item{'s' if number != 1 else ''}" + (f" · {self.counts}" if self.counts else "")
 
     @property
-    def chain_words(self) -> str:
+    def chain_text(self) -> str:
         return " → ".join(one_line(id, 40) for id in self.chain)
 
 
-def _text(graph: _Graph) -> str:
-    wide = max((len(one_line(item.id, 40)) for some in graph.layers for item in some), default=0)
-    lines = [f"{one_line(graph.id, 100)}  {graph.words}"]
-    for number, some in enumerate(graph.layers, 1):
+def _draw_text(graph: _Graph) -> str:
+    """Return the graph as lines of text: each item by layer, with mark, phase and dependencies; `*` marks the longest
+    chain."""
+    id_width = max((len(one_line(item.id, 40)) for layer in graph.layers for item in layer), default=0)
+    lines = [f"{one_line(graph.id, 100)}  {graph.summary}"]
+    for layer_number, layer in enumerate(graph.layers, 1):
         lines.append("")
-        for at, item in enumerate(some):
-            named = [one_line(on, 40) for on in graph.depends_on[item.id]]
-            more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-            after = f"← {', '.join(named[:_NAMED])}{more}" if named else ""
+        for index, item in enumerate(layer):
+            dependency_names = [one_line(dependency, 40) for dependency in graph.depends_on[item.id]]
+            more = (
+                f" and {len(dependency_names) - _NAMED_DEPENDENCIES} more"
+                if len(dependency_names) > _NAMED_DEPENDENCIES
+                else ""
+            )
+            after = f"← {', '.join(dependency_names[:_NAMED_DEPENDENCIES])}{more}" if dependency_names else ""
             mark, chain = _MARKS.get(item.phase, "○"), "*" if item.critical else " "
-            first = f"{number:>3}" if at == 0 else "   "
-            line = f"{first} {chain}{mark} {one_line(item.id, 40):<{wide}}  {one_line(item.phase, 20):<9}  {after}"
+            shown_number = f"{layer_number:>3}" if index == 0 else "   "
+            line = f"{shown_number} {chain}{mark} {one_line(item.id, 40):<{id_width}}  {one_line(item.phase, 20):<9}  {after}"
             lines.append(line.rstrip())
     return "\n".join(
-        [*lines, *(["", f"* the longest chain of what is left: {graph.chain_words}"] * bool(graph.chain)), ""]
+        [*lines, *(["", f"* the longest chain of what is left: {graph.chain_text}"] * bool(graph.chain)), ""]
     )
 
 
-def _mermaid(graph: _Graph) -> str:
-    items = [item for some in graph.layers for item in some]
-    name = {item.id: f"n{at}" for at, item in enumerate(items)}
+def _draw_mermaid(graph: _Graph) -> str:
+    """Return the graph as a Mermaid diagram: a node for each item, coloured by phase; the longest chain in bold."""
+    items = [item for layer in graph.layers for item in layer]
+    node_names = {item.id: f"n{index}" for index, item in enumerate(items)}
     lines = ["graph LR"]
     for item in items:
-        shape = item.phase if item.phase in _COLOURS else "after"
-        lines.append(f'  {name[item.id]}["{_entities(item.id, 40)}<br/>{_entities(item.phase, 20)}"]:::{shape}')
+        style = item.phase if item.phase in _COLOURS else "after"
+        lines.append(
+            f'  {node_names[item.id]}["{_escape_label(item.id, 40)}<br/>{_escape_label(item.phase, 20)}"]:::{style}'
+        )
     for item in items:
-        for on in graph.depends_on[item.id]:
-            arrow = "==>" if graph.on_chain(on, item.id) else "-->"
-            lines.append(f"  {name[on]} {arrow} {name[item.id]}")
-    used = {item.phase if item.phase in _COLOURS else "after" for item in items}
+        for dependency in graph.depends_on[item.id]:
+            arrow = "==>" if graph.is_chain_edge(dependency, item.id) else "-->"
+            lines.append(f"  {node_names[dependency]} {arrow} {node_names[item.id]}")
+    used_styles = {item.phase if item.phase in _COLOURS else "after" for item in items}
     for phase, (fill, line) in _COLOURS.items():
-        if phase in used:
+        if phase in used_styles:
             lines.append(f"  classDef {phase} fill:{fill},stroke:{line},color:#1a1d21")
     if graph.chain:
-        lines.append(f"  class {','.join(name[id] for id in graph.chain)} chain")
+        lines.append(f"  class {','.join(node_names[id] for id in graph.chain)} chain")
         lines.append("  classDef chain stroke-width:3px")
     return "\n".join([*lines, ""])
 
 
-def _entities(text: str, limit: int) -> str:
-    """For Mermaid's labels: all but letters, digits, spaces and dashes by their numbers."""
-    return re.sub(r"[^\w -]", lambda found: f"#{ord(found[0])};", one_line(text, limit))
+def _escape_label(text: str, limit: int) -> str:
+    """Return a text for a Mermaid label, cut at `limit`: all but letters, digits, spaces and dashes as numbered
+    entities."""
+    return re.sub(r"[^\w -]", lambda match: f"#{ord(match[0])};", one_line(text, limit))
 
 
 Stop = tuple[str, ...]
-"""A place in a layer: an item, (id,), or a line from one to another that passes through, (from, to)."""
+"""A place in a layer: an item, as (id,), or a line from one item to another that passes through the layer, as (from,
+to)."""
 
 
-def _rows(graph: _Graph) -> list[list[Stop]]:
-    """The stops of each layer, from the top: beside what it depends on, and no line is hidden."""
-    layer = {item.id: at for at, some in enumerate(graph.layers) for item in some}
-    rows: list[list[Stop]] = [[(item.id,) for item in some] for some in graph.layers]
-    long = [(on, id) for id in layer for on in graph.depends_on[id] if layer[id] - layer[on] > 1]
-    if sum(layer[id] - layer[on] for on, id in long) > _PASSING_MOST:
+def _order_stops(graph: _Graph) -> list[list[Stop]]:
+    """Return the stops of each layer from top to bottom, each near what it depends on, so that few lines cross.
+
+    The order is by the mean of the places from which lines come. A line over several layers has a stop in each, so that
+    no node hides it. Where that takes more than _PASSING_MAX stops, there are none, and items stand in the backlog's
+    order.
+    """
+    layer_of = {item.id: index for index, layer_items in enumerate(graph.layers) for item in layer_items}
+    rows: list[list[Stop]] = [[(item.id,) for item in layer_items] for layer_items in graph.layers]
+    long_edges = [
+        (dependency, id)
+        for id in layer_of
+        for dependency in graph.depends_on[id]
+        if layer_of[id] - layer_of[dependency] > 1
+    ]
+    if sum(layer_of[id] - layer_of[dependency] for dependency, id in long_edges) > _PASSING_MAX:
         return rows
-    for on, id in long:
-        for between in range(layer[on] + 1, layer[id]):
-            rows[between].append((on, id))
+    for dependency, id in long_edges:
+        for number_between in range(layer_of[dependency] + 1, layer_of[id]):
+            rows[number_between].append((dependency, id))
     for number, row in enumerate(rows[1:], 1):
-        place = {stop: at for at, stop in enumerate(rows[number - 1])}
-        before = {stop: _before(graph, stop, place) for stop in row}
-        row.sort(key=lambda stop: sum(before[stop]) / len(before[stop]) if before[stop] else 0)
+        places = {stop: index for index, stop in enumerate(rows[number - 1])}
+        places_before = {stop: _predecessor_places(graph, stop, places) for stop in row}
+        row.sort(key=lambda stop: sum(places_before[stop]) / len(places_before[stop]) if places_before[stop] else 0)
     return rows
 
 
-def _before(graph: _Graph, stop: Stop, place: dict[Stop, int]) -> list[int]:
-    """The places from which the lines to it come, in the layer before."""
-    lines = [stop] if len(stop) > 1 else [(on, stop[0]) for on in graph.depends_on[stop[0]]]
-    return [place[come] for line in lines for come in (line, line[:1]) if come in place]
+def _predecessor_places(graph: _Graph, stop: Stop, places: dict[Stop, int]) -> list[int]:
+    """Return the places, in the layer before, from which lines lead to this stop."""
+    edges = [stop] if len(stop) > 1 else [(on, stop[0]) for on in graph.depends_on[stop[0]]]
+    return [places[predecessor] for edge in edges for predecessor in (edge, edge[:1]) if predecessor in places]
 
 
-def _svg(graph: _Graph) -> str:
-    items = [item for some in graph.layers for item in some]
-    wide = max(round(max((len(one_line(item.id, 40)) for item in items), default=0) * _CHAR) + 24, 96)
-    rows = _rows(graph)
-    tall = max(map(len, rows), default=0)
-    width = 2 * _EDGE + len(rows) * (wide + _GAP) - _GAP * bool(rows)
-    height = 2 * _EDGE + tall * _ROW
+def _draw_svg(graph: _Graph) -> str:
+    """Return the graph as an SVG picture with title and description: nodes in columns by layer, curved lines between
+    them."""
+    items = [item for layer_items in graph.layers for item in layer_items]
+    node_width = max(round(max((len(one_line(item.id, 40)) for item in items), default=0) * _CHAR_WIDTH) + 24, 96)
+    rows = _order_stops(graph)
+    row_count = max(map(len, rows), default=0)
+    width = 2 * _MARGIN + len(rows) * (node_width + _LAYER_GAP) - _LAYER_GAP * bool(rows)
+    height = 2 * _MARGIN + row_count * _ROW_HEIGHT
     places = dict[str, tuple[int, int]]()
-    passing = dict[Stop, list[tuple[int, int]]]()
+    passing_places = dict[Stop, list[tuple[int, int]]]()
     for layer, row in enumerate(rows):
-        for at, stop in enumerate(row, 1):
-            place = (_EDGE + layer * (wide + _GAP), _EDGE + (tall - len(row)) * _ROW // 2 + (at - 1) * _ROW)
+        for position, stop in enumerate(row, 1):
+            place = (
+                _MARGIN + layer * (node_width + _LAYER_GAP),
+                _MARGIN + (row_count - len(row)) * _ROW_HEIGHT // 2 + (position - 1) * _ROW_HEIGHT,
+            )
             if len(stop) == 1:
                 places[stop[0]] = place
             else:
-                passing.setdefault(stop, []).append(place)
-    chain = f" The longest chain of what is left: {graph.chain_words}." if graph.chain else ""
+                passing_places.setdefault(stop, []).append(place)
+    chain_note = f" The longest chain of what is left: {graph.chain_text}." if graph.chain else ""
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="graph-title graph-desc" '
             f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="system-ui, sans-serif">',
             f'<title id="graph-title">{escape(one_line(f"Backlog {graph.id}", 120))}</title>',
-            f'<desc id="graph-desc">{escape(graph.words)}.{escape(chain)}</desc>',
+            f'<desc id="graph-desc">{escape(graph.summary)}.{escape(chain_note)}</desc>',
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
             *(
-                _edge([places[on], *passing.get((on, item.id), []), places[item.id]], wide, graph.on_chain(on, item.id))
+                _draw_edge(
+                    [places[dependency], *passing_places.get((dependency, item.id), []), places[item.id]],
+                    node_width,
+                    graph.is_chain_edge(dependency, item.id),
+                )
                 for item in items
-                for on in graph.depends_on[item.id]
+                for dependency in graph.depends_on[item.id]
             ),
-            *(_node(item, places[item.id], wide) for item in items),
+            *(_draw_node(item, places[item.id], node_width) for item in items),
             "</svg>",
             "",
         ]
     )
 
 
-def _edge(stops: list[tuple[int, int]], wide: int, chain: bool) -> str:
-    """A line from the first to the last, straight where it passes a layer."""
-    bend = _GAP // 2
-    x, y = stops[0][0] + wide, stops[0][1] + _HIGH // 2
+def _draw_edge(stops: list[tuple[int, int]], node_width: int, is_chain: bool) -> str:
+    """Return the SVG path of an arrow along `stops`, from the first node to the last, straight where it passes a layer.
+
+    `stops` are top left corners; `is_chain` draws it bold.
+    """
+    bend_width = _LAYER_GAP // 2
+    x, y = stops[0][0] + node_width, stops[0][1] + _NODE_HEIGHT // 2
     line = f"M{x} {y}"
     for to_x, top in stops[1:]:
-        to_y, end = top + _HIGH // 2, to_x - 7 if (to_x, top) == stops[-1] else to_x
-        line += f"C{x + bend} {y} {to_x - bend} {to_y} {end} {to_y}" + (f"H{to_x + wide}" if end == to_x else "")
-        x, y = to_x + wide, to_y
+        to_y, end = top + _NODE_HEIGHT // 2, to_x - 7 if (to_x, top) == stops[-1] else to_x
+        line += f"C{x + bend_width} {y} {to_x - bend_width} {to_y} {end} {to_y}" + (
+            f"H{to_x + node_width}" if end == to_x else ""
+        )
+        x, y = to_x + node_width, to_y
     tip = stops[-1][0]
     head = f"M{tip - 8} {y - 4}L{tip} {y}L{tip - 8} {y + 4}Z"
-    colour, thick = ("#1a1d21", 3) if chain else ("#8a8f97", 1)
-    return f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="{thick}"/><path d="{head}" fill="{colour}"/>'
+    colour, stroke_width = ("#1a1d21", 3) if is_chain else ("#8a8f97", 1)
+    return f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/><path d="{head}" fill="{colour}"/>'
 
 
-def _node(item: ItemView, place: tuple[int, int], wide: int) -> str:
-    (x, y), (fill, line) = place, _COLOURS.get(item.phase, _COLOURS["after"])
+def _draw_node(item: ItemView, corner: tuple[int, int], node_width: int) -> str:
+    """Return the SVG group of one item: a box in its phase's colours with id and phase, and its reason as a tooltip."""
+    (x, y), (fill, line) = corner, _COLOURS.get(item.phase, _COLOURS["after"])
     phase = escape(one_line(item.phase, 20))
-    said = ": ".join(part for part in (item.id, item.phase, item.because) if part)
+    tooltip = ": ".join(part for part in (item.id, item.phase, item.because) if part)
     return (
-        f'<g><title>{escape(one_line(said, 200))}</title><rect x="{x}" y="{y}" width="{wide}" height="{_HIGH}" rx="6" '
+        f'<g><title>{escape(one_line(tooltip, 200))}</title><rect x="{x}" y="{y}" width="{node_width}" height="{_NODE_HEIGHT}" rx="6" '
         f'fill="{fill}" stroke="{line}" stroke-width="{3 if item.critical else 1}"/>'
         f'<text x="{x + 12}" y="{y + 17}" font-size="13" font-weight="600" fill="#1a1d21">'
         f"{escape(one_line(item.id, 40))}</text>"

@@ -1,15 +1,15 @@
-"""The report of a backlog: the table of its items, its graph, and the night's receipt; as text and as one page."""
+"""The report of a backlog: the table of its items, its graph and its receipt, as text and as one HTML page."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.backlog.drawing import draw
+from perdure.cli.backlog.drawing import draw_graph
 from perdure.cli.backlog.receipt import BacklogReceipt, read_receipt
-from perdure.cli.backlog.text import reason, status_lines
-from perdure.cli.table import columns
-from perdure.cli.words import money, short
+from perdure.cli.backlog.text import phase_reason, status_lines
+from perdure.cli.formatting import money, short_sha
+from perdure.cli.table import align_columns
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.text import one_line
 
@@ -21,14 +21,14 @@ MARKS = {"landed": "✓", "failed": "✗", "blocked": "✗", "waits": "!", "buil
 
 @dataclass(frozen=True)
 class BacklogReport:
-    """`wanted`: by item, what was asked for, in one line."""
+    """What the report shows. `wanted`: by item, what was asked for, in one line."""
 
     progress: BacklogProgress
     wanted: dict[str, str]
     receipt: BacklogReceipt
 
     def as_data(self) -> dict[str, Any]:
-        """The object that `--json` prints; each list of the receipt is empty where nothing is wrong."""
+        """Return the object that `--json` prints; each list of the receipt is empty where nothing is wrong."""
         return {
             "backlog": self.progress.model_dump(mode="json"),
             "wanted": self.wanted,
@@ -36,74 +36,77 @@ class BacklogReport:
         }
 
 
-async def gather(backlog: Backlog) -> BacklogReport:
-    """Read it all: the workflow, its history, the remote. Raises what reading the first two raises."""
+async def gather_backlog_report(backlog: Backlog) -> BacklogReport:
+    """Read the backlog's progress, its history and its remote, and return the report.
+
+    Raises what reading the first two raises; what the remote does not say is noted in the receipt.
+    """
     progress = await backlog.progress()
-    given = (await backlog.past()).given
-    wanted = {id: _wanted(item) for id, item in given.items()}
+    items = (await backlog.past()).items
+    wanted = {id: _item_summary(item) for id, item in items.items()}
     return BacklogReport(progress, wanted, await read_receipt(backlog, progress))
 
 
-def report_lines(report: BacklogReport) -> list[str]:
-    """The whole report for a terminal, which tables are wider than when they need to be."""
+def backlog_report_lines(report: BacklogReport) -> list[str]:
+    """Return the whole report as lines for a terminal; the table is as wide as it needs to be."""
     rows = [("", "item", "state", "commit", "cost", "wanted")]
     rows += [
         (
             MARKS.get(view.phase, "–"),
             view.id,
-            state(view),
-            short(view.commit),
+            item_state(view),
+            short_sha(view.commit),
             money(view.usd) if view.usd else "",
             report.wanted.get(view.id, ""),
         )
         for view in report.progress.items
     ]
-    told = status_lines(report.progress)
-    head = told[: told.index("")] if "" in told else told
+    status = status_lines(report.progress)
+    head = status[: status.index("")] if "" in status else status
     return [
         *head,
         "",
-        *columns(rows, None),
+        *align_columns(rows, None),
         "",
-        *draw(report.progress, "text").splitlines(),
+        *draw_graph(report.progress, "text").splitlines(),
         "",
         "Receipt, counted from history and git",
         *(f"  {line}" for line in report.receipt.lines()),
     ]
 
 
-def state(view: ItemView) -> str:
-    """`blocked by export (tests red)`, `failed: tests red`."""
-    said = one_line(reason(view), 80) if view.phase != "landed" else ""
-    shown = "waits for you" if view.phase == "waits" else view.phase
-    return f"{shown}{' ' if view.phase == 'blocked' else ': '}{said}" if said else shown
+def item_state(view: ItemView) -> str:
+    """Return an item's phase and the reason for it: `blocked by export (tests red)`, `failed: tests red`."""
+    reason_text = one_line(phase_reason(view), 80) if view.phase != "landed" else ""
+    phase_text = "waits for you" if view.phase == "waits" else view.phase
+    return f"{phase_text}{' ' if view.phase == 'blocked' else ': '}{reason_text}" if reason_text else phase_text
 
 
-def page_of(report: BacklogReport) -> str:
-    """One HTML page that needs nothing else: no network, no script, no file beside it."""
+def render_backlog_page(report: BacklogReport) -> str:
+    """Render the report as one HTML page that needs nothing else: no network, no script, no file beside it."""
     from markupsafe import Markup
 
     from perdure import __version__
     from perdure.adapters.forges.neutral import web_address
-    from perdure.cli.look.report.page import environment
+    from perdure.cli.look.report.page import report_environment
 
-    drawn = draw(report.progress, "svg")
+    drawing = draw_graph(report.progress, "svg")
     return (
-        environment()
+        report_environment()
         .get_template("backlog.html.j2")
         .render(
             report=report,
             progress=report.progress,
-            svg=Markup(drawn),  # noqa: S704  # drawn by us, its words escaped there
+            svg=Markup(drawing),  # noqa: S704  # drawn here, with its texts escaped
             pull=web_address(report.progress.pull_request) if report.progress.pull_request else "",
-            state=state,
+            state=item_state,
             marks=MARKS,
-            short=short,
+            short=short_sha,
             version=__version__,
         )
     )
 
 
-def _wanted(item: dict[str, Any]) -> str:
+def _item_summary(item: dict[str, Any]) -> str:
     issue = f"#{str(item['issue']).lstrip('#')}" if item.get("issue") is not None else ""
     return " ".join(part for part in (issue, one_line(str(item.get("request") or ""), 120)) if part)

@@ -1,4 +1,5 @@
-"""Handing in a backlog: checked to the end before anything is started, then watched until it ends."""
+"""Starting a backlog: its request is checked completely before anything is started, then it is submitted or
+scheduled."""
 
 from __future__ import annotations
 
@@ -9,22 +10,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.backlog.again import since_then, unheeded
-from perdure.cli.backlog.checked import check_config, check_with
-from perdure.cli.backlog.file import BacklogFile, parsed, read_file
-from perdure.cli.backlog.issues import asked_forge, open_issues, unbuilt
+from perdure.cli.backlog.file import BacklogFile, parse_backlog_file, read_backlog_file
+from perdure.cli.backlog.issues import find_issue_forge, list_open_issues, without_proposed_issues
+from perdure.cli.backlog.repository_checks import check_against_repository, check_config
+from perdure.cli.backlog.resubmission import ignored_settings_line, missing_issues_line
+from perdure.cli.formatting import money, pluralise
 from perdure.cli.request.repository import read_config
-from perdure.cli.request.schedule import Timed, put_on
+from perdure.cli.request.schedule import StartTime, create_schedule
 from perdure.cli.request.validation import (
+    CheckedRequest,
     DeliverOptions,
-    Taken,
     check_id,
+    check_request,
     parse_gates,
     parse_labels,
-    take_in,
 )
 from perdure.cli.screen import Screen
-from perdure.cli.words import count, money
 from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
@@ -32,14 +33,15 @@ from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
 
 if TYPE_CHECKING:
-    from perdure.client import SubmittedBacklog
+    from perdure.client import BacklogSubmission
 
 _ID_CHARS = 40
-LARGE = "items"
-"""The id of the item that a large request is, until its parts take its place: `perdure approve night/items`."""
+DECOMPOSED_ID = "items"
+"""Id of the item that `--request` becomes, until its parts take its place: `perdure approve night/items`."""
 
-_STANDS_FOR = "a backlog"
-"""In the place of a request, where what it needs is found out: no issue's number is in it."""
+_PLACEHOLDER_REQUEST = "a backlog"
+"""Text of the request with which the backlog's repository and settings are checked: it must not contain an issue's
+number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +68,10 @@ class BacklogOptions:
     agent: str | None = None
     config: Path | None = None
 
-    def over(self) -> dict[str, tuple[str, Any]]:
-        """The options that count instead of the file's: field → option and value."""
-        said = {
+    def overrides(self) -> dict[str, tuple[str, Any]]:
+        """Return the options that count instead of the file's: by field of the request, the option's name and its
+        value."""
+        all_options = {
             "repository": ("--repo", self.repo),
             "base": ("--base", self.base),
             "land": ("--land", self.land),
@@ -84,168 +87,219 @@ class BacklogOptions:
             "agent": ("--agent", self.agent),
             "config": ("--config", read_config(self.config) if self.config else None),
         }
-        return {field: (option, value) for field, (option, value) in said.items() if value is not None}
+        return {field: (option, value) for field, (option, value) in all_options.items() if value is not None}
 
 
 @dataclass(frozen=True)
-class TakenBacklog:
-    """A backlog that can be submitted, under this id, and what was learned about its repository on the way.
+class CheckedBacklog:
+    """A backlog that can be submitted under this id, and what was learned about its repository on the way.
 
-    issues  open ones are among its items; listed: they are all of these, and the id is made from --issues
-    built   of the open ones those with an open pull request of ours, its number by theirs
-    repo    of --repo
+    stand_in        the checked request of a stand-in delivery: repository, base and settings are the backlog's
+    has_issues      open issues are among its items
+    from_selector   the items are exactly the issues of `--issues`, and the id is made from that
+    pulls_by_issue  by open issue, the number of an open pull request that Perdure made for it
+    repo_option     the repository as `--repo` names it; empty: not given
     """
 
     id: str
     request: BacklogRequest
-    taken: Taken
-    issues: bool = False
-    listed: bool = False
-    built: Mapping[int, int] = field(default_factory=dict)
-    repo: str = ""
+    stand_in: CheckedRequest
+    has_issues: bool = False
+    from_selector: bool = False
+    pulls_by_issue: Mapping[int, int] = field(default_factory=dict)
+    repo_option: str = ""
 
 
-def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: bool = False) -> TakenBacklog:
-    """Check everything that can be checked here, the cheapest first. Blocks on git and the network. `later`: `--issues`
-    are those that are open then.
+def check_backlog(options: BacklogOptions, env: Mapping[str, str], *, is_scheduled: bool = False) -> CheckedBacklog:
+    """Check a backlog completely, the cheapest first, and return what can be submitted. Starts nothing.
 
-    BadInput with file, line and item for what is wrong in the file, with the option's name for what is wrong in it.
+    Reads the file, lists the issues of `--issues`, and looks at the repository: blocks on git and the network. With
+    `is_scheduled`, the issues are those that are open when the backlog begins, and are not listed here.
+
+    Raises BadInput with file, line and item for what is wrong in the file, with the option's name for what is wrong in
+    an option.
     """
-    check_id(asked.id)
-    file = _given(asked, env)
-    over = asked.over() | ({"issues": ("--issues", asked.issues)} if later and asked.issues is not None else {})
-    raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in over.items()}
-    built: Mapping[int, int] = {}
-    if asked.issues is not None:
-        forge, wanted = asked_forge(asked.issues, str(raw["repository"]), env)
-        found, built = ((), {}) if later else open_issues(forge, wanted)
-        raw["items"] = [*_items(raw), *({"issue": number} for number in found)]
-    if asked.request is not None:
-        raw["items"] = [{"id": LARGE, "request": asked.request, "decompose": "go" if asked.yes else "ask"}]
-    # Of --config, `take_in` says the line.
-    first = _checked(raw, file, over, *([check_config] if asked.config is None else []))
-    taken = take_in(
+    check_id(options.id)
+    file = _backlog_file(options, env)
+    overrides = options.overrides() | (
+        {"issues": ("--issues", options.issues)} if is_scheduled and options.issues is not None else {}
+    )
+    raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in overrides.items()}
+    pulls_by_issue: Mapping[int, int] = {}
+    if options.issues is not None:
+        forge, query = find_issue_forge(options.issues, str(raw["repository"]), env)
+        numbers, pulls_by_issue = ((), {}) if is_scheduled else list_open_issues(forge, query)
+        raw["items"] = [*_raw_items(raw), *({"issue": number} for number in numbers)]
+    if options.request is not None:
+        raw["items"] = [{"id": DECOMPOSED_ID, "request": options.request, "decompose": "go" if options.yes else "ask"}]
+    # The settings of --config are checked by check_request, whose error names the line.
+    draft = _parse_and_check(raw, file, overrides, *([check_config] if options.config is None else []))
+    stand_in = check_request(
         DeliverOptions(
-            request=_STANDS_FOR,
-            repo=first.repository,
-            base=first.base,
-            model=first.model,
-            agent=first.agent,
-            config=asked.config,
-            labels=first.labels,
-            written=(f"{file.name}: config", first.config) if first.config is not None else None,
+            request=_PLACEHOLDER_REQUEST,
+            repo=draft.repository,
+            base=draft.base,
+            model=draft.model,
+            agent=draft.agent,
+            config=options.config,
+            labels=draft.labels,
+            written=(f"{file.name}: config", draft.config) if draft.config is not None else None,
         ),
         env,
     )
-    known = {"repository": taken.request.repository, "source": taken.request.source}
-    whole = raw | {name: value for name, value in known.items() if value is not None}
-    request = _checked(whole, file, over, lambda request: check_with(taken, request, env))
-    issues = asked.issues is not None
-    listed = issues and asked.file is None and asked.id is None
-    id = asked.id or _id(asked, taken.request.repository)
-    return TakenBacklog(id, request, taken, issues, listed, built, asked.repo or "")
+    target_fields = {"repository": stand_in.request.repository, "source": stand_in.request.source}
+    complete = raw | {name: value for name, value in target_fields.items() if value is not None}
+    request = _parse_and_check(
+        complete, file, overrides, lambda request: check_against_repository(stand_in, request, env)
+    )
+    has_issues = options.issues is not None
+    from_selector = has_issues and options.file is None and options.id is None
+    id = options.id or _default_id(options, stand_in.request.repository)
+    return CheckedBacklog(id, request, stand_in, has_issues, from_selector, pulls_by_issue, options.repo or "")
 
 
-def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
-    if asked.request is not None:
-        if other := asked.file or ("--issues" if asked.issues is not None else ""):
+def _backlog_file(options: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
+    """Read the file of items; for `--request`, or `--issues` alone, return an empty one that is named after the option.
+
+    Raises BadInput where the options contradict each other, none of them gives items, or the request is empty.
+    """
+    if options.request is not None:
+        if other := options.file or ("--issues" if options.issues is not None else ""):
             fix = "give one of them; in the file, an item with `decompose: ask` is made into items, beside the others"
             raise BadInput("a request and items were given", where=f"--request and {other}", fix=fix)
-        if not asked.request.strip():
+        if not options.request.strip():
             raise BadInput("request: is empty: say what you want", where="--request", fix='--request "…"')
-        return parsed("{}", "--request")
-    if asked.yes:
+        return parse_backlog_file("{}", "--request")
+    if options.yes:
         raise BadInput("there is nothing to approve but the items of a request", where="--yes", fix='--request "…"')
-    if asked.file is None and asked.issues is None:
+    if options.file is None and options.issues is None:
         fix = 'perdure backlog start FILE, --issues label:bug, or --request "…"; docs/backlog.md has an example'
         raise BadInput("no items were given", where="FILE", fix=fix)
-    return read_file(asked.file) if asked.file is not None else parsed("{}", "--issues")
+    return read_backlog_file(options.file) if options.file is not None else parse_backlog_file("{}", "--issues")
 
 
-def _items(raw: Mapping[str, Any]) -> list[Any]:
+def _raw_items(raw: Mapping[str, Any]) -> list[Any]:
     items = raw.get("items", [])
     return items if isinstance(items, list) else [items]
 
 
-def _checked(
+def _parse_and_check(
     raw: dict[str, Any],
     file: BacklogFile,
-    over: Mapping[str, tuple[str, Any]],
-    further: Callable[[BacklogRequest], None] = lambda _: None,
+    overrides: Mapping[str, tuple[str, Any]],
+    extra_check: Callable[[BacklogRequest], None] = lambda _: None,
 ) -> BacklogRequest:
+    """Parse the backlog's request, check the zone of its hours, call `extra_check` with it, and return it.
+
+    Converts InvalidRequest to BadInput that names the option, or else the file and line, from which the field is.
+    """
     try:
         request = parse_backlog(raw)
         _check_zone(request.window)
-        further(request)
+        extra_check(request)
         return request
     except InvalidRequest as error:
         field = error.what.partition(":")[0].partition(".")[0]
-        if field in over:
-            raise BadInput(error.what, where=over[field][0], fix=error.fix) from None
-        raise file.placed(error) from None
+        if field in overrides:
+            raise BadInput(error.what, where=overrides[field][0], fix=error.fix) from None
+        raise file.locate_error(error) from None
 
 
 def _check_zone(window: str | None) -> None:
-    """InvalidRequest for hours in a zone that nobody knows; where this host knows none at all, a worker's will say."""
-    from perdure.adapters.system.zones import offsets
+    """Raise InvalidRequest for hours in a time zone that does not exist.
+
+    Where this host knows no time zones at all, nothing is checked: a worker will.
+    """
+    from perdure.adapters.system.zones import zone_offsets
 
     if zoneinfo.available_timezones():
-        offsets(window, datetime.now(UTC))
+        zone_offsets(window, datetime.now(UTC))
 
 
-def _id(asked: BacklogOptions, repository: str) -> str:
-    """From the file's name, which is how people call it; else from the repository and the issues or the request."""
-    if asked.file not in (None, "-"):
-        return slug(Path(str(asked.file)).stem, words=6, limit=_ID_CHARS)
-    return f"{repository_name(repository)}-{slug(asked.issues or asked.request or 'backlog')}"
+def _default_id(options: BacklogOptions, repository: str) -> str:
+    """Return an id made from the file's name, as people call it; without a file from the repository and the issues or
+    request."""
+    if options.file not in (None, "-"):
+        return slug(Path(str(options.file)).stem, max_words=6, max_chars=_ID_CHARS)
+    return f"{repository_name(repository)}-{slug(options.issues or options.request or 'backlog')}"
 
 
-async def hand_in_backlog(
-    taken: TakenBacklog, screen: Screen, submitted: list[SubmittedBacklog], *, detach: bool
-) -> SubmittedBacklog:
-    """Start it, or come back to the same of that id, and tell the header.
+async def submit_backlog(
+    checked: CheckedBacklog, screen: Screen, submitted: list[BacklogSubmission], *, detach: bool
+) -> BacklogSubmission:
+    """Start the backlog, or attach to the one of that id if it is the same; print the header and what differs.
 
-    submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
+    Starts server and worker where they are missing. Issues that have an open pull request already are left out. With
+    `detach`, waits until a worker has accepted it, for at most DECISION_ACCEPTED.
+
+    submitted  the submission is appended to it as soon as it exists: from then on Ctrl-C only leaves
     """
-    # Only now: these take longer to load than a mistake takes to find.
-    from perdure.cli.request.submit import at_work, started_json, tell_start
+    # Imported only now: loading these takes longer than finding a mistake in the request.
+    from perdure.cli.request.submit import print_start, start_worker_and_connect, submission_json
 
-    perdure = await at_work(taken.taken, screen)
+    perdure = await start_worker_and_connect(checked.stand_in, screen)
     patience = DECISION_ACCEPTED if detach else None
-    request, left_out = await unbuilt(perdure.backlog(taken.id), taken.request, taken.built)
-    taken = replace(taken, request=request)
-    found = await perdure.submit_backlog(taken.request, taken.id, patience=patience, listed=taken.listed)
-    submitted.append(found)
-    typed, another = f"perdure backlog status {taken.id}", "" if taken.issues else "; --id NAME starts another"
-    limits = _limits(found.there or taken.request)
-    await tell_start(taken.taken, taken.id, found, screen, limits, typed=typed, another=another, detach=detach)
-    for words in (*left_out, *await _told(found, taken)):
-        screen.say(words)
+    request, excluded_lines = await without_proposed_issues(
+        perdure.backlog(checked.id), checked.request, checked.pulls_by_issue
+    )
+    checked = replace(checked, request=request)
+    submission = await perdure.submit_backlog(
+        checked.request, checked.id, patience=patience, from_selector=checked.from_selector
+    )
+    submitted.append(submission)
+    status_command, restart_hint = (
+        f"perdure backlog status {checked.id}",
+        "" if checked.has_issues else "; --id NAME starts another",
+    )
+    limits = _limit_texts(submission.existing_request or checked.request)
+    await print_start(
+        checked.stand_in,
+        checked.id,
+        submission,
+        screen,
+        limits,
+        watch_command=status_command,
+        restart_hint=restart_hint,
+        detach=detach,
+    )
+    for message in (*excluded_lines, *await _resubmission_lines(submission, checked)):
+        screen.say(message)
     if detach and screen.json:
-        come = {"come": found.come} if found.come else {}
-        screen.data({"backlog_id": taken.id, **started_json(found), **come})
-    return found
+        missing = {"come": submission.missing_issues} if submission.missing_issues else {}
+        screen.print_json({"backlog_id": checked.id, **submission_json(submission), **missing})
+    return submission
 
 
-async def _told(found: SubmittedBacklog, taken: TakenBacklog) -> list[str]:
-    """Lines about one that was there already: what of the words does not count, and the issues that it has not."""
-    lines = [unheeded(found.there, taken.request)] if found.there is not None else []
-    if found.come:
-        running = (await found.backlog.describe()).running
-        lines.append(since_then(taken.id, found.come, running=running, repo=taken.repo))
+async def _resubmission_lines(submission: BacklogSubmission, checked: CheckedBacklog) -> list[str]:
+    """Return the lines about a backlog that existed already: settings that are ignored, and issues that it does not
+    have."""
+    lines = (
+        [ignored_settings_line(submission.existing_request, checked.request)]
+        if submission.existing_request is not None
+        else []
+    )
+    if submission.missing_issues:
+        running = (await submission.backlog.describe()).running
+        lines.append(
+            missing_issues_line(checked.id, submission.missing_issues, running=running, repo=checked.repo_option)
+        )
     return list(filter(None, lines))
 
 
-async def schedule_backlog(taken: TakenBacklog, at: Timed, screen: Screen) -> int:
-    """The same backlog, each time anew on the base branch as it is then."""
-    await put_on(taken.request, taken.id, at, taken.taken, screen, _limits(taken.request))
+async def schedule_backlog(checked: CheckedBacklog, start_time: StartTime, screen: Screen) -> int:
+    """Make a schedule that starts the backlog, each time on the base branch as it is then; return exit code 0."""
+    await create_schedule(
+        checked.request, checked.id, start_time, checked.stand_in, screen, _limit_texts(checked.request)
+    )
     return 0
 
 
-def _limits(request: BacklogRequest) -> list[str]:
+def _limit_texts(request: BacklogRequest) -> list[str]:
+    """Return the header's short texts about the backlog's size and limits: `8 items`, `4 at a time`, `budget
+    $40.00`."""
     budget = [f"budget {money(request.budget_usd)}"] if request.budget_usd is not None else []
     window = [f"begins {request.window}"] if request.window else []
-    named = [count(len(request.items), "item")] if request.items else []
-    looked = [f"issues {request.issues}"] if request.issues else []
-    stacked = ["a pull request for each"] if request.land == "stack" else []
-    return [*named, *looked, *stacked, f"{request.parallel} at a time", *budget, *window]
+    items = [pluralise(len(request.items), "item")] if request.items else []
+    issues = [f"issues {request.issues}"] if request.issues else []
+    stack = ["a pull request for each"] if request.land == "stack" else []
+    return [*items, *issues, *stack, f"{request.parallel} at a time", *budget, *window]

@@ -1,4 +1,5 @@
-"""A backlog's standing in lines for a person: what waits for you first, then the rest by state; pure functions."""
+"""The state of a backlog in lines for a person: what waits for a person first, then the rest by phase; pure
+functions."""
 
 from __future__ import annotations
 
@@ -8,70 +9,80 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from perdure.cli.decide.asking import commands
-from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS
-from perdure.cli.words import money, short
+from perdure.cli.formatting import money, short_sha
+from perdure.cli.look.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
 from perdure.models.backlog_messages import BacklogProgress, ItemView
-from perdure.models.decisions import Asked
-from perdure.models.limits import END_CHARS
+from perdure.models.decisions import PendingDecision
+from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.text import one_line, span
 
-SHOWN = 40
-"""Items of one state in `status`: what a screen shows; `--json` has all of them."""
+SHOWN_ITEMS = 40
+"""Items of one phase that `status` shows: what fits on a screen; `--json` has all of them."""
 
-_OVER = ("skipped", "cancelled", "decomposed")
-ORDER = ("waits", "landing", "landed", "building", "blocked", "failed", "ready", "after", *_OVER)
-"""In the order in which they are shown; what waits for a person has a table of its own."""
+_CLOSED_PHASES = ("skipped", "cancelled", "decomposed")
+PHASE_ORDER = ("waits", "landing", "landed", "building", "blocked", "failed", "ready", "after", *_CLOSED_PHASES)
+"""The phases in the order in which `status` shows them; what waits for a person has a table of its own."""
 
-_COUNTED = ("landed", "building", "landing", "waits", "blocked", "failed", "ready", "after", *_OVER)
-_WORDS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
-_MARKS = {"landed": GOOD, "failed": BAD, "blocked": BAD, "waits": STOPS, **dict.fromkeys(_OVER, LEFT)}
-_WIDE = 88
+_HEADLINE_PHASES = ("landed", "building", "landing", "waits", "blocked", "failed", "ready", "after", *_CLOSED_PHASES)
+_PHASE_LABELS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
+_MARKS = {"landed": GOOD, "failed": BAD, "blocked": BAD, "waits": WARN, **dict.fromkeys(_CLOSED_PHASES, NEUTRAL)}
+_LINE_WIDTH = 88
 
 
 def headline(progress: BacklogProgress) -> str:
-    """`night  8 items · 3 landed · 2 building        $6.20 of $40.00`."""
+    """Return the backlog in one line: `night  8 items · 3 landed · 2 building        $6.20 of $40.00`."""
     counts = Counter(view.phase for view in progress.items)
     parts = [f"{len(progress.items)} item{'' if len(progress.items) == 1 else 's'}"]
-    for phase in _COUNTED:
+    for phase in _HEADLINE_PHASES:
         if number := counts[phase]:
-            one, many = _WORDS.get(phase, (phase, phase))
-            parts.append(f"{number} {one if number == 1 else many}")
-    left = f"{progress.backlog_id}  {' · '.join(parts)}"
+            singular, plural = _PHASE_LABELS.get(phase, (phase, phase))
+            parts.append(f"{number} {singular if number == 1 else plural}")
+    left_text = f"{progress.backlog_id}  {' · '.join(parts)}"
     limit = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
-    right = f"{money(progress.usd)}{limit}"
-    return f"{left}{' ' * max(2, _WIDE - len(left) - len(right))}{right}"
+    right_text = f"{money(progress.usd)}{limit}"
+    return f"{left_text}{' ' * max(2, _LINE_WIDTH - len(left_text) - len(right_text))}{right_text}"
 
 
 def status_lines(
-    progress: BacklogProgress, asked: Mapping[str, Asked] | None = None, now: datetime | None = None
+    progress: BacklogProgress,
+    pending_decisions: Mapping[str, PendingDecision] | None = None,
+    now: datetime | None = None,
 ) -> list[str]:
-    """The whole of it. `asked`: by item, what its delivery waits for, as far as that is known more exactly."""
+    """Return the whole state of a backlog as lines: headline, holds, branch, what waits for a person, items by phase.
+
+    pending_decisions  by item, the decision that its delivery waits for; without it the command that decides is derived
+    from the item's gate
+    now                for how long items wait; None: the present time
+    """
     lines = [headline(progress)]
-    lines += _held(progress) if progress.held else []
-    lines += [f"{STOPS} {one_line(words, 300)}" for words in (_waits(progress),) if words]
+    lines += _hold_lines(progress) if progress.held else []
+    lines += [f"{WARN} {one_line(waiting_text, 300)}" for waiting_text in (_waiting_text(progress),) if waiting_text]
     if progress.status != "running":
-        said = f": {one_line(progress.message, 400)}" if progress.message else ""
-        lines.append(f"{progress.status.replace('_', ' ')}{said}")
+        message_text = f": {one_line(progress.message, 400)}" if progress.message else ""
+        lines.append(f"{progress.status.replace('_', ' ')}{message_text}")
     lines += [f"note          {one_line(note, 300)}" for note in progress.notes]
     if progress.pull_request:
         lines.append(f"pull request  {one_line(progress.pull_request, 400)}")
     if progress.branch:
-        at = f" at {short(progress.head)}" if progress.head else ""
-        lines.append(f"branch        {one_line(progress.branch, 200)}{at}")
+        commit_text = f" at {short_sha(progress.head)}" if progress.head else ""
+        lines.append(f"branch        {one_line(progress.branch, 200)}{commit_text}")
     lines.append("")
-    waiting = waiting_rows(progress, asked or {}, now)
+    waiting = waiting_item_rows(progress, pending_decisions or {}, now)
     if waiting or progress.asks:
-        lines += ["waits for you", *waiting, *_asks(progress)]
-    for phase in ORDER[1:]:
-        found = [view for view in progress.items if view.phase == phase]
-        if found:
-            lines += _group(phase, found)
+        lines += ["waits for you", *waiting, *_follow_question_lines(progress)]
+    for phase in PHASE_ORDER[1:]:
+        views = [view for view in progress.items if view.phase == phase]
+        if views:
+            lines += _phase_lines(phase, views)
     return lines
 
 
-def _held(progress: BacklogProgress) -> list[str]:
-    """Its reason and, while it runs, the commands with which it goes on; the item that could not land goes first."""
-    lines, id = _stops(progress.held), shlex.quote(progress.backlog_id)
+def _hold_lines(progress: BacklogProgress) -> list[str]:
+    """Return the reason for which the backlog is held and, while it runs, the commands that let it go on.
+
+    The retry of an item that could not land stands before the resume.
+    """
+    lines, id = _stop_lines(progress.held), shlex.quote(progress.backlog_id)
     if progress.status != "running":
         return lines
     resume = f"perdure backlog resume {id}"
@@ -83,14 +94,20 @@ def _held(progress: BacklogProgress) -> list[str]:
     return [*lines, *(f"    {typed}" for typed in (*retries, resume))]
 
 
-def _stops(words: str) -> list[str]:
-    """The first line as a sentence, any others below it as they are: a command among them must not be cut."""
-    first, *others = [line for line in words.splitlines() if line.strip()] or [""]
-    return [f"{STOPS} {one_line(first, 300)}", *(f"    {one_line(line, END_CHARS)}" for line in others)]
+def _stop_lines(message: str) -> list[str]:
+    """Return the message with its first line as a sentence, the others as they are: a command among them must not be
+    cut."""
+    first, *others = [line for line in message.splitlines() if line.strip()] or [""]
+    return [f"{WARN} {one_line(first, 300)}", *(f"    {one_line(line, END_MESSAGE_CHARS)}" for line in others)]
 
 
-def waiting_rows(progress: BacklogProgress, asked: Mapping[str, Asked], now: datetime | None = None) -> list[str]:
-    """One line an item that waits: for what, how many wait for it, since when, and the command that decides it."""
+def waiting_item_rows(
+    progress: BacklogProgress, pending_decisions: Mapping[str, PendingDecision], now: datetime | None = None
+) -> list[str]:
+    """Return one line for each item that waits for a person, first the one for which most items wait.
+
+    A line says for what it waits, how many items it unblocks, since when it waits, and the command that decides it.
+    """
     now = now or datetime.now(UTC)
     views = sorted((view for view in progress.items if view.phase == "waits"), key=lambda view: -view.unblocks)
     rows = [
@@ -99,7 +116,7 @@ def waiting_rows(progress: BacklogProgress, asked: Mapping[str, Asked], now: dat
             one_line(view.because or view.caption or f"{view.gate.replace('_', ' ')}: decide", 60),
             f"unblocks {view.unblocks}",
             span(max(0.0, (now - view.since).total_seconds())) if view.since is not None else "",
-            decides(progress.backlog_id, view, asked.get(view.id)),
+            deciding_command(progress.backlog_id, view, pending_decisions.get(view.id)),
         )
         for view in views
     ]
@@ -109,23 +126,29 @@ def waiting_rows(progress: BacklogProgress, asked: Mapping[str, Asked], now: dat
     ]
 
 
-def _asks(progress: BacklogProgress) -> list[str]:
-    """The branch does not follow its base: why, and both ways on."""
+def _follow_question_lines(progress: BacklogProgress) -> list[str]:
+    """Return the lines for a branch that does not follow its base: why, and the two commands that go on. Empty: it
+    does."""
     if not progress.asks:
         return []
-    again = f"perdure backlog follow {shlex.quote(progress.backlog_id)}"
+    follow_command = f"perdure backlog follow {shlex.quote(progress.backlog_id)}"
     base = one_line(progress.base, 60)
     return [
         f"  {base}  {one_line(progress.asks, 600)}",
-        f"  {' ' * len(base)}  once that is out of the way: {again}   as it is: {again} --leave",
+        f"  {' ' * len(base)}  once that is out of the way: {follow_command}   as it is: {follow_command} --leave",
     ]
 
 
-def decides(backlog: str, view: ItemView, asked: Asked | None = None) -> str:
-    """The command that decides what an item waits for: of its delivery, whose id is `<backlog>/<item>`."""
+def deciding_command(backlog: str, view: ItemView, pending_decision: PendingDecision | None = None) -> str:
+    """Return the command that decides what an item waits for; the delivery's id is `<backlog>/<item>` if the item has
+    none.
+
+    Without `pending_decision` the item's gate tells: `perdure answer` for a question, `perdure budget` for a budget,
+    else `perdure approve`, or `perdure show` where there is nothing to decide.
+    """
     id = view.delivery or f"{backlog}/{view.id}"
-    if asked is not None and (known := commands(asked, id)):
-        return known[0]
+    if pending_decision is not None and (decision_commands := commands(pending_decision, id)):
+        return decision_commands[0]
     typed = shlex.quote(id)
     match view.gate:
         case "question":
@@ -138,87 +161,101 @@ def decides(backlog: str, view: ItemView, asked: Asked | None = None) -> str:
             return f"perdure approve {typed}"
 
 
-def changes(before: BacklogProgress | None, after: BacklogProgress) -> list[str]:
-    """Lines for good of what is different: one for each item that is in another state, one for what stops all."""
-    known = {view.id: view for view in before.items} if before is not None else {}
+def change_lines(before: BacklogProgress | None, after: BacklogProgress) -> list[str]:
+    """Return a line for each item whose phase has changed since `before`, for a new item, and for what stops the
+    backlog.
+
+    `before` None: everything is new, and items that only wait for their turn are not named.
+    """
+    previous_views = {view.id: view for view in before.items} if before is not None else {}
     lines = []
     for view in after.items:
-        was = known.get(view.id)
-        if was is None and view.phase in ("ready", "after"):
+        previous = previous_views.get(view.id)
+        if previous is None and view.phase in ("ready", "after"):
             if before is not None:
-                lines.append(f"{RUNS} {view.id} was added")
+                lines.append(f"{RUNNING} {view.id} was added")
             continue
-        if was is not None and (was.phase, was.of if was.phase == "waits" else "") == (
+        if previous is not None and (previous.phase, previous.target if previous.phase == "waits" else "") == (
             view.phase,
-            view.of if view.phase == "waits" else "",
+            view.target if view.phase == "waits" else "",
         ):
             continue
-        lines.append(_changed(after.backlog_id, view))
-    for words in (after.held, _waits(after)):
-        if words and (before is None or words not in (before.held, _waits(before))):
-            lines += _stops(words)
+        lines.append(_changed_item_line(after.backlog_id, view))
+    for message in (after.held, _waiting_text(after)):
+        if message and (before is None or message not in (before.held, _waiting_text(before))):
+            lines += _stop_lines(message)
     if after.asks and (before is None or after.asks != before.asks):
-        lines += [f"{STOPS} waits for you:", *_asks(after)]
+        lines += [f"{WARN} waits for you:", *_follow_question_lines(after)]
     return lines
 
 
-def _waits(progress: BacklogProgress) -> str:
+def _waiting_text(progress: BacklogProgress) -> str:
     return f"waits {progress.waiting}" if progress.waiting.startswith("for ") else progress.waiting
 
 
-def reason(view: ItemView) -> str:
-    """The reason for an item's state, without the state once more: `by schema (tests red)` of one that is blocked."""
-    said = one_line(view.because.strip().partition("\n")[0], 160)
+def phase_reason(view: ItemView) -> str:
+    """Return the reason for an item's phase without the phase itself: `by schema (tests red)` for one that is blocked.
+
+    Empty where there is none.
+    """
+    text = one_line(view.because.strip().partition("\n")[0], 160)
     if view.phase == "blocked":
-        return said.removeprefix("blocked ") or (f"by {view.blocked_by}" if view.blocked_by else "")
-    return "" if said == view.phase else said
+        return text.removeprefix("blocked ") or (f"by {view.blocked_by}" if view.blocked_by else "")
+    return "" if text == view.phase else text
 
 
-def _changed(backlog: str, view: ItemView) -> str:
-    said = reason(view) or one_line(view.caption, 160)
+def _changed_item_line(backlog: str, view: ItemView) -> str:
+    """Return the line about an item that is in a new phase: `✓ api landed as 9c1d2ab`, `! db waits for you: … perdure
+    approve …`."""
+    reason_text = phase_reason(view) or one_line(view.caption, 160)
     match view.phase:
         case "landed":
-            words = f"landed as {short(view.commit)}" if view.commit else "landed"
-            words += f": {one_line(view.pull_request, 200)}" if view.pull_request else ""
+            description = f"landed as {short_sha(view.commit)}" if view.commit else "landed"
+            description += f": {one_line(view.pull_request, 200)}" if view.pull_request else ""
         case "waits":
-            words = f"waits for you: {said}  {decides(backlog, view)}"
+            description = f"waits for you: {reason_text}  {deciding_command(backlog, view)}"
         case "building" | "landing" | "ready" | "after":
-            words = {"after": "waits for others", "ready": "is ready"}.get(view.phase, view.phase)
-            words += f": {said}" if said and view.phase in ("after", "ready") else ""
+            description = {"after": "waits for others", "ready": "is ready"}.get(view.phase, view.phase)
+            description += f": {reason_text}" if reason_text and view.phase in ("after", "ready") else ""
         case "blocked":
-            words = f"blocked {said}".rstrip()
+            description = f"blocked {reason_text}".rstrip()
         case _:
-            words = f"{view.phase}: {said}" if said else view.phase
-    return f"{_MARKS.get(view.phase, RUNS)} {view.id} {words}"
+            description = f"{view.phase}: {reason_text}" if reason_text else view.phase
+    return f"{_MARKS.get(view.phase, RUNNING)} {view.id} {description}"
 
 
-def _group(phase: str, views: Sequence[ItemView]) -> list[str]:
-    """`landed    api 9c1d2ab · parser 77ab01c`, with further lines below it; reasons in brackets."""
-    shown = [_item(view) for view in views[:SHOWN]]
-    if len(views) > SHOWN:
-        shown.append(f"… {len(views) - SHOWN} more")
-    rows = _wrapped(shown, _WIDE - 10)
+def _phase_lines(phase: str, views: Sequence[ItemView]) -> list[str]:
+    """Return the items of one phase as lines: `landed    api #12 · parser 77ab`, wrapped, reasons in brackets.
+
+    At most SHOWN_ITEMS are named; the rest is counted.
+    """
+    shown = [_item_text(view) for view in views[:SHOWN_ITEMS]]
+    if len(views) > SHOWN_ITEMS:
+        shown.append(f"… {len(views) - SHOWN_ITEMS} more")
+    rows = _join_into_rows(shown, _LINE_WIDTH - 10)
     return [f"{phase if n == 0 else '':<9} {row}" for n, row in enumerate(rows)]
 
 
-def _item(view: ItemView) -> str:
+def _item_text(view: ItemView) -> str:
+    """Return one item within its phase: its id with pull request or commit, caption or reason."""
     match view.phase:
         case "landed":
-            at = f"#{number}" if (number := view.pull_request.rpartition("/")[2]) else view.commit[:4]
-            return f"{view.id} {at}".rstrip()
+            landed_as = f"#{number}" if (number := view.pull_request.rpartition("/")[2]) else view.commit[:4]
+            return f"{view.id} {landed_as}".rstrip()
         case "building" | "landing":
-            return " ".join(filter(None, (view.id, one_line(view.caption, 40)))) + _reason(view)
+            return " ".join(filter(None, (view.id, one_line(view.caption, 40)))) + _reason_in_brackets(view)
         case "blocked":
-            return f"{view.id} {reason(view)}".rstrip()
+            return f"{view.id} {phase_reason(view)}".rstrip()
         case _:
-            return view.id + _reason(view)
+            return view.id + _reason_in_brackets(view)
 
 
-def _reason(view: ItemView) -> str:
-    return f" ({said})" if (said := reason(view)) else ""
+def _reason_in_brackets(view: ItemView) -> str:
+    return f" ({reason_text})" if (reason_text := phase_reason(view)) else ""
 
 
-def _wrapped(parts: Iterable[str], width: int) -> list[str]:
+def _join_into_rows(parts: Iterable[str], width: int) -> list[str]:
+    """Join the texts with ` · ` into rows of at most `width` characters; a longer text has a row of its own."""
     rows: list[str] = []
     for part in parts:
         if rows and len(rows[-1]) + 3 + len(part) <= width:

@@ -1,4 +1,4 @@
-"""Watching a backlog until it ends: what changes line by line, and on a terminal all of it below."""
+"""Watching a backlog until it ends: changes line by line, and on a terminal the present state below them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perdure.cli.backlog.text import changes, headline, status_lines, waiting_rows
-from perdure.cli.host.workers import absent
-from perdure.cli.look.chapters import STOPS
+from perdure.cli.backlog.text import change_lines, headline, status_lines, waiting_item_rows
+from perdure.cli.host.workers import no_worker_reason
+from perdure.cli.look.step_lines import WARN
 from perdure.cli.look.watch import AWAY, EXIT_CANCELLED, EXIT_DETACHED, EXIT_MISSING, WATCH_LOST_S
 from perdure.cli.screen import Screen
-from perdure.cli.session import look_at
+from perdure.cli.session import describe_on_own_server
 from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.decisions import Asked
+from perdure.models.decisions import PendingDecision
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.text import visible
@@ -27,96 +27,108 @@ if TYPE_CHECKING:
     from perdure.client import Backlog
 
 BACKLOG_LOOK_S = 1.0
-"""Between two looks at all of a backlog: a thousand items are 200 KB, and none changes within a second."""
+"""Seconds between two looks at a backlog: a thousand items are 200 KB, and none changes within a second."""
 
 
 def exit_code(progress: BacklogProgress) -> int:
-    """0: every item landed, was skipped by somebody, or its parts took its place; 1: not so; 5: cancelled."""
+    """Return the exit code for an ended backlog: 0 if every item landed, was skipped or was decomposed, 1 if not, 5 if
+    it was cancelled."""
     if progress.status == "cancelled":
         return EXIT_CANCELLED
     return 0 if all(view.phase in ("landed", "skipped", "decomposed") for view in progress.items) else EXIT_MISSING
 
 
-def detached(screen: Screen, id: str) -> typer.Exit:
-    """Leave on Ctrl-C: the work goes on."""
-    typed = shlex.quote(id)
-    for line in ("", f"Left: {id} goes on", f"  come back  perdure backlog status {typed} --watch"):
+def leave_backlog(screen: Screen, id: str) -> typer.Exit:
+    """Print that the backlog goes on and the commands to come back or cancel it; return the exit to raise after
+    Ctrl-C."""
+    quoted_id = shlex.quote(id)
+    for line in ("", f"Left: {id} goes on", f"  come back  perdure backlog status {quoted_id} --watch"):
         screen.say(line)
-    screen.say(f"  cancel     perdure backlog cancel {typed}")
+    screen.say(f"  cancel     perdure backlog cancel {quoted_id}")
     return typer.Exit(EXIT_DETACHED)
 
 
-async def follow(backlog: Backlog, screen: Screen) -> int:
-    """Show it until it ends, say how, and return the exit code. Survives servers and workers that go and come back."""
+async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
+    """Show the backlog until it ends, print its result and return the exit code.
+
+    Servers and workers may go away and come back meanwhile; both are reported. Raises TemporalUnreachable when the
+    server has been away for WATCH_LOST_S.
+    """
     from temporalio.exceptions import TemporalError
     from temporalio.service import RPCError
 
-    before: BacklogProgress | None = None
-    reached = answered = time.monotonic()
-    silent = away = False
-    with screen.live() as live:
+    previous: BacklogProgress | None = None
+    reached_at = answered_at = time.monotonic()
+    is_silence_reported = is_server_away = False
+    with screen.live_display() as live:
         while True:
             try:
-                described, backlog = await look_at(screen, backlog)
+                described, backlog = await describe_on_own_server(screen, backlog)
             except (RPCError, TemporalUnreachable) as error:
-                if time.monotonic() - reached > WATCH_LOST_S:
+                if time.monotonic() - reached_at > WATCH_LOST_S:
                     fix = f"perdure up --detach, then perdure backlog status {backlog.id} --watch: the work is safe"
                     where = visible(str(error))[:200]
                     raise TemporalUnreachable("Temporal went away", where=where, fix=fix) from None
                 described = None
-                if not away:
+                if not is_server_away:
                     screen.say(AWAY)
-                away = True
+                is_server_away = True
             if described is not None:
-                reached, away = time.monotonic(), False
+                reached_at, is_server_away = time.monotonic(), False
                 if not described.running:
                     break
                 try:
-                    found = await backlog.progress(once=True)
+                    progress = await backlog.progress(once=True)
                 except (PerdureError, RPCError, TemporalError):
-                    if not silent and reached - answered > WATCH_SILENCE_S:
-                        silent = True
-                        screen.say(f"{STOPS} {_why()}")
+                    if not is_silence_reported and reached_at - answered_at > WATCH_SILENCE_S:
+                        is_silence_reported = True
+                        screen.say(f"{WARN} {_no_worker_reason()}")
                 else:
-                    answered, silent = reached, False
-                    _tell(screen, live, before, found)
-                    before = found
+                    answered_at, is_silence_reported = reached_at, False
+                    _show_progress(screen, live, previous, progress)
+                    previous = progress
             await asyncio.sleep(BACKLOG_LOOK_S)
     result = await backlog.result()
     if screen.json:
-        screen.data(result.model_dump_json(indent=2))
+        screen.print_json(result.model_dump_json(indent=2))
     else:
-        screen.lines(changes(before, result))
-        typed = shlex.quote(backlog.id)
-        screen.lines(["", *status_lines(result), "", f"next  perdure backlog report {typed}"])
+        screen.print_lines(change_lines(previous, result))
+        quoted_id = shlex.quote(backlog.id)
+        screen.print_lines(["", *status_lines(result), "", f"next  perdure backlog report {quoted_id}"])
         if exit_code(result):
-            screen.line(f"      perdure backlog retry {typed}   goes on with what did not land")
+            screen.print_line(f"      perdure backlog retry {quoted_id}   goes on with what did not land")
     return exit_code(result)
 
 
-def _tell(screen: Screen, live: Live | None, before: BacklogProgress | None, found: BacklogProgress) -> None:
+def _show_progress(
+    screen: Screen, live: Live | None, previous: BacklogProgress | None, progress: BacklogProgress
+) -> None:
+    """Print what has changed since `previous`, and update the live lines with headline and waiting items."""
     if not screen.json:
-        screen.lines(changes(before, found))
+        screen.print_lines(change_lines(previous, progress))
     if live is not None:
-        live.update("\n".join([headline(found), *waiting_rows(found, {})]), refresh=True)
+        live.update("\n".join([headline(progress), *waiting_item_rows(progress, {})]), refresh=True)
 
 
-async def asked_of(backlog: Backlog, progress: BacklogProgress) -> dict[str, Asked]:
-    """The questions of its waiting deliveries, by item: those know their choices. Nothing of one that is silent."""
+async def read_pending_decisions(backlog: Backlog, progress: BacklogProgress) -> dict[str, PendingDecision]:
+    """Ask each delivery that waits for a person which decision it waits for; return these by item.
+
+    A delivery that cannot be found or described is left out.
+    """
     from temporalio.service import RPCError
 
     from perdure.client import Perdure
 
-    perdure, found = Perdure(backlog.client), {}
+    perdure, decisions = Perdure(backlog.client), {}
     for view in [view for view in progress.items if view.phase == "waits" and view.delivery]:
         try:
-            asked = (await perdure.delivery(view.delivery).describe()).asked
+            pending_decision = (await perdure.delivery(view.delivery).describe()).pending_decision
         except (RPCError, BadInput):
             continue
-        if asked is not None:
-            found[view.id] = asked
-    return found
+        if pending_decision is not None:
+            decisions[view.id] = pending_decision
+    return decisions
 
 
-def _why() -> str:
-    return absent()
+def _no_worker_reason() -> str:
+    return no_worker_reason()

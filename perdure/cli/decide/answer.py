@@ -14,14 +14,14 @@ import typer
 
 from perdure.cli.ids import WAITING, WaitingId
 from perdure.cli.screen import Screen
-from perdure.cli.session import with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput
-from perdure.models.limits import SAID_BYTES
+from perdure.models.limits import MESSAGE_BYTES
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from perdure.client import Answered, Delivery
-    from perdure.models.decisions import Asked
+    from perdure.client import DecisionReply, Delivery
+    from perdure.models.decisions import PendingDecision
 
 Json = Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")]
 Of = Annotated[
@@ -31,10 +31,10 @@ Of = Annotated[
 
 def not_read_yet() -> str:
     """The words for a decision that is recorded, and that no worker has counted yet."""
-    from perdure.cli.host.workers import NOBODY, absent
+    from perdure.cli.host.workers import NO_WORKER, no_worker_reason
 
-    why = absent()
-    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if why == NOBODY else why}"
+    why = no_worker_reason()
+    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if why == NO_WORKER else why}"
 
 
 def approve(
@@ -59,12 +59,12 @@ def approve(
         _edited(id, note, of, yes, file, show, json)
         return
 
-    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered:
-        if not yes and screen.terminal and sys.stdin.isatty():
+    async def work(delivery: Delivery, asked: PendingDecision, screen: Screen) -> DecisionReply:
+        if not yes and screen.is_terminal and sys.stdin.isatty():
             from perdure.cli.decide.gate import at_gate
 
             raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
-        return await delivery.approve(asked.of, note=note, by=who())
+        return await delivery.approve(asked.target, note=note, by=who())
 
     _decide("approve", id, of, json, work)
 
@@ -75,11 +75,11 @@ def _edited(id: str, note: str, of: str, yes: bool, file: Path | None, show: boo
 
     screen = Screen(json=json)
     if show:
-        with_delivery(screen, id, lambda delivery: print_plan(delivery, screen, of), decision="edit_plan")
+        run_with_delivery(screen, id, lambda delivery: print_plan(delivery, screen, of), decision="edit_plan")
         return
-    ask = not yes and screen.terminal and sys.stdin.isatty()
+    ask = not yes and screen.is_terminal and sys.stdin.isatty()
     raise typer.Exit(
-        with_delivery(
+        run_with_delivery(
             screen,
             id,
             lambda delivery: edit_plan(delivery, screen, file=file, of=of, note=note, ask=ask),
@@ -104,7 +104,7 @@ def reject(
     if not words.strip():
         fix = f'perdure reject {id} --note "what is wrong, and what instead"'
         raise BadInput("say why: planning or fixing goes on with it", where="--note", fix=fix)
-    _decide("reject", id, of, json, lambda delivery, asked, _: delivery.reject(words, asked.of, by=who()))
+    _decide("reject", id, of, json, lambda delivery, asked, _: delivery.reject(words, asked.target, by=who()))
 
 
 def answer(
@@ -125,7 +125,7 @@ def answer(
     if text is not None and choice is not None:
         raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
 
-    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered:
+    async def work(delivery: Delivery, asked: PendingDecision, screen: Screen) -> DecisionReply:
         words = given(text) if text is not None else choice or ""
         question = asked.question
         if choice is not None and question is not None and not choices_of(question):
@@ -138,9 +138,9 @@ def answer(
             what, fix = none_of(question, words, delivery.id)
             if what:
                 raise BadInput(what, where=one_line(question.text), fix=fix)
-        answered = await delivery.answer(words, asked.of, by=who())
-        ours = answered.words.startswith("answered")  # else somebody's answer that was counted before
-        return replace(answered, words=f"answered: {one_line(words)}") if ours else answered
+        answered = await delivery.answer(words, asked.target, by=who())
+        ours = answered.message.startswith("answered")  # else somebody's answer that was counted before
+        return replace(answered, message=f"answered: {one_line(words)}") if ours else answered
 
     _decide("answer", id, of, json, work)
 
@@ -155,27 +155,27 @@ def who() -> str:
 
 def given(text: str) -> str:
     """Return what was typed, or standard input for `-`."""
-    return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
+    return sys.stdin.buffer.read(MESSAGE_BYTES + 1).decode(errors="replace") if text == "-" else text
 
 
 def tell(
-    screen: Screen, id: str, answered: Answered, facts: dict[str, Any], held: str = "", after: str = "watch"
+    screen: Screen, id: str, answered: DecisionReply, facts: dict[str, Any], held: str = "", after: str = "watch"
 ) -> None:
     """Show what became of a decision: the delivery's own words, or that nobody has read it yet.
 
     held   it does not go on all the same, because somebody holds it
     after  the command that one types next; empty for nobody
     """
-    from perdure.cli.look.chapters import GOOD, STOPS
+    from perdure.cli.look.step_lines import GOOD, WARN
 
     if screen.json:
-        screen.data({"delivery_id": id, **facts, "answer": answered.words, "read": answered.read})
-    elif answered.read:
-        lines = [f"{GOOD} {one_line(answered.words)}", *([f"{STOPS} {one_line(held)}"] if held else [])]
+        screen.print_json({"delivery_id": id, **facts, "answer": answered.message, "read": answered.received})
+    elif answered.received:
+        lines = [f"{GOOD} {one_line(answered.message)}", *([f"{WARN} {one_line(held)}"] if held else [])]
         after = "resume" if held else after
-        screen.lines([*lines, *([f"  {'next':<8} perdure {after} {shlex.quote(id)}"] if after else [])])
+        screen.print_lines([*lines, *([f"  {'next':<8} perdure {after} {shlex.quote(id)}"] if after else [])])
     else:
-        screen.line(f"{STOPS} {not_read_yet()}")
+        screen.print_line(f"{WARN} {not_read_yet()}")
 
 
 def _later(screen: Screen) -> int:
@@ -188,7 +188,7 @@ def _decide(
     id: str,
     of: str,
     json: bool,
-    work: Callable[[Delivery, Asked, Screen], Awaitable[Answered]],
+    work: Callable[[Delivery, PendingDecision, Screen], Awaitable[DecisionReply]],
 ) -> None:
     """Find out what waits, refuse what does not decide it, decide it, and say what became of it."""
     from perdure.cli.decide.asking import commands, waiting_words
@@ -203,7 +203,7 @@ def _decide(
             watch = f"perdure watch {shlex.quote(delivery.id)}"
             raise BadInput(error.what, where=delivery.id, fix=error.fix or watch) from None
         fix = " or ".join(commands(asked, delivery.id))
-        if of and of != asked.of:
+        if of and of != asked.target:
             what = f"it waits for {waiting_words(asked)}; not for {of[:64]}"
             raise BadInput(what, where="--of", fix=fix)
         if update not in asked.options:
@@ -213,8 +213,8 @@ def _decide(
             answered = await work(delivery, asked, screen)
         except NotCounted as error:
             raise BadInput(error.what, where=delivery.id, fix=fix) from None
-        facts = {"decided": update, "gate": asked.gate, "of": asked.of}
-        tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
+        facts = {"decided": update, "gate": asked.gate, "of": asked.target}
+        tell(screen, delivery.id, answered, facts, await delivery.hold_reason() if answered.received else "")
         return 0
 
-    raise typer.Exit(with_delivery(screen, id, decide, decision=update))
+    raise typer.Exit(run_with_delivery(screen, id, decide, decision=update))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from perdure.cli.look.chapters import STOPS
-from perdure.models.decisions import Asked, Question, QuestionKind
+from perdure.cli.look.step_lines import WARN
+from perdure.models.decisions import PendingDecision, Question, QuestionKind
 from perdure.models.result import DecisionMade
 from perdure.text import one_line, visible
 
@@ -16,12 +16,12 @@ _LOOK = {"pull_request": "perdure diff", "tests": "perdure report"}
 """The command that shows what is decided; a plan is shown by `approve` itself."""
 
 
-def waits_for_you(asked: Asked, id: str) -> list[str]:
+def waits_for_you(asked: PendingDecision, id: str) -> list[str]:
     """`! waits for you: approve the plan: …`, a question with its choices, and what to type."""
     if (question := asked.question) is not None:
-        lines = [f"{STOPS} waits for you: {one_line(question.text, 1000)}", *_question(question)]
+        lines = [f"{WARN} waits for you: {one_line(question.text, 1000)}", *_question(question)]
     else:
-        lines = [f"{STOPS} waits for you: {one_line(asked.words, 300)}"]
+        lines = [f"{WARN} waits for you: {one_line(asked.summary, 300)}"]
     if (look := _LOOK.get(asked.gate)) is not None:
         lines.append(f"{_INDENT}{look} {shlex.quote(id)}")
     if asked.expires is not None:
@@ -34,7 +34,7 @@ def decided(made: DecisionMade) -> str:
     said = f": {one_line(made.note, 160)}" if made.note else ""
     by = f" by {one_line(made.by, 60)}" if made.by else ""
     return (
-        " ".join(word for word in (made.gate.replace("_", " "), one_line(made.of, 20), made.verdict) if word)
+        " ".join(word for word in (made.gate.replace("_", " "), one_line(made.target, 20), made.verdict) if word)
         + by
         + said
     )
@@ -42,10 +42,10 @@ def decided(made: DecisionMade) -> str:
 
 def held(words: str, id: str) -> list[str]:
     """Return the lines of a delivery that somebody holds."""
-    return [f"{STOPS} {one_line(words)}", f"{_INDENT}perdure resume {shlex.quote(id)}"]
+    return [f"{WARN} {one_line(words)}", f"{_INDENT}perdure resume {shlex.quote(id)}"]
 
 
-def commands(asked: Asked, id: str) -> list[str]:
+def commands(asked: PendingDecision, id: str) -> list[str]:
     """Return what a person types to decide it."""
     typed = shlex.quote(id)
     found = {
@@ -58,10 +58,10 @@ def commands(asked: Asked, id: str) -> list[str]:
     return [found[option] for option in asked.options if option in found]
 
 
-def waiting_words(asked: Asked) -> str:
+def waiting_words(asked: PendingDecision) -> str:
     """The gate and what it is about, in one line: `plan 1a2b3c4d: approve the plan: Add sub`."""
-    words = asked.words if asked.question is None else asked.question.text
-    return f"{asked.gate.replace('_', ' ')} {asked.of}: {one_line(words, 300)}"
+    words = asked.summary if asked.question is None else asked.question.text
+    return f"{asked.gate.replace('_', ' ')} {asked.target}: {one_line(words, 300)}"
 
 
 def chosen(question: Question, choice: str) -> str:

@@ -10,7 +10,7 @@ import typer
 from perdure.cli.decide.answer import tell, who
 from perdure.cli.ids import LAST, Json
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out, with_delivery
+from perdure.cli.session import run_coroutine, run_with_delivery
 from perdure.models.errors import BadInput
 from perdure.models.limits import TOKENS_MOST, USD_LEAST, USD_MOST
 
@@ -48,14 +48,14 @@ def budget(
         if add is None and tokens is None and time is None:
             progress = await delivery.progress()
             if json:
-                screen.data(budget_json(progress))
+                screen.print_json(budget_json(progress))
             else:
-                screen.lines(budget_lines(progress))
+                screen.print_lines(budget_lines(progress))
             return
         answered = await delivery.add_budget(add or 0, tokens or 0, time, by=who())
         tell(screen, delivery.id, answered, {"decided": "add_budget"})
 
-    with_delivery(screen, id, work)
+    run_with_delivery(screen, id, work)
 
 
 def _check(id: str, add: float | None, tokens: int | None) -> None:
@@ -79,4 +79,4 @@ def _shared(screen: Screen, name: str, add: float | None, tokens: int | None, ti
         raise BadInput("which of them, and how much more?", where="NAME" if not name else "--add", fix=fix)
     if add is not None:
         shared.check_amount(name, add)
-    carry_out(shared.show(screen) if add is None else shared.add(screen, name, add))
+    run_coroutine(shared.show(screen) if add is None else shared.add(screen, name, add))

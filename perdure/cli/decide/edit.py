@@ -17,14 +17,14 @@ import typer
 
 from perdure.cli.decide.answer import tell, who
 from perdure.cli.screen import Screen
-from perdure.cli.session import person_at_work
+from perdure.cli.session import handle_interrupts
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
-from perdure.models.limits import KEPT_BYTES, WATCH_EVERY_S
+from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.models.decisions import Asked
+    from perdure.models.decisions import PendingDecision
 
 NEW_QUESTION_S = 30.0
 """For what follows a decision to be put: the edited plan for approval, within milliseconds where a worker lives."""
@@ -39,7 +39,7 @@ async def print_plan(delivery: Delivery, screen: Screen, of: str = "") -> None:
     asked = await _plan_waits(delivery, of)
     text, *_ = await plan_to_edit(delivery)
     if screen.json:
-        screen.data({"delivery_id": delivery.id, "of": asked.of, "plan": text})
+        screen.print_json({"delivery_id": delivery.id, "of": asked.target, "plan": text})
     else:
         print(text, end="", flush=True)
 
@@ -54,7 +54,7 @@ async def edit_plan(
     """
     asked = await _plan_waits(delivery, of)
     before, ending, markdown = await plan_to_edit(delivery)
-    kept = _kept(delivery.id, asked.of + ending)
+    kept = _kept(delivery.id, asked.target + ending)
     what = "items" if asked.gate == "items" else "plan"
     by_file = _by_file(delivery.id, what + ending)
     text = _read(file, what) if file is not None else _edited(before, kept, screen, by_file, what)
@@ -68,7 +68,7 @@ def _by_file(id: str, name: str) -> str:
     return f"{typed} --print > {name}; edit it; {typed} --file {name}"
 
 
-async def _plan_waits(delivery: Delivery, of: str) -> Asked:
+async def _plan_waits(delivery: Delivery, of: str) -> PendingDecision:
     """Return what is asked. BadInput when it is no plan, or not the one that `of` names."""
     from perdure.cli.decide.asking import commands, waiting_words
     from perdure.models.rules.inbox import NotCounted
@@ -80,8 +80,10 @@ async def _plan_waits(delivery: Delivery, of: str) -> Asked:
     if "edit_plan" not in asked.options:
         fix = " or ".join(commands(asked, delivery.id))
         raise BadInput(f"no plan waits: {waiting_words(asked)}", where=delivery.id, fix=fix)
-    if of and of != asked.of:
-        raise BadInput(f"it waits for {waiting_words(asked)}; not for {of[:64]}", where="--of", fix=f"--of {asked.of}")
+    if of and of != asked.target:
+        raise BadInput(
+            f"it waits for {waiting_words(asked)}; not for {of[:64]}", where="--of", fix=f"--of {asked.target}"
+        )
     return asked
 
 
@@ -97,7 +99,7 @@ async def plan_to_edit(delivery: Delivery) -> tuple[str, str, bool]:
 
 async def _send(
     delivery: Delivery,
-    asked: Asked,
+    asked: PendingDecision,
     before: str,
     text: str,
     source: Path,
@@ -108,7 +110,7 @@ async def _send(
     ask: bool,
 ) -> int:
     from perdure.cli.decide.planfile import blank, parsed
-    from perdure.cli.keys import forget_typed
+    from perdure.cli.keys import discard_typed
     from perdure.models.rules.inbox import NotCounted
 
     where = "standard input" if str(source) == "-" else str(source)
@@ -122,32 +124,32 @@ async def _send(
         again = f"mend it, then perdure approve {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
         raise BadInput(error.what, where=where, fix=again) from None
     try:
-        answered = await delivery.edit_plan(plan, asked.of, title=title, by=who())
+        answered = await delivery.edit_plan(plan, asked.target, title=title, by=who())
     except NotCounted as error:
         fix = f"perdure show {shlex.quote(delivery.id)}" + (
             f"; your text stays in {where}" if where != "standard input" else ""
         )
         raise BadInput(error.what, where=delivery.id, fix=fix) from None
-    _kept(delivery.id, asked.of + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
-    facts = {"decided": "edit_plan", "gate": asked.gate, "of": asked.of}
-    if answered.read:
+    _kept(delivery.id, asked.target + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
+    facts = {"decided": "edit_plan", "gate": asked.gate, "of": asked.target}
+    if answered.received:
         if not screen.json:
-            screen.line(f"✓ {answered.words}")
+            screen.print_line(f"✓ {answered.message}")
         new = await put_again(delivery, asked)
         if ask:
-            with person_at_work(interrupts=True):
-                forget_typed()
+            with handle_interrupts(interrupts=True):
+                discard_typed()
                 agreed = typer.confirm("approve the edited plan?")
             if not agreed:
                 screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
                 return 1
-        answered = await delivery.approve(new.of, note=note, by=who())
-        facts = {"decided": "approve", "gate": new.gate, "of": new.of}
-    tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
+        answered = await delivery.approve(new.target, note=note, by=who())
+        facts = {"decided": "approve", "gate": new.gate, "of": new.target}
+    tell(screen, delivery.id, answered, facts, await delivery.hold_reason() if answered.received else "")
     return 0
 
 
-async def put_again(delivery: Delivery, before: Asked) -> Asked:
+async def put_again(delivery: Delivery, before: PendingDecision) -> PendingDecision:
     """The edited plan, as the delivery asks for it."""
     from perdure.models.rules.inbox import NotCounted
 
@@ -157,7 +159,7 @@ async def put_again(delivery: Delivery, before: Asked) -> Asked:
             asked = await delivery.waits_for()
         except NotCounted:
             asked = before
-        if asked.of != before.of:
+        if asked.target != before.target:
             return asked
         await asyncio.sleep(WATCH_EVERY_S)
     raise PerdureError(
@@ -186,7 +188,7 @@ def _edited(before: str, path: Path, screen: Screen, by_file: str, what: str) ->
     else:
         path.write_text(before, encoding="utf-8")
     try:
-        with person_at_work(interrupts=False):
+        with handle_interrupts(interrupts=False):
             code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:
         raise BadInput(f"the editor cannot be started: {error}", where=editor, fix="export EDITOR=nano") from None
@@ -209,15 +211,15 @@ def _editor(env: Mapping[str, str]) -> str:
 def _read(path: Path, what: str) -> str:
     try:
         if str(path) == "-":
-            data = sys.stdin.buffer.read(KEPT_BYTES + 1)
+            data = sys.stdin.buffer.read(HANDED_IN_BYTES + 1)
         else:
             with path.open("rb") as file:
-                data = file.read(KEPT_BYTES + 1)
+                data = file.read(HANDED_IN_BYTES + 1)
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         fix = "name a file of text, or - for standard input"
         raise BadInput(f"the {what} cannot be read: {words}", where=str(path), fix=fix) from None
-    if len(data) > KEPT_BYTES:
+    if len(data) > HANDED_IN_BYTES:
         raise BadInput(f"the {what} cannot be sent: longer than 64 KiB", where=str(path), fix="shorten it")
     return text

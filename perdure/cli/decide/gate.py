@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure.cli.decide.answer import tell, who
-from perdure.cli.keys import Keys
-from perdure.cli.look.read import pages
+from perdure.cli.keys import TerminalKeys
+from perdure.cli.look.delivery_commands import read_pages
 from perdure.cli.screen import Screen
-from perdure.cli.session import person_at_work
-from perdure.models.decisions import Asked, Gate
+from perdure.cli.session import handle_interrupts
+from perdure.models.decisions import Gate, PendingDecision
 from perdure.models.errors import PerdureError
 from perdure.models.limits import WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
@@ -33,7 +33,7 @@ _WORDS = {
 }
 
 
-def choices(asked: Asked) -> dict[str, str]:
+def choices(asked: PendingDecision) -> dict[str, str]:
     """Key → how it is offered, in order. Empty where a key alone decides nothing: a question, a limit."""
     decides = {"a": "approve", "r": "reject", "e": "edit_plan"}
     if "approve" not in asked.options:
@@ -48,7 +48,7 @@ def choices(asked: Asked) -> dict[str, str]:
 
 async def at_gate(
     delivery: Delivery,
-    asked: Asked,
+    asked: PendingDecision,
     screen: Screen,
     *,
     note: str = "",
@@ -74,30 +74,44 @@ async def at_gate(
             return True
 
 
-async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note: str) -> bool:
+async def _done(key: str, delivery: Delivery, asked: PendingDecision, screen: Screen, note: str) -> bool:
     """Do what a key stands for. True when that decided it."""
     from perdure.cli.decide.edit import edit_plan
     from perdure.cli.decide.showing import tested
 
-    facts = {"decided": "approve" if key == "a" else "reject", "gate": asked.gate, "of": asked.of}
+    facts = {"decided": "approve" if key == "a" else "reject", "gate": asked.gate, "of": asked.target}
     try:
         match key:
             case "d":
                 await _diff(delivery, screen)
             case "t":
-                screen.lines(await tested(delivery))
+                screen.print_lines(await tested(delivery))
             case "e":
-                return await edit_plan(delivery, screen, of=asked.of, note=note, ask=True) == 0
+                return await edit_plan(delivery, screen, of=asked.target, note=note, ask=True) == 0
             case "a":
-                answered = await delivery.approve(asked.of, note=note, by=who())
-                tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "", after="")
+                answered = await delivery.approve(asked.target, note=note, by=who())
+                tell(
+                    screen,
+                    delivery.id,
+                    answered,
+                    facts,
+                    await delivery.hold_reason() if answered.received else "",
+                    after="",
+                )
                 return True
             case _:
-                with person_at_work(interrupts=True):
+                with handle_interrupts(interrupts=True):
                     words = str(typer.prompt("what is wrong, and what instead", default="", show_default=False)).strip()
                 if words:
-                    answered = await delivery.reject(words, asked.of, by=who())
-                    tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "", after="")
+                    answered = await delivery.reject(words, asked.target, by=who())
+                    tell(
+                        screen,
+                        delivery.id,
+                        answered,
+                        facts,
+                        await delivery.hold_reason() if answered.received else "",
+                        after="",
+                    )
                     return True
                 screen.say("nothing was said: nothing was decided")
     except NotCounted as error:
@@ -111,10 +125,10 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
 async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] | None) -> str:
     """The key pressed after they were shown; y and n are understood. Empty once somebody else has decided it."""
     also = {"y": "a", "n": LATER}
-    async with Keys.of_terminal() as keys:
-        keys.forget()
+    async with TerminalKeys.read_terminal() as keys:
+        keys.discard_pressed()
         print(f"{' '.join(offered.values())} ", end="", flush=True)
-        waiting = asyncio.ensure_future(keys.wait(*offered, *also))
+        waiting = asyncio.ensure_future(keys.wait_for(*offered, *also))
         try:
             while not waiting.done():
                 await asyncio.wait([waiting], timeout=WATCH_EVERY_S)
@@ -127,4 +141,4 @@ async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] 
 
 
 async def _diff(delivery: Delivery, screen: Screen) -> None:
-    screen.diff(visible("".join([text async for text in pages(delivery, "diff")])))
+    screen.print_diff(visible("".join([text async for text in read_pages(delivery, "diff")])))

@@ -8,11 +8,11 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]  # has no types of its own
 from pydantic import ValidationError
 
-from perdure.cli.yaml_text import NotRead, loc_of, read
+from perdure.cli.yaml_text import InvalidYaml, parse_location, parse_yaml
 from perdure.models.decomposition import Decomposition, Part
 from perdure.models.errors import BadInput
 from perdure.models.plan import Plan, Task
-from perdure.models.request import explain
+from perdure.models.request import describe_invalid_field
 
 _HEAD = """\
 # The {what} of {id}, waiting for you. Change what you like, save and close: it is checked and put in the place of
@@ -48,13 +48,13 @@ def editable(written: str, id: str) -> tuple[str, str]:
 
 def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
     """Return what was edited, as an artifact and its title. BadInput with line and field of what is wrong."""
-    from perdure.cli.request.single_phase import title_of
+    from perdure.cli.request.single_phase import plan_title
 
     if markdown:
-        return text, title_of(text)
+        return text, plan_title(text)
     try:
-        found = read(text)
-    except NotRead as error:
+        found = parse_yaml(text)
+    except InvalidYaml as error:
         raise BadInput(f"line {error.line}: {error}" if error.line else str(error)) from None
     if not isinstance(found.data, dict):
         raise BadInput(f"line 1: a plan has fields: {', '.join(Plan.model_fields)}")
@@ -63,10 +63,10 @@ def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
         plan = shape.model_validate(found.data)
     except ValidationError as error:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        words = explain(error, (*shape.model_fields, *(Task if shape is Plan else Part).model_fields))
-        raise BadInput(f"line {found.line(first['loc'] or loc_of(words))}: {words}") from None
-    if empty := plan.empty():
-        raise BadInput(f"line {found.line((empty,))}: {empty}: is empty")
+        words = describe_invalid_field(error, (*shape.model_fields, *(Task if shape is Plan else Part).model_fields))
+        raise BadInput(f"line {found.line_of(first['loc'] or parse_location(words))}: {words}") from None
+    if empty := plan.find_empty_field():
+        raise BadInput(f"line {found.line_of((empty,))}: {empty}: is empty")
     return plan.model_dump_json(), plan.title
 
 

@@ -11,7 +11,7 @@ import typer
 from perdure.cli.decide.answer import given, who
 from perdure.cli.ids import DeliveryId
 from perdure.cli.screen import Screen
-from perdure.cli.session import with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.text import one_line
 
@@ -73,13 +73,13 @@ async def _check_held(delivery: Delivery) -> None:
         progress = await delivery.progress()
     except PerdureError:
         return
-    if progress.held or await delivery.not_read():  # a hold may be among what no worker has read yet
+    if progress.held or await delivery.unread_messages():  # a hold may be among what no worker has read yet
         return
     doing = progress.steps[-1].step.replace("_", " ") if progress.steps else "prepare"
     what, fix = f"it is at {doing}", f"perdure watch {shlex.quote(delivery.id)}"
-    if progress.asked is not None:
-        what = f"it waits for {waiting_words(progress.asked)}"
-        fix = " or ".join(commands(progress.asked, delivery.id))
+    if progress.pending_decision is not None:
+        what = f"it waits for {waiting_words(progress.pending_decision)}"
+        fix = " or ".join(commands(progress.pending_decision, delivery.id))
     elif progress.waiting:
         what = f"it waits: {one_line(progress.waiting, 300)}"
     raise BadInput(f"nobody holds it: {what}", where=delivery.id, fix=fix)
@@ -88,15 +88,15 @@ async def _check_held(delivery: Delivery) -> None:
 def _signal(
     id: str, json: bool, work: Callable[[Delivery], Awaitable[tuple[str, dict[str, Any]]]], after: str = "watch"
 ) -> None:
-    from perdure.cli.look.chapters import GOOD
+    from perdure.cli.look.step_lines import GOOD
 
     screen = Screen(json=json)
 
     async def do(delivery: Delivery) -> None:
         words, facts = await work(delivery)
         if json:
-            screen.data({"delivery_id": delivery.id, **facts})
+            screen.print_json({"delivery_id": delivery.id, **facts})
         else:
-            screen.lines([f"{GOOD} {words}", f"  {'next':<8} perdure {after} {shlex.quote(delivery.id)}"])
+            screen.print_lines([f"{GOOD} {words}", f"  {'next':<8} perdure {after} {shlex.quote(delivery.id)}"])
 
-    with_delivery(screen, id, do)
+    run_with_delivery(screen, id, do)

@@ -8,36 +8,36 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from perdure.cli.decide.answer import not_read_yet
+from perdure.cli.formatting import money
 from perdure.cli.screen import Screen
-from perdure.cli.session import connected
-from perdure.cli.table import columns
-from perdure.cli.words import money
+from perdure.cli.session import connect_client
+from perdure.cli.table import align_columns
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import ADDED_MOST_USD
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from perdure.models.treasury import Table
+    from perdure.models.treasury import TreasuryTable
 
 
 async def show(screen: Screen) -> None:
     """All of them, and who holds something of one or waits for it."""
-    from perdure.client.budgets import ENDED, read_table
-    from perdure.models.rules.granting import Granting
+    from perdure.client.budgets import ENDED, read_budget_table
+    from perdure.models.rules.budget_grants import BudgetAllocator
 
-    table, now = await read_table((await connected(screen)).client), datetime.now(UTC)
+    table, now = await read_budget_table((await connect_client(screen)).client), datetime.now(UTC)
     note = table.note
-    if Granting(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
+    if BudgetAllocator(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
         table.note = note
     if screen.json:
-        screen.data(as_data(table))
+        screen.print_json(as_data(table))
         return
-    screen.lines(budget_rows(table, screen.room))
+    screen.print_lines(budget_rows(table, screen.table_width))
     if table.note:
-        screen.lines(["", f"! {table.note}"])
-    if holders := holder_rows(table, now, screen.room):
-        screen.lines(["", *holders])
+        screen.print_lines(["", f"! {table.note}"])
+    if holders := holder_rows(table, now, screen.table_width):
+        screen.print_lines(["", *holders])
 
 
 def check_amount(name: str, usd: float) -> None:
@@ -52,22 +52,22 @@ def check_amount(name: str, usd: float) -> None:
 
 async def add(screen: Screen, name: str, usd: float) -> None:
     """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
-    table = await _added((await connected(screen)).client, name, usd)
+    table = await _added((await connect_client(screen)).client, name, usd)
     if screen.json:
-        screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
+        screen.print_json({"added": {"budget": name, "usd": usd}, "read": table is not None})
     elif table is None:
-        screen.line(f"! {not_read_yet()}")
+        screen.print_line(f"! {not_read_yet()}")
     else:
-        screen.lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.room)])
+        screen.print_lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.table_width)])
 
 
-async def _added(client: Client, name: str, usd: float) -> Table | None:
+async def _added(client: Client, name: str, usd: float) -> TreasuryTable | None:
     """The table after it; None where no worker has read it yet."""
-    from perdure.client.budgets import add as add_to
-    from perdure.client.budgets import read_table
+    from perdure.client.budgets import add_to_budget as add_to
+    from perdure.client.budgets import read_budget_table
 
     try:
-        table = await read_table(client)
+        table = await read_budget_table(client)
     except BadInput:
         raise
     except PerdureError:
@@ -77,12 +77,12 @@ async def _added(client: Client, name: str, usd: float) -> Table | None:
         raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
     await add_to(client, name, usd)
     try:
-        return await read_table(client)
+        return await read_budget_table(client)
     except PerdureError:
         return None
 
 
-def as_data(table: Table) -> dict[str, object]:
+def as_data(table: TreasuryTable) -> dict[str, object]:
     """Return what `--json` prints: dollars, the day in UTC."""
     return {
         "day": table.day,
@@ -94,7 +94,7 @@ def as_data(table: Table) -> dict[str, object]:
                 "added": budget.added,
                 "spent": budget.spent,
                 "reserved": round(table.reserved(name), 6),
-                "left": round(max(0.0, table.room(name)), 6),
+                "left": round(max(0.0, table.free_usd(name)), 6),
             }
             for name, budget in sorted(table.rules.items())
         ],
@@ -102,17 +102,17 @@ def as_data(table: Table) -> dict[str, object]:
             {
                 "delivery_id": id,
                 "budgets": list(lease.rules),
-                "reserved": round(lease.held, 6),
+                "reserved": round(lease.reserved_usd, 6),
                 "until": lease.until.isoformat(),
                 "waits": lease.waits > 0,
             }
             for id, lease in table.leases.items()
-            if lease.held or lease.waits
+            if lease.reserved_usd or lease.waits
         ],
     }
 
 
-def budget_rows(table: Table, width: int | None) -> list[str]:
+def budget_rows(table: TreasuryTable, width: int | None) -> list[str]:
     """One line a budget."""
     rows = [
         (
@@ -120,26 +120,26 @@ def budget_rows(table: Table, width: int | None) -> list[str]:
             money(budget.limit) + (f" ({money(budget.added)} added)" if budget.added else ""),
             money(budget.spent),
             money(table.reserved(name)),
-            money(max(0.0, table.room(name))),
+            money(max(0.0, table.free_usd(name))),
         )
         for name, budget in sorted(table.rules.items())
     ]
-    return columns([("budget", f"on {table.day} UTC", "spent", "reserved", "left"), *rows], width)
+    return align_columns([("budget", f"on {table.day} UTC", "spent", "reserved", "left"), *rows], width)
 
 
-def holder_rows(table: Table, now: datetime, width: int | None) -> list[str]:
+def holder_rows(table: TreasuryTable, now: datetime, width: int | None) -> list[str]:
     """One line a delivery that holds or waits for something; empty where none does."""
-    held = {id: lease for id, lease in table.leases.items() if lease.held or lease.waits}
+    held = {id: lease for id, lease in table.leases.items() if lease.reserved_usd or lease.waits}
     rows = [
         (
             id,
-            money(lease.held),
+            money(lease.reserved_usd),
             "waits" if lease.waits else f"until {lease.until:%H:%M} UTC" if lease.until > now else "silent",
             ", ".join(lease.rules),
         )
         for id, lease in held.items()
     ]
-    return columns([("delivery", "reserved", "", "budgets"), *rows], width) if rows else []
+    return align_columns([("delivery", "reserved", "", "budgets"), *rows], width) if rows else []
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.formatting import format_tokens, money, pluralise, span
 from perdure.cli.screen import Screen
-from perdure.cli.words import count, money, span, tokens
 from perdure.models.errors import PerdureError
 from perdure.models.limits import STAT_FILES, STAT_PAGES
 from perdure.models.phases import Step
@@ -14,20 +14,20 @@ from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.models.decisions import Asked
+    from perdure.models.decisions import PendingDecision
     from perdure.models.decomposition import Decomposition
     from perdure.models.state import Progress
 
 
-async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
+async def show_asked(delivery: Delivery, asked: PendingDecision, screen: Screen) -> None:
     """Print what is asked, and what is decided."""
     from perdure.cli.decide.asking import waiting_words
 
-    screen.line(f"{delivery.id}  {waiting_words(asked)}")
-    screen.lines(await asked_lines(delivery, asked))
+    screen.print_line(f"{delivery.id}  {waiting_words(asked)}")
+    screen.print_lines(await asked_lines(delivery, asked))
 
 
-async def asked_lines(delivery: Delivery, asked: Asked) -> list[str]:
+async def asked_lines(delivery: Delivery, asked: PendingDecision) -> list[str]:
     """The plan, the failures, or the files changed; a line that says so where its host does not answer."""
     from perdure.models.decisions import Gate
 
@@ -72,7 +72,7 @@ def plan_lines(written: str) -> list[str]:
     except ValueError:
         return [f"  {line}" for line in visible(written).splitlines()]
     tasks = [
-        f"  {number}. {one_line(task.title)}{task.terms}"
+        f"  {number}. {one_line(task.title)}{task.title_suffix}"
         + (f"  ({', '.join(map(one_line, task.files))})" if task.files else "")
         for number, task in enumerate(plan.tasks, 1)
     ]
@@ -86,14 +86,14 @@ def item_lines(items: Decomposition) -> list[str]:
         also = [f"touches {', '.join(map(one_line, part.touches))}"] if part.touches else []
         also += [f"check {one_line(check)}" for check in part.check]
         also += [part.role] if part.role else []
-        lines += [f"  {part.id}{part.terms}" + (f"  ({'; '.join(also)})" if also else "")]
+        lines += [f"  {part.id}{part.id_suffix}" + (f"  ({'; '.join(also)})" if also else "")]
         lines += [*(f"    {line}" for line in visible(part.request).splitlines()), ""]
     return lines
 
 
 async def tested(delivery: Delivery) -> list[str]:
     """The newest test report. PerdureError where nothing was tested, or nobody can show it."""
-    from perdure.cli.look.found import report_lines
+    from perdure.cli.look.findings_text import report_lines
     from perdure.models.report import TestReport
 
     progress = await delivery.progress()
@@ -109,18 +109,18 @@ def budget_lines(progress: Progress) -> list[str]:
     spend = progress.spend
     limit = money(progress.budget_usd) if progress.budget_usd is not None else "no limit yet"
     risk = f", and up to {money(spend.at_risk_usd)} for replies cut off" if spend.at_risk_usd else ""
-    most = f" of {tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
-    cut = f", up to {tokens(spend.at_risk_tokens)} of them for replies cut off" if spend.at_risk_tokens else ""
+    most = f" of {format_tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
+    cut = f", up to {format_tokens(spend.at_risk_tokens)} of them for replies cut off" if spend.at_risk_tokens else ""
     lines = [
         progress.delivery_id,
         f"  dollars  {money(spend.usd)} of {limit}{risk}",
-        f"  tokens   {tokens(used_tokens(progress.usage, spend))}{most}{cut}",
+        f"  tokens   {format_tokens(used_tokens(progress.usage, spend))}{most}{cut}",
     ]
     if progress.time_s is not None:
         spent = span(progress.used_s) if progress.used_s is not None else "unknown"
         lines.append(f"  time     {spent} of {span(progress.time_s)}")
     if progress.unread:
-        lines.append(f"  unread   {count(progress.unread, 'message')} for the next turn")
+        lines.append(f"  unread   {pluralise(progress.unread, 'message')} for the next turn")
     return lines
 
 
@@ -140,14 +140,14 @@ def budget_json(progress: Progress) -> dict[str, Any]:
 
 async def _promises(delivery: Delivery) -> list[str]:
     """Tests of the base that the change does not keep, with the words of the request that ask for it."""
-    from perdure.cli.look.found import promise_lines
+    from perdure.cli.look.findings_text import promise_lines
     from perdure.models.report import Review, TestReport
 
     progress = await delivery.progress()
     if not progress.report:
         return []
     report = TestReport.model_validate_json(await delivery.artifact(progress.report, progress.queue))
-    if report.experiment is None or not report.experiment.promises:
+    if report.experiment is None or not report.experiment.changed_promises:
         return []
     written = await delivery.artifact(progress.review, progress.queue) if progress.review else b""
     lines = promise_lines(report, Review.model_validate_json(written) if written else None)
@@ -160,7 +160,7 @@ async def _change(delivery: Delivery) -> list[str]:
     queue = (await delivery.progress()).queue
     patch, offset = "", 0
     for _ in range(STAT_PAGES):
-        page = await delivery.read("diff", offset, queue)
+        page = await delivery.read_page("diff", offset, queue)
         patch += visible(page.text)
         if page.next is None:
             return ["", *diffstat(patch, STAT_FILES), ""]

@@ -1,4 +1,7 @@
-"""The checks of `perdure doctor` on this host; each says what it found and what to do about it."""
+"""The checks of `perdure doctor` on this host; each says what it found and what to do about it.
+
+`perdure doctor` takes a line's name from the last word of a check's name when the check itself fails.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,22 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.cli.session import carry_out
-from perdure.cli.words import count, tilde
+from perdure.cli.formatting import pluralise, with_tilde
+from perdure.cli.session import run_coroutine
 from perdure.models.errors import PerdureError
 from perdure.models.limits import CONFIG_BYTES
 from perdure.secrets import environment, without_secrets
 
 GIT_NEEDED = (2, 30)
-"""`git worktree` with repairs, `--porcelain=v2` and safe ref transactions as the vault uses them."""
+"""For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
 
 OK, NOTE, MISSING = "✓", "!", "✗"
 
 
 @dataclass(frozen=True)
 class Checkup:
-    """One line. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several lines."""
+    """One line of `perdure doctor`. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several
+    lines."""
 
     name: str
     mark: str
@@ -32,47 +36,61 @@ class Checkup:
     fix: str = ""
 
 
-_FIRST_PERSON, _NOBODY = 1000, 65534
-"""Numbers of accounts, as Linux distributions give them (login.defs)."""
+_FIRST_PERSON_UID, _NOBODY_UID = 1000, 65534
+"""Account numbers as Linux distributions give them (login.defs)."""
 
 
 def check_git() -> list[Checkup]:
+    """Check that git is installed and not older than GIT_NEEDED."""
     env = without_secrets(os.environ)
     try:
-        said = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
+        output = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
         return [Checkup("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
-    found = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
-    if found is None or (int(found[1]), int(found[2])) < GIT_NEEDED:
-        return [Checkup("git", MISSING, f"{said.strip()} is too old, 2.30 is needed", "install a newer git")]
-    return [Checkup("git", OK, found[0])]
+    version = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", output)
+    if version is None or (int(version[1]), int(version[2])) < GIT_NEEDED:
+        return [Checkup("git", MISSING, f"{output.strip()} is too old, 2.30 is needed", "install a newer git")]
+    return [Checkup("git", OK, version[0])]
 
 
 def check_home() -> list[Checkup]:
+    """Check that the home directory can be used, and report its free space and other people's accounts.
+
+    Directories that the check makes are removed again. Raises PerdureError where the home cannot be used.
+    """
     from perdure.adapters.system.home import Home
     from perdure.local import checks
 
     root = Home.find().root
-    fresh = [path for path in (root, *root.parents) if not path.exists()]
+    missing_paths = [path for path in (root, *root.parents) if not path.exists()]
     checks.check_home(root)
     free = shutil.disk_usage(root).free // 1024**3
-    for path in fresh:
+    for path in missing_paths:
         with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
             path.rmdir()
-    return [Checkup("home", OK, f"{tilde(root)}, {free} GiB free"), *_neighbours()]
+    return [Checkup("home", OK, f"{with_tilde(root)}, {free} GiB free"), *_find_other_accounts()]
 
 
-def _neighbours() -> list[Checkup]:
-    """The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries."""
+def _find_other_accounts() -> list[Checkup]:
+    """Return a note that names other people with accounts on this host, where the Temporal server is the embedded one.
+
+    The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries.
+    """
     import pwd
 
-    from perdure.local.connect import configured
+    from perdure.local.connect import external_server_config
 
-    if configured() is not None:
+    if external_server_config() is not None:
         return []
     shells = ("nologin", "false", "sync", "true")
-    people = [one for one in pwd.getpwall() if one.pw_uid >= _FIRST_PERSON and one.pw_uid not in (os.getuid(), _NOBODY)]
-    names = sorted(one.pw_name for one in people if Path(one.pw_shell).name not in shells and one.pw_shell)
+    accounts = [
+        account
+        for account in pwd.getpwall()
+        if account.pw_uid >= _FIRST_PERSON_UID and account.pw_uid not in (os.getuid(), _NOBODY_UID)
+    ]
+    names = sorted(
+        account.pw_name for account in accounts if Path(account.pw_shell).name not in shells and account.pw_shell
+    )
     if not names:
         return []
     text = f"other people have accounts here ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
@@ -81,6 +99,10 @@ def _neighbours() -> list[Checkup]:
 
 
 def check_sandbox() -> list[Checkup]:
+    """Check that the sandbox of the configured grade works here, and report the grade and a command's limits.
+
+    The grades off and reduced are noted, since they protect less.
+    """
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.sandbox.groups import delegated
     from perdure.adapters.sandbox.probe import probe, probe_landlock, probe_layers
@@ -90,109 +112,127 @@ def check_sandbox() -> list[Checkup]:
 
     host = load_host_config(os.environ)
     grade, caps = host.sandbox, Caps.of(host.commands)
-    kernel = delegated(_worker())
-    how = f"held by the kernel in {kernel}, and watched" if kernel else "watched"
-    held = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes ({how})"
+    control_group = delegated(_worker_process())
+    enforcement = f"held by the kernel in {control_group}, and watched" if control_group else "watched"
+    limits = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes ({enforcement})"
     if grade is SandboxGrade.OFF:
         text = "grade off: what the agent runs can read and change everything you can"
         return [Checkup("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
     if grade is SandboxGrade.REDUCED:
         error = probe_landlock()
         weaker = "weaker than bubblewrap, and setup has the network"
-        found = Checkup("sandbox", NOTE, f"grade reduced (Landlock): {weaker}{held}")
-        return [found if error is None else failed("sandbox", error)]
-    seen = probe()
-    if seen.error is not None:
-        return [failed("sandbox", seen.error)]
-    layering, why = probe_layers(Home.find().root)
-    packages = f"writable for each command alone ({layering.named()})" if layering.path else f"read-only ({why})"
-    return [Checkup("sandbox", OK, f"grade full, {seen.program}; packages {packages}{held}")]
+        checkup = Checkup("sandbox", NOTE, f"grade reduced (Landlock): {weaker}{limits}")
+        return [checkup if error is None else failed_checkup("sandbox", error)]
+    probed = probe()
+    if probed.error is not None:
+        return [failed_checkup("sandbox", probed.error)]
+    layering, reason = probe_layers(Home.find().root)
+    packages = f"writable for each command alone ({layering.named()})" if layering.path else f"read-only ({reason})"
+    return [Checkup("sandbox", OK, f"grade full, {probed.program}; packages {packages}{limits}")]
 
 
 def check_room() -> list[Checkup]:
-    """The number of setups and test commands that run at once, and the reason for it."""
+    """Report how many setups and test commands run at once, and whether settings or the host's size decide that."""
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.sandbox.room import Size
     from perdure.adapters.sandbox.usage import gigabytes
 
-    size, told = Size.seen(_worker()), load_host_config(os.environ).commands.at_once
-    why = "[commands] at_once" if told else f"{size.processors:g} processors, {gigabytes(size.memory)}"
-    text = f"{told or size.room()} setups and test commands at once ({why})"
+    size, configured_number = Size.seen(_worker_process()), load_host_config(os.environ).commands.at_once
+    why = "[commands] at_once" if configured_number else f"{size.processors:g} processors, {gigabytes(size.memory)}"
+    text = f"{configured_number or size.room()} setups and test commands at once ({why})"
     return [Checkup("room", OK, text)]
 
 
-def _worker() -> Path:
-    """The process in /proc whose control group counts: the running worker, else this one, which would start it."""
+def _worker_process() -> Path:
+    """Return the directory in /proc of the process whose control group counts: the running worker, else this
+    process."""
     from perdure.adapters.system.home import Home
-    from perdure.local.places import read_supervisor
+    from perdure.local.places import read_running_supervisor
 
     try:
-        running = read_supervisor(Home.find())
-    except OSError:  # no home that could be used, which another check says
-        running = None
-    return Path("/proc", str(running.worker_pid or "self") if running else "self")
+        supervisor = read_running_supervisor(Home.find())
+    except OSError:  # the home cannot be used, which check_home reports
+        supervisor = None
+    return Path("/proc", str(supervisor.worker_pid or "self") if supervisor else "self")
 
 
 def check_key() -> list[Checkup]:
+    """Check that there is a key for the model, and for a publisher that there is none."""
     from perdure.cli.request import validation
-    from perdure.local.access import KEYS, NAMES
+    from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
 
     env = environment()
     if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
-        held = [name for name in validation.KEYS if env.get(name, "").strip()]
-        fix = "unset it here: what is not there cannot be taken" if held else ""
-        return [Checkup("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
-    names = [name for name in NAMES if env.get(name, "").strip()]
-    if any(env.get(name, "").strip() for name in KEYS):
+        held_keys = [name for name in validation.KEYS if env.get(name, "").strip()]
+        fix = "unset it here: what is not there cannot be taken" if held_keys else ""
+        return [Checkup("key", NOTE if held_keys else OK, "a publisher asks no model and needs no key", fix)]
+    names = [name for name in MODEL_VARIABLES if env.get(name, "").strip()]
+    if any(env.get(name, "").strip() for name in MODEL_KEYS):
         return [Checkup("key", OK, f"{', '.join(names)} set")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
     return [Checkup("key", MISSING, "there is no key for the model", fix)]
 
 
 def check_temporal() -> list[Checkup]:
+    """Check that the configured Temporal server answers; report the embedded server's version, and where it runs.
+
+    An embedded server that does not run is fine: the next delivery starts it.
+    """
     from perdure.adapters.system.home import Home
-    from perdure.local.connect import configured, connect
+    from perdure.local.connect import connect_to_temporal, external_server_config
     from perdure.local.places import temporal_binary, temporal_version
     from perdure.local.server import find_server
 
-    home, config = Home.find(), configured()
+    home, config = Home.find(), external_server_config()
     if config is not None:
-        client = carry_out(connect(home, start=False, say=lambda line: None))
+        client = run_coroutine(connect_to_temporal(home, start=False, say=lambda line: None))
         return [Checkup("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
     version = temporal_version(temporal_binary())
-    info = carry_out(find_server(home)) if home.root.is_dir() else None
-    if info is None:
+    server = run_coroutine(find_server(home)) if home.root.is_dir() else None
+    if server is None:
         return [Checkup("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
-    return [Checkup("Temporal", OK, f"embedded {version} at {info.address} (pid {info.pid}), Web UI {info.ui_url}")]
+    return [
+        Checkup("Temporal", OK, f"embedded {version} at {server.address} (pid {server.pid}), Web UI {server.ui_url}")
+    ]
 
 
 def check_worker() -> list[Checkup]:
+    """Report whether this home's worker runs, and how many times it was started again. Not running is fine.
+
+    Raises PerdureError where worker.py is missing from the installation.
+    """
     from perdure.adapters.system.home import Home
-    from perdure.local.places import read_supervisor, worker_script
+    from perdure.local.places import read_running_supervisor, worker_script
 
     worker_script()
     home = Home.find()
-    running = read_supervisor(home) if home.root.is_dir() else None
-    if running is None:
+    supervisor = read_running_supervisor(home) if home.root.is_dir() else None
+    if supervisor is None:
         return [Checkup("worker", OK, "not running: the next deliver starts one")]
-    again = f", started again {count(running.restarts, 'time')}" if running.restarts else ""
-    return [Checkup("worker", OK, f"runs{running.pid_told}{again}")]
+    restarts = f", started again {pluralise(supervisor.restarts, 'time')}" if supervisor.restarts else ""
+    return [Checkup("worker", OK, f"runs{supervisor.pid_suffix}{restarts}")]
 
 
 def check_deliveries() -> list[Checkup]:
-    """Workflows that stand still for a reason nobody would see, where a server runs; its own line comes first."""
+    """Report workflows that stand still for a reason which is seen nowhere else, such as a queue without a worker.
+
+    Nothing is reported where no server runs: check_temporal does that.
+    """
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.listing import Stuck, stuck
-    from perdure.local.connect import connect
+    from perdure.client.listing import StuckWorkflow, find_stuck_workflows
+    from perdure.local.connect import connect_to_temporal
 
-    async def look() -> list[Stuck]:
-        client = await connect(Home.find(), start=False, say=lambda line: None)
-        return [one async for one in stuck(client)]
+    async def list_stuck() -> list[StuckWorkflow]:
+        client = await connect_to_temporal(Home.find(), start=False, say=lambda line: None)
+        return [stuck_workflow async for stuck_workflow in find_stuck_workflows(client)]
 
     try:
-        return [Checkup("deliveries", NOTE, f"{one.id} {one.why}", one.fix) for one in carry_out(look())]
+        return [
+            Checkup("deliveries", NOTE, f"{stuck_workflow.id} {stuck_workflow.reason}", stuck_workflow.fix)
+            for stuck_workflow in run_coroutine(list_stuck())
+        ]
     except RPCError as error:
         return [Checkup("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
     except PerdureError:
@@ -200,6 +240,7 @@ def check_deliveries() -> list[Checkup]:
 
 
 def check_variables() -> list[Checkup]:
+    """Report every variable named PERDURE_… that means nothing."""
     from perdure.adapters.repository.host import unknown_variables
 
     return [
@@ -209,27 +250,29 @@ def check_variables() -> list[Checkup]:
 
 
 def check_browser() -> list[Checkup]:
-    """Look for the browser where the repository's settings here ask for screenshots."""
+    """Look for a browser, where the perdure.toml here or in a directory above asks for screenshots by `[app] start`."""
     from perdure.adapters.browser.browser import NoBrowser, find_browser
     from perdure.adapters.repository.config import load_repository_config
     from perdure.adapters.system.bounded import read_text
 
-    here = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
-    file = next((path for path in here if path.is_file()), None)
+    candidates = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
+    file = next((path for path in candidates if path.is_file()), None)
     try:
-        asked = file is not None and bool(load_repository_config(read_text(file, CONFIG_BYTES), str(file)).app.start)
+        wants_screenshots = file is not None and bool(
+            load_repository_config(read_text(file, CONFIG_BYTES), str(file)).app.start
+        )
     except (PerdureError, OSError, ValueError):
-        asked = False  # what is wrong with the file, the look at the repository says
-    if not asked:
+        wants_screenshots = False  # what is wrong with the file, the look at the repository says
+    if not wants_screenshots:
         return []
     try:
-        return [Checkup("browser", OK, f"{tilde(Path(find_browser().chromium))}, for [app]")]
-    except NoBrowser as no:
-        what, _, fix = str(no).partition(": ")
+        return [Checkup("browser", OK, f"{with_tilde(Path(find_browser().chromium))}, for [app]")]
+    except NoBrowser as missing:
+        what, _, fix = str(missing).partition(": ")
         return [Checkup("browser", NOTE, f"{what}; without it there are no screenshots", fix)]
 
 
-def failed(name: str, error: PerdureError, mark: str = MISSING) -> Checkup:
-    """Return an error as a finding."""
+def failed_checkup(name: str, error: PerdureError, mark: str = MISSING) -> Checkup:
+    """Return an error as a line of `perdure doctor`."""
     text = f"{error.what} ({error.where})" if error.where else error.what
     return Checkup(name, mark, text, error.fix)

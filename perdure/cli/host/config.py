@@ -10,13 +10,13 @@ import typer
 
 from perdure import secrets
 from perdure.cli.ids import Json
-from perdure.cli.request.repository import NAME, file_at, place_of
+from perdure.cli.request.repository import CONFIG_FILE, find_local_repository, read_file_at_commit
 from perdure.cli.screen import Screen
-from perdure.cli.table import columns
+from perdure.cli.table import align_columns
 
 if TYPE_CHECKING:
-    from perdure.adapters.git.source import Target
-    from perdure.adapters.repository.config import Effective
+    from perdure.adapters.git.target import TargetRepository
+    from perdure.adapters.repository.config import EffectiveConfig
     from perdure.models.config import RepositoryConfig
 
 
@@ -35,63 +35,83 @@ def config(
     file and the defaults. A repository's file can lower this host's limits, never raise them.
     """
     screen = Screen(json=json)
-    counts = _counts(repo, base, file)
-    values = dict(sorted(_leaves(counts.config.model_dump(mode="json", by_alias=True))))
+    effective_settings = _read_effective(repo, base, file)
+    values = dict(sorted(_flatten_settings(effective_settings.config.model_dump(mode="json", by_alias=True))))
     if json:
-        screen.data(
+        screen.print_json(
             {
-                name: {"value": value, "origin": counts.origins.get(name, "default")} if origin else value
+                name: {"value": value, "origin": effective_settings.origins.get(name, "default")} if origin else value
                 for name, value in values.items()
             }
         )
         return
     rows = [
-        (name, _written(value), *([counts.origins.get(name, "default")] if origin else []))
+        (name, _format_value(value), *([effective_settings.origins.get(name, "default")] if origin else []))
         for name, value in values.items()
     ]
-    screen.lines(columns(rows, screen.room))
+    screen.print_lines(align_columns(rows, screen.table_width))
 
 
-def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
+def _read_effective(repo: str, base: str | None, file: Path | None) -> EffectiveConfig:
+    """Read the settings of the repository `repo` on branch `base`, with those of `--config`, and return what counts.
+
+    Setup and test commands that are not set are detected, where there is a checkout. Asks the remote; raises BadInput.
+    """
     from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.source import resolve
-    from perdure.adapters.repository.config import load_repository_config, with_detected
-    from perdure.adapters.repository.detect import detect
+    from perdure.adapters.git.target import resolve_repository
+    from perdure.adapters.repository.config import fill_in_detected, load_repository_config
+    from perdure.adapters.repository.detect import detect_commands
     from perdure.cli.request.repository import read_config
 
-    given = load_repository_config(read_config(file), str(file)) if file else None
-    target = resolve(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
-    counts = settings_of(target, base, given)
-    return with_detected(counts, detect(target.checkout)) if target.checkout is not None else counts
+    option_settings = load_repository_config(read_config(file), str(file)) if file else None
+    target = resolve_repository(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
+    effective_settings = read_base_settings(target, base, option_settings)
+    return (
+        fill_in_detected(effective_settings, detect_commands(target.checkout))
+        if target.checkout is not None
+        else effective_settings
+    )
 
 
-def settings_of(target: Target, base: str | None = None, given: RepositoryConfig | None = None) -> Effective:
-    """The settings on the base branch, as far as it is known here without fetching. Raises BadInput."""
-    from perdure.adapters.repository.config import effective, load_repository_config
+def read_base_settings(
+    target: TargetRepository, base: str | None = None, overrides: RepositoryConfig | None = None
+) -> EffectiveConfig:
+    """Return the settings that count for a delivery from the base branch.
+
+    The branch's perdure.toml is read where its commit is on this machine; nothing is fetched. `overrides`: the settings
+    of `--config`. Raises BadInput.
+    """
+    from perdure.adapters.repository.config import load_repository_config, merge_config
     from perdure.adapters.repository.host import load_host_config
 
     host = load_host_config(os.environ)
-    name, sha = target.base(base)
-    place = place_of(target, sha)
-    text = file_at(place, sha) if place is not None else None
-    where = f"{NAME} on {name}"
-    written = load_repository_config(text, where) if text is not None else None
-    return effective(host=host, env=os.environ, repository=written, repository_name=where, config=given)
+    name, sha = target.base_branch(base)
+    local_repository = find_local_repository(target, sha)
+    text = read_file_at_commit(local_repository, sha) if local_repository is not None else None
+    where = f"{CONFIG_FILE} on {name}"
+    base_settings = load_repository_config(text, where) if text is not None else None
+    return merge_config(host=host, env=os.environ, repository=base_settings, repository_name=where, config=overrides)
 
 
-def _leaves(table: dict[str, object], above: str = "") -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+def _flatten_settings(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Convert nested tables to pairs of dotted name and value, such as `limits.budget_usd`."""
+    leaves: list[tuple[str, object]] = []
     for name, value in table.items():
         if isinstance(value, dict):
-            found += _leaves(value, f"{above}{name}.")
+            leaves += _flatten_settings(value, f"{prefix}{name}.")
         else:
-            found.append((f"{above}{name}", value))
-    return found
+            leaves.append((f"{prefix}{name}", value))
+    return leaves
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
+    """Return a setting's value as text: test commands as `name: command; …`, everything else as JSON."""
     import json
 
-    if isinstance(value, list) and value and all(isinstance(one, dict) and "command" in one for one in value):
-        return "; ".join(f"{one['name']}: {one['command']}" for one in value)
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(command, dict) and "command" in command for command in value)
+    ):
+        return "; ".join(f"{command['name']}: {command['command']}" for command in value)
     return json.dumps(value, ensure_ascii=False)

@@ -30,19 +30,20 @@ def doctor(
 
         checks: tuple[Callable[[], list[Checkup]], ...] = (try_notify,)
     else:
-        checks = (checkups.check_sandbox,) if sandbox else _all()
-    findings = [finding for check in checks for finding in _findings(check)]
+        checks = (checkups.check_sandbox,) if sandbox else _list_checks()
+    findings = [finding for check in checks for finding in _run_check(check)]
     screen = Screen(json=json)
     if json:
-        screen.data([asdict(finding) for finding in findings])
+        screen.print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
-            screen.line(f"{finding.mark} {finding.name:<10} {finding.text}")
-            screen.lines(f"  {'':<10} {line}" for line in finding.fix.splitlines())
+            screen.print_line(f"{finding.mark} {finding.name:<10} {finding.text}")
+            screen.print_lines(f"  {'':<10} {line}" for line in finding.fix.splitlines())
     raise typer.Exit(1 if any(finding.mark == checkups.MISSING for finding in findings) else 0)
 
 
-def _all() -> tuple[Callable[[], list[Checkup]], ...]:
+def _list_checks() -> tuple[Callable[[], list[Checkup]], ...]:
+    """Return all checks in the order of their lines."""
     from perdure.cli.host.origin import check_repository
     from perdure.cli.host.webhooks import check_notify
 
@@ -63,10 +64,11 @@ def _all() -> tuple[Callable[[], list[Checkup]], ...]:
     )
 
 
-def _findings(check: Callable[[], list[Checkup]]) -> list[Checkup]:
-    from perdure.cli.host.checkups import failed
+def _run_check(check: Callable[[], list[Checkup]]) -> list[Checkup]:
+    """Run one check and return its lines; an error that it raises becomes one of them."""
+    from perdure.cli.host.checkups import failed_checkup
 
     try:
         return check()
     except PerdureError as error:
-        return [failed(check.__name__.rpartition("_")[2], error)]
+        return [failed_checkup(check.__name__.rpartition("_")[2], error)]

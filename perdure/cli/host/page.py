@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out, connected
+from perdure.cli.session import connect_client, run_coroutine
 
 if TYPE_CHECKING:
-    from perdure.page.server import Page, Place
+    from perdure.page.server import ListenAddress, ServedPage
 
 
 def page(
@@ -40,48 +40,56 @@ def page(
     """
     from perdure.adapters.system.home import Home
     from perdure.local.page import page_address
-    from perdure.page.server import PORT, Page, Place
+    from perdure.page.server import PORT, ListenAddress, ServedPage
 
     screen, names = Screen(json=json), tuple(proxy or ())
-    place = Place(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
-    if place == Place() and port is None and (there := page_address(Home.find())):
-        url, _, token = there.partition("/?token=")
-        _tell(Page(url, token), screen, open_)  # perdure up keeps it
+    place = ListenAddress(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
+    if place == ListenAddress() and port is None and (running_page := page_address(Home.find())):
+        url, _, token = running_page.partition("/?token=")
+        _show_address(ServedPage(url, token), screen, open_)  # perdure up keeps it
         return
-    carry_out(_run(place, screen, show=open_))
+    run_coroutine(_serve_page(place, screen, show=open_))
 
 
-async def _run(place: Place, screen: Screen, *, show: bool) -> None:
+async def _serve_page(place: ListenAddress, screen: Screen, *, show: bool) -> None:
+    """Run the page's server until Ctrl-C or SIGTERM, and print its address; with `show` open it in a browser.
+
+    Begins anew, with a new token, whenever this home's token is changed or removed. Raises BadInput for an address that
+    strangers could listen on.
+    """
     import asyncio
 
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.web import pages_of
+    from perdure.cli.host.web import web_ui_base_url
     from perdure.client import Perdure
-    from perdure.local.page import over, token_of
-    from perdure.page.server import serve, settle
+    from perdure.local.page import ensure_page_token, wait_until_token_invalid
+    from perdure.page.server import freeze_loaded_objects, serve_page
 
     home = Home.find()
-    place.context()  # before anything is asked
-    client = (await connected(screen)).client
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    # Many people behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say so.
+    place.make_ssl_context()  # checks the address and the certificate before anything else is done
+    client = (await connect_client(screen)).client
+    stopped = asyncio.Event()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stopped.set)
+    # Many people are behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say
+    # so.
     key = None if place.user_header else home.key()
-    while not ended.is_set():
-        token = token_of(home)
-        async with serve(Perdure(client, key), token, place, await pages_of(home)) as page:
-            _tell(page, screen, show)
-            settle()
-            await over(home, token, ended)
+    while not stopped.is_set():
+        token = ensure_page_token(home)
+        async with serve_page(Perdure(client, key), token, place, await web_ui_base_url(home)) as page:
+            _show_address(page, screen, show)
+            freeze_loaded_objects()
+            await wait_until_token_invalid(home, token, stopped)
 
 
-def _tell(page: Page, screen: Screen, show: bool) -> None:
-    if page.taken is not None:
-        screen.say(f"port {page.taken} is taken: {page.url.rpartition(':')[2]} instead")
+def _show_address(page: ServedPage, screen: Screen, show: bool) -> None:
+    """Print the page's address, and which port it has instead of a taken one; with `show` open it in a browser on a
+    terminal."""
+    if page.occupied_port is not None:
+        screen.say(f"port {page.occupied_port} is taken: {page.url.rpartition(':')[2]} instead")
     if screen.json:
-        screen.data({"url": page.url, "address": page.address})
+        screen.print_json({"url": page.url, "address": page.address})
     else:
-        screen.line(page.address)
-    if show and screen.terminal:
+        screen.print_line(page.address)
+    if show and screen.is_terminal:
         webbrowser.open(page.address)

@@ -1,17 +1,17 @@
-"""The lines of a receipt, each judged by what history, git, ledger and forge say now; pure functions."""
+"""The claims of a receipt, each checked against what history, git, ledger and forge say now; pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.cli.look.claims_of_vault import begins, checkpoints, commits
-from perdure.cli.look.evidence import Evidence, Judged, Unknown, no, unknown, yes
-from perdure.cli.words import count, money, short
+from perdure.cli.formatting import money, pluralise, short_sha
+from perdure.cli.look.claims_of_vault import check_checkpoints, check_commits, check_start
+from perdure.cli.look.evidence import Evidence, Judgement, UnknownFacts, contradicted, unknown, verified
 from perdure.models.result import SUCCESSES, ReviewStatus, Status, TestsStatus
 from perdure.models.verify import Claim, LedgerFact
 
-_NOTHING = 5e-7
-"""Amounts are kept in millionths of a dollar: less is the arithmetic's."""
+_ROUNDING_USD = 5e-7
+"""Amounts are kept in millionths of a dollar: a smaller difference comes from arithmetic."""
 
 _COUNTS = (
     ("worker_deaths", "journal"),
@@ -19,228 +19,295 @@ _COUNTS = (
     ("replies_paid_twice", "spend log"),
     ("replies_cut", "spend log"),
 )
-"""Fields of Receipt and LedgerFact alike, and what they are counted from."""
+"""Fields that both Receipt and LedgerFact have, and what the host counts them from."""
 
 
-def claims(evidence: Evidence) -> Iterator[Claim]:
-    """Every line but the two that need work of their own (replay, tests run again); what does not apply is left out."""
-    yield _claim("ended as it says", _ended(evidence))
-    yield _claim("one pull request" if evidence.result.pull_request else "no pull request", _pulls(evidence))
+def check_claims(evidence: Evidence) -> Iterator[Claim]:
+    """Check the claims of a receipt and yield each as it is judged, those left out that do not apply to this delivery.
+
+    The two that need work of their own, the replay and the tests that are run again, are not among them.
+    """
+    yield _make_claim("ended as it says", _check_status(evidence))
+    yield _make_claim(
+        "one pull request" if evidence.result.pull_request else "no pull request", _check_pull_requests(evidence)
+    )
     if evidence.result.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
-        yield _claim("tested tree", _tree(evidence))
-    if _tried_at_all(evidence):
-        yield _claim("experiment", _tried(evidence))
-    if evidence.told.prepared is None:  # ended before there was a workspace: there is nothing to be counted
+        yield _make_claim("tested tree", _check_tested_tree(evidence))
+    if _has_experiment(evidence):
+        yield _make_claim("experiment", _check_experiment(evidence))
+    if evidence.history.prepared is None:  # It ended before it had a workspace: there is nothing to count.
         return
-    yield _claim("begins at the base", begins(evidence))
-    yield _claim("commits", commits(evidence))
-    yield _claim("checkpoints", checkpoints(evidence))
-    yield from _receipt(evidence)
-    yield _claim("cost", _cost(evidence))
+    yield _make_claim("begins at the base", check_start(evidence))
+    yield _make_claim("commits", check_commits(evidence))
+    yield _make_claim("checkpoints", check_checkpoints(evidence))
+    yield from _check_counts(evidence)
+    yield _make_claim("cost", _check_cost(evidence))
 
 
-def _claim(name: str, judged: Judged) -> Claim:
-    return Claim(mark=judged[0], claim=name, said=judged[1])
+def _make_claim(name: str, judgement: Judgement) -> Claim:
+    """Return a claim with its status and the explanation."""
+    return Claim(mark=judgement[0], claim=name, explanation=judgement[1])
 
 
-def _ended(evidence: Evidence) -> Judged:
-    result, told = evidence.result, evidence.told
-    meant = "completed" if result.status in SUCCESSES else "cancelled" if result.status == "cancelled" else "failed"
-    problems = [f"it says {result.status}, the workflow is {evidence.ended}"] if evidence.ended != meant else []
+def _check_status(evidence: Evidence) -> Judgement:
+    """Check that the result's status fits the way the workflow ended, and its pull request, last commit and accepted
+    red tests fit history.
+
+    It is contradicted, too, where it says delivered although its tests are red and nobody let them through, or blockers
+    remained.
+    """
+    result, history = evidence.result, evidence.history
+    expected = "completed" if result.status in SUCCESSES else "cancelled" if result.status == "cancelled" else "failed"
+    problems = (
+        [f"it says {result.status}, the workflow is {evidence.workflow_status}"]
+        if evidence.workflow_status != expected
+        else []
+    )
     number = result.pull_request.number if result.pull_request else None
-    if number != told.shipped and (told.complete or told.shipped is not None):
-        problems.append(f"it names pull request {_hash(number)}, history has {_hash(told.shipped)}")
-    if result.status in SUCCESSES and result.head_sha and told.head not in ("", result.head_sha):
-        problems.append(f"it names commit {short(result.head_sha)}, history's last one is {short(told.head)}")
+    if number != history.pull_request_number and (history.complete or history.pull_request_number is not None):
+        problems.append(
+            f"it names pull request {_format_number(number)}, history has {_format_number(history.pull_request_number)}"
+        )
+    if result.status in SUCCESSES and result.head_sha and history.head not in ("", result.head_sha):
+        problems.append(
+            f"it names commit {short_sha(result.head_sha)}, history's last one is {short_sha(history.head)}"
+        )
     if result.status == Status.DELIVERED and result.tests.status == TestsStatus.RED:
         if not result.tests.accepted:
             problems.append("it says delivered, and its tests are red")
-        elif told.accepted != result.tests.accepted and (told.complete or told.shipped is not None):
-            problems.append(f"it says that a person let red tests through, history has {told.accepted or 'nobody'}")
+        elif history.accepted != result.tests.accepted and (
+            history.complete or history.pull_request_number is not None
+        ):
+            problems.append(f"it says that a person let red tests through, history has {history.accepted or 'nobody'}")
     if result.status == Status.DELIVERED and result.review.status == ReviewStatus.BLOCKED:
-        problems.append(f"it says delivered, and {count(result.review.blockers, 'blocker')} remained")
+        problems.append(f"it says delivered, and {pluralise(result.review.blockers, 'blocker')} remained")
     if problems:
-        return no(problems)
-    why = f" ({result.reason})" if result.reason else ""
-    return yes(f"{result.status}{why}, and the workflow is {evidence.ended}")
+        return contradicted(problems)
+    reason = f" ({result.reason})" if result.reason else ""
+    return verified(f"{result.status}{reason}, and the workflow is {evidence.workflow_status}")
 
 
-def _pulls(evidence: Evidence) -> Judged:
-    result, found = evidence.result, evidence.outside
-    branch = result.branch or (evidence.told.prepared.branch if evidence.told.prepared else "")
+def _check_pull_requests(evidence: Evidence) -> Judgement:
+    """Check that the pull request which the result names exists, proposes the result's commit, and is the only open one
+    of the branch.
+
+    Where the result names none, no open one may be ours. Unknown where no forge could be asked.
+    """
+    result, published = evidence.result, evidence.published
+    branch = result.branch or (evidence.history.prepared.branch if evidence.history.prepared else "")
     if not branch:
-        return yes("it ended before it had a branch")
-    if isinstance(found, Unknown):
-        return unknown(found.why)
-    if not found.forge:
+        return verified("it ended before it had a branch")
+    if isinstance(published, UnknownFacts):
+        return unknown(published.reason)
+    if not published.forge:
         return unknown("no forge that Perdure speaks to keeps this repository's pull requests")
-    wanted = result.pull_request.number if result.pull_request else None
-    ours = [pull for pull in found.pulls if pull.ours and pull.state == "open"]
-    others = [pull for pull in found.pulls if pull.state == "open" and not pull.ours]
-    if wanted is None:
+    expected_number = result.pull_request.number if result.pull_request else None
+    own_open = [pull for pull in published.pulls if pull.ours and pull.state == "open"]
+    other_open = [pull for pull in published.pulls if pull.state == "open" and not pull.ours]
+    if expected_number is None:
         return (
-            no([f"#{pull.number} is open" for pull in ours]) if ours else yes(f"the forge has none of it for {branch}")
+            contradicted([f"#{pull.number} is open" for pull in own_open])
+            if own_open
+            else verified(f"the forge has none of it for {branch}")
         )
-    mine = next((pull for pull in found.pulls if pull.number == wanted), None)
-    problems = [f"#{wanted} is not there any more"] if mine is None else []
-    if mine is not None and mine.head not in ("", result.head_sha):
-        problems.append(f"#{wanted} proposes {short(mine.head)}, not {short(result.head_sha or '')}")
-    second = [f"#{pull.number}" for pull in [*ours, *others] if pull.number != wanted]
-    if second:
-        problems.append(f"{', '.join(second)} {'is' if len(second) == 1 else 'are'} open for {branch}, too")
-    if problems or mine is None:
-        return no(problems)
-    return yes(f"#{wanted} of {branch} is {mine.state} and proposes {short(mine.head)}, as the result says; no other")
+    own_pull = next((pull for pull in published.pulls if pull.number == expected_number), None)
+    problems = [f"#{expected_number} is not there any more"] if own_pull is None else []
+    if own_pull is not None and own_pull.head not in ("", result.head_sha):
+        problems.append(
+            f"#{expected_number} proposes {short_sha(own_pull.head)}, not {short_sha(result.head_sha or '')}"
+        )
+    extra = [f"#{pull.number}" for pull in [*own_open, *other_open] if pull.number != expected_number]
+    if extra:
+        problems.append(f"{', '.join(extra)} {'is' if len(extra) == 1 else 'are'} open for {branch}, too")
+    if problems or own_pull is None:
+        return contradicted(problems)
+    return verified(
+        f"#{expected_number} of {branch} is {own_pull.state} and proposes {short_sha(own_pull.head)}, as the result says; no other"
+    )
 
 
-def _tree(evidence: Evidence) -> Judged:
-    """Of the newest commit: in the vault, in the report, and where a pull request was opened on the remote."""
+def _check_tested_tree(evidence: Evidence) -> Judgement:
+    """Check that the tests ran on the tree of the newest commit: by the vault, by history, by the test report and by
+    the remote.
+
+    The report's counts have to be the result's. Unknown where the host cannot be asked, and where there is a pull
+    request and the remote cannot.
+    """
     result, host = evidence.result, evidence.host
     tests, head = result.tests, result.head_sha or ""
-    if isinstance(host, Unknown):
-        return unknown(host.why)
+    if isinstance(host, UnknownFacts):
+        return unknown(host.reason)
     tree, problems = tests.tree_sha or "", []
     if not host.tree:
-        problems.append(f"commit {short(head)} is not in the vault any more")
+        problems.append(f"commit {short_sha(head)} is not in the vault any more")
     elif host.tree != tree:
-        problems.append(f"{short(head)} holds tree {short(host.tree)}, the tests ran on {short(tree)}")
-    if evidence.told.tested not in ("", tree):
-        problems.append(f"history's last tests ran on {short(evidence.told.tested)}")
+        problems.append(f"{short_sha(head)} holds tree {short_sha(host.tree)}, the tests ran on {short_sha(tree)}")
+    if evidence.history.tested_tree not in ("", tree):
+        problems.append(f"history's last tests ran on {short_sha(evidence.history.tested_tree)}")
     if host.report is None:
         problems.append("the report is missing or was changed: it is not what its hash says")
     elif (host.report.tree, host.report.status) != (tree, tests.status):
-        problems.append(f"the report says {host.report.status} on tree {short(host.report.tree)}")
+        problems.append(f"the report says {host.report.status} on tree {short_sha(host.report.tree)}")
     elif (host.report.passed, host.report.failed) != (tests.passed, tests.failed):
-        problems.append(f"the report has {_counts(host.report.passed, host.report.failed)}")
-    remote, moved = _on_the_remote(evidence, head)
-    problems += [moved] if moved else []
+        problems.append(f"the report has {_format_counts(host.report.passed, host.report.failed)}")
+    remote_text, remote_problem = _compare_remote(evidence, head)
+    problems += [remote_problem] if remote_problem else []
     if problems:
-        return no(problems)
-    found = f"{short(tree)} in the vault's {short(head)} and in the report ({tests.status})"
-    if isinstance(evidence.outside, Unknown) and result.pull_request is not None:
-        return unknown(f"{found}; the remote is unknown: {evidence.outside.why}")
-    return yes(found + remote)
+        return contradicted(problems)
+    agreement = f"{short_sha(tree)} in the vault's {short_sha(head)} and in the report ({tests.status})"
+    if isinstance(evidence.published, UnknownFacts) and result.pull_request is not None:
+        return unknown(f"{agreement}; the remote is unknown: {evidence.published.reason}")
+    return verified(agreement + remote_text)
 
 
-def _tried_at_all(evidence: Evidence) -> bool:
-    """False of a release that did not, of red tests, and where there was nothing to compare with."""
+def _has_experiment(evidence: Evidence) -> bool:
+    """Return whether the result or the test report tells of an experiment.
+
+    There is none from old releases, of red tests, and where there was nothing to compare with.
+    """
     host = evidence.host
-    there = None if isinstance(host, Unknown) or host.report is None else host.report.tried
-    return bool(evidence.result.tests.experiment or there)
+    experiment = None if isinstance(host, UnknownFacts) or host.report is None else host.report.experiment
+    return bool(evidence.result.tests.experiment or experiment)
 
 
-def _tried(evidence: Evidence) -> Judged:
-    """The base's tests on the change, its tests without it, canaries: added up again from the report's lists."""
+def _check_experiment(evidence: Evidence) -> Judgement:
+    """Check the line about the experiments in result and receipt against the report, from whose lists it was added up
+    again.
+
+    The experiments are the base's tests on the change, its tests without it, and canaries.
+    """
     result, host = evidence.result, evidence.host
-    if isinstance(host, Unknown):
-        return unknown(host.why)
-    found = host.report.tried if host.report is not None else None
-    if found is None:
-        return no(["the report has none, or is missing"])
-    problems = [] if found.line == result.tests.experiment else [f"the report comes to {found.line}"]
-    if found.promises != result.tests.promises:
-        said = count(found.promises, "changed promise")
-        problems.append(f"the report has {said}, the result {result.tests.promises}")
+    if isinstance(host, UnknownFacts):
+        return unknown(host.reason)
+    experiment = host.report.experiment if host.report is not None else None
+    if experiment is None:
+        return contradicted(["the report has none, or is missing"])
+    problems = [] if experiment.line == result.tests.experiment else [f"the report comes to {experiment.line}"]
+    if experiment.promises != result.tests.promises:
+        reported = pluralise(experiment.promises, "changed promise")
+        problems.append(f"the report has {reported}, the result {result.tests.promises}")
     if result.receipt.experiment != result.tests.experiment:
         problems.append(f"the receipt says {result.receipt.experiment or 'nothing'}")
-    if found.tampered and result.tests.status == TestsStatus.GREEN:
+    if experiment.tampered and result.tests.status == TestsStatus.GREEN:
         problems.append("it says green, and the report that tests were bent")
     if problems:
-        return no(problems)
-    promises = f", {count(found.promises, 'changed promise')}" if found.promises else ""
-    return yes(f"{found.line}{promises}, added up from the report")
+        return contradicted(problems)
+    promises = f", {pluralise(experiment.promises, 'changed promise')}" if experiment.promises else ""
+    return verified(f"{experiment.line}{promises}, added up from the report")
 
 
-def _on_the_remote(evidence: Evidence, head: str) -> tuple[str, str]:
-    """(where the commit was found, what was found instead). A branch that nobody proposed may go where it likes; one
-    whose pull request is merged or closed, or that is deleted, is the vault's to show."""
-    outside, result = evidence.outside, evidence.result
-    if isinstance(outside, Unknown):
+def _compare_remote(evidence: Evidence, head: str) -> tuple[str, str]:
+    """Compare the branch on the remote with the tested commit: return (a text that agrees, a text that contradicts), at
+    most one of them filled.
+
+    Only a branch whose pull request is open has to be at that commit. One without a pull request may move on; where the
+    pull request is merged or closed, or the branch is deleted, it is enough that the vault has the commit.
+    """
+    published, result = evidence.published, evidence.result
+    if isinstance(published, UnknownFacts):
         return "", ""
-    if outside.tip == head:
+    if published.tip == head:
         return f", and {result.branch} on the remote is there", ""
     pull = result.pull_request
-    if outside.tip is None:
+    if published.tip is None:
         return (f"; {result.branch} is deleted on the remote" if pull else ""), ""
-    if pull is None or any(found.number == pull.number and found.state != "open" for found in outside.pulls):
+    if pull is None or any(fact.number == pull.number and fact.state != "open" for fact in published.pulls):
         return f"; {result.branch} on the remote has moved on since", ""
-    return "", f"{result.branch} is at {short(outside.tip)} on the remote, the tests ran on {short(head)}"
+    return "", f"{result.branch} is at {short_sha(published.tip)} on the remote, the tests ran on {short_sha(head)}"
 
 
-def _receipt(evidence: Evidence) -> Iterator[Claim]:
-    """Each count of the receipt against journal, spend log and history."""
+def _check_counts(evidence: Evidence) -> Iterator[Claim]:
+    """Check each count of the receipt against journal or spend log of the host, and against the receipt in history;
+    yield the claims."""
     host = evidence.host
     for field, source in _COUNTS:
-        name, said = field.replace("_", " "), getattr(evidence.result.receipt, field)
-        if isinstance(host, Unknown):
-            yield _claim(name, unknown(host.why))
+        name, receipt_count = field.replace("_", " "), getattr(evidence.result.receipt, field)
+        if isinstance(host, UnknownFacts):
+            yield _make_claim(name, unknown(host.reason))
             continue
-        found = getattr(host.ledger, field)
-        problems = [f"the receipt says {said}, the {source} {found}"] if found != said else []
-        if (written := evidence.told.receipt) is not None and getattr(written, field) != said:
-            problems.append(f"{getattr(written, field)} were written down when it ended")
-        also = ""
+        counted = getattr(host.ledger, field)
+        problems = [f"the receipt says {receipt_count}, the {source} {counted}"] if counted != receipt_count else []
+        if (recorded := evidence.history.receipt) is not None and getattr(recorded, field) != receipt_count:
+            problems.append(f"{getattr(recorded, field)} were written down when it ended")
+        addition = ""
         if field == "worker_deaths":
-            also = ", and history tells of no other"
-            if host.ledger.unheard:
-                problems.append(f"history tells of a death that the journal has not: {', '.join(host.ledger.unheard)}")
-        yield _claim(name, no(problems) if problems else yes(f"{found}, counted again from the {source}{also}"))
+            addition = ", and history tells of no other"
+            if host.ledger.unknown_deaths:
+                problems.append(
+                    f"history tells of a death that the journal has not: {', '.join(host.ledger.unknown_deaths)}"
+                )
+        yield _make_claim(
+            name,
+            contradicted(problems) if problems else verified(f"{counted}, counted again from the {source}{addition}"),
+        )
 
 
-def _cost(evidence: Evidence) -> Judged:
+def _check_cost(evidence: Evidence) -> Judgement:
+    """Check the cost and the amount at risk in the result against the ledger's, and these against the steps and turns.
+
+    The latter only where the chain of checkpoints is whole. Unknown where the price of a model is not known.
+    """
     result, host = evidence.result, evidence.host
-    if isinstance(host, Unknown):
-        return unknown(host.why)
+    if isinstance(host, UnknownFacts):
+        return unknown(host.reason)
     ledger, usage = host.ledger, result.usage
     if usage.cost_usd is None or ledger.spend.usd is None:
         if usage.cost_usd is not None or ledger.spend.usd is not None:
-            return no([f"the result says {money(usage.cost_usd)}, the ledger {money(ledger.spend.usd)}"])
+            return contradicted([f"the result says {money(usage.cost_usd)}, the ledger {money(ledger.spend.usd)}"])
         return unknown("the price of a model is not known")
     paid = ledger.spend.usd
     problems = (
-        [] if _same(paid, usage.cost_usd) else [f"the result says {_usd(usage.cost_usd)}, the ledger {_usd(paid)}"]
+        []
+        if _is_same_amount(paid, usage.cost_usd)
+        else [f"the result says {_format_usd(usage.cost_usd)}, the ledger {_format_usd(paid)}"]
     )
-    if not _same(ledger.spend.at_risk_usd, usage.at_risk_usd):
-        problems.append(f"{_usd(usage.at_risk_usd)} at risk, in the ledger {_usd(ledger.spend.at_risk_usd)}")
+    if not _is_same_amount(ledger.spend.at_risk_usd, usage.at_risk_usd):
+        problems.append(
+            f"{_format_usd(usage.at_risk_usd)} at risk, in the ledger {_format_usd(ledger.spend.at_risk_usd)}"
+        )
     if not host.broken:
-        problems += _steps(evidence, ledger, paid)
+        problems += _find_cost_problems(evidence, ledger, paid)
     if problems:
-        return no(problems)
-    settled = count(ledger.settled, "settled reply", "settled replies")
-    tasks = evidence.told.tasks_usd
-    besides = paid - tasks - (ledger.kept.cost_usd or 0.0)
-    more = f", {_usd(besides)} of it for turns that were not kept" if besides > _NOTHING else ""
-    more += f", {_usd(tasks)} of it for its plan's tasks" if tasks else ""
-    return yes(f"{_usd(paid)}: {settled} in the ledger, the result, and the sum of the steps{more}")
+        return contradicted(problems)
+    settled = pluralise(ledger.settled, "settled reply", "settled replies")
+    tasks_usd = evidence.history.tasks_usd
+    unkept_usd = paid - tasks_usd - (ledger.kept_usage.cost_usd or 0.0)
+    additions = f", {_format_usd(unkept_usd)} of it for turns that were not kept" if unkept_usd > _ROUNDING_USD else ""
+    additions += f", {_format_usd(tasks_usd)} of it for its plan's tasks" if tasks_usd else ""
+    return verified(f"{_format_usd(paid)}: {settled} in the ledger, the result, and the sum of the steps{additions}")
 
 
-def _steps(evidence: Evidence, ledger: LedgerFact, paid: float) -> list[str]:
-    """Money of the steps against the turns in the vault, and of these against the ledger."""
-    result, kept = evidence.result, ledger.kept.cost_usd or 0.0
-    paid -= evidence.told.tasks_usd  # each task has steps and turns of its own
-    again = evidence.told.again or result.status not in SUCCESSES
-    steps = sum(step.cost_usd or 0.0 for step in result.steps)
+def _find_cost_problems(evidence: Evidence, ledger: LedgerFact, paid: float) -> list[str]:
+    """Find contradictions between the cost of the steps, the cost of the turns in the vault, and `paid`, the ledger's;
+    empty: none."""
+    result, kept_usd = evidence.result, ledger.kept_usage.cost_usd or 0.0
+    paid -= evidence.history.tasks_usd  # Each task has steps and turns of its own.
+    is_repeated = evidence.history.has_repeats or result.status not in SUCCESSES
+    steps_usd = sum(step.cost_usd or 0.0 for step in result.steps)
     problems = [f"no settled reply for {', '.join(ledger.unpaid)}"] if ledger.unpaid else []
-    # What was taken twice, in a run that was rewound or began again, was paid twice and is kept once.
-    if not _same(steps, kept) and not (again and kept <= steps <= paid + _NOTHING):
-        problems.append(f"the steps cost {_usd(steps)}, the turns in the vault {_usd(kept)}")
-    if paid - kept > _NOTHING and not again:
-        problems.append(f"the ledger has {_usd(paid - kept)} more than the turns in the vault")
+    # A turn that was taken twice, in a run that was rewound or began again, was paid twice and is kept once.
+    if not _is_same_amount(steps_usd, kept_usd) and not (is_repeated and kept_usd <= steps_usd <= paid + _ROUNDING_USD):
+        problems.append(f"the steps cost {_format_usd(steps_usd)}, the turns in the vault {_format_usd(kept_usd)}")
+    if paid - kept_usd > _ROUNDING_USD and not is_repeated:
+        problems.append(f"the ledger has {_format_usd(paid - kept_usd)} more than the turns in the vault")
     return problems
 
 
-def _same(a: float, b: float) -> bool:
-    return abs(a - b) <= _NOTHING
+def _is_same_amount(a: float, b: float) -> bool:
+    """Return whether two amounts are equal but for rounding."""
+    return abs(a - b) <= _ROUNDING_USD
 
 
-def _usd(amount: float) -> str:
-    """To the millionth where cents hide the difference."""
+def _format_usd(amount: float) -> str:
+    """Return an amount in dollars, to the millionth where cents would hide the difference."""
     return f"${amount:.6f}".rstrip("0").ljust(5, "0") if round(amount, 2) != round(amount, 6) else f"${amount:.2f}"
 
 
-def _counts(passed: int | None, failed: int | None) -> str:
+def _format_counts(passed: int | None, failed: int | None) -> str:
+    """Return how many tests passed and failed, in words."""
     return f"{passed} passed and {failed} failed" if passed is not None else "no counts"
 
 
-def _hash(number: int | None) -> str:
+def _format_number(number: int | None) -> str:
+    """Return a pull request's number as `#12`, or `none`."""
     return f"#{number}" if number is not None else "none"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from perdure.cli.decide.asking import decided
-from perdure.cli.look.chapters import LEFT, chapters, line_of
+from perdure.cli.formatting import pluralise, short_sha, span
 from perdure.cli.look.report.view import cost_line, receipt_line, review_line, tests_line
-from perdure.cli.words import count, short, span
+from perdure.cli.look.step_lines import NEUTRAL, group_steps, line_of
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult, ReviewStatus, Status
 from perdure.text import one_line
@@ -22,76 +22,92 @@ _HEADLINES = {
 }
 
 
-def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]:
-    """The last block: what exists now, its tests and review, cost, time, receipt, what to type next."""
+def closing_lines(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]:
+    """Return the last block of a delivery: what exists now, tests and review, cost, time, receipt, decisions, what to
+    type next.
+
+    `elapsed_s` None: no time is shown. Rows without a text are left out.
+    """
     rows = [
         ("tests", tests_line(result.tests), "review", review_line(result.review)),
         ("", result.tests.experiment, "", ""),
-        ("", _promises(result), "", ""),
+        ("", _changed_promises_text(result), "", ""),
         ("cost", cost_line(result.usage), "time", span(elapsed_s) if elapsed_s is not None else ""),
         ("receipt", receipt_line(result.receipt, result.tests), "", ""),
-        *(("decided" if n == 0 else "", decided(made), "", "") for n, made in enumerate(result.decisions)),
-        ("unread", _unread(result), "", ""),
+        *(("decided" if n == 0 else "", decided(decision), "", "") for n, decision in enumerate(result.decisions)),
+        ("unread", _unread_text(result), "", ""),
         *(("next" if n == 0 else "", one_line(command, 400), "", "") for n, command in enumerate(result.next)),
     ]
-    lines = [f"{_HEADLINES[result.status]}  {_outcome(result)}".rstrip()]
-    said, more = _parts_of(result.message)
-    if said and result.status == Status.DELIVERED:  # what the forge did not take, and the like: it changes nothing
-        lines.append(f"  {'note':<8} {one_line(said, 400)}")
-    lines += [f"  {name:<8} {one_line(text, 400)}" for name, text in more]
-    for name, text, second, also in rows:
-        if not text and also:
-            name, text, second, also = second, also, "", ""
+    lines = [f"{_HEADLINES[result.status]}  {_outcome_text(result)}".rstrip()]
+    message, details = _split_message(result.message)
+    if (
+        message and result.status == Status.DELIVERED
+    ):  # What the forge did not accept, and the like: the delivery is delivered all the same.
+        lines.append(f"  {'note':<8} {one_line(message, 400)}")
+    lines += [f"  {name:<8} {one_line(text, 400)}" for name, text in details]
+    for name, text, second_name, second_text in rows:
+        if not text and second_text:
+            name, text, second_name, second_text = second_name, second_text, "", ""
         if text:
-            lines.append(f"  {name:<8} {text:<40}  {second:<8}{also}".rstrip() if also else f"  {name:<8} {text}")
+            lines.append(
+                f"  {name:<8} {text:<40}  {second_name:<8}{second_text}".rstrip()
+                if second_text
+                else f"  {name:<8} {text}"
+            )
     return lines
 
 
-def _parts_of(message: str) -> tuple[str, list[tuple[str, str]]]:
-    """A message and what follows it: an error's `where` and `fix`, or its last lines of output."""
+def _split_message(message: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split a message into its first line and (name, text) of the others: an error's `where` and `fix`, output under an
+    empty name."""
     first, *rest = message.splitlines() or [""]
-    told = []
+    parts = []
     for line in rest:
         name, colon, text = line.strip().partition(": ")
-        told.append((name, text) if colon and name in ("where", "fix") else ("", line.strip()))
-    return first, [(name, text) for name, text in told if text]
+        parts.append((name, text) if colon and name in ("where", "fix") else ("", line.strip()))
+    return first, [(name, text) for name, text in parts if text]
 
 
-def _outcome(result: DeliveryResult) -> str:
-    message = one_line(_parts_of(result.message)[0], 300)
+def _outcome_text(result: DeliveryResult) -> str:
+    """Return what the headline says after the status: the pull request, or what a cancelled delivery keeps, or why it
+    ended.
+
+    Of a completed one, the phases that were carried out and its branch.
+    """
+    message = one_line(_split_message(result.message)[0], 300)
     if result.pull_request is not None:
         url = one_line(result.pull_request.url, 500)
-        return f"{url} {LEFT} {message}" if message and result.status == Status.DRAFT else url
+        return f"{url} {NEUTRAL} {message}" if message and result.status == Status.DRAFT else url
     if result.status == Status.CANCELLED:
         branch = f"branch {result.branch}" if result.branch else ""
-        checkpoint = f"checkpoint {short(result.checkpoint)}" if result.checkpoint else ""
+        checkpoint = f"checkpoint {short_sha(result.checkpoint)}" if result.checkpoint else ""
         kept = " and ".join(part for part in (branch, checkpoint) if part)
         return f"{kept} kept" if kept else "before there was anything to keep"
     if result.reason is not None:
         reason = result.reason.replace("_", " ")
-        said = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
-        return message if said else f"{reason}: {message}" if message else reason
+        says_reason = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
+        return message if says_reason else f"{reason}: {message}" if message else reason
     if result.status == Status.COMPLETED:
-        told = dict.fromkeys(line_of(chapter).name for chapter in chapters(result.steps))
-        done = ", ".join(name for name in told if name in tuple(Phase))
+        names = dict.fromkeys(line_of(chapter).name for chapter in group_steps(result.steps))
+        phases = ", ".join(name for name in names if name in tuple(Phase))
         branch = f"branch {result.branch}" if result.branch and result.branch not in message else ""
-        return " · ".join(part for part in (done, branch, message) if part)
+        return " · ".join(part for part in (phases, branch, message) if part)
     return message or (f"branch {result.branch}" if result.branch else "")
 
 
-def _promises(result: DeliveryResult) -> str:
-    """That the change does not keep all that the base's tests demand, and where to read of it."""
+def _changed_promises_text(result: DeliveryResult) -> str:
+    """Return how many tests of the base fail on the change, if that is justified, and the command that shows them;
+    empty: all hold."""
     if not result.tests.promises:
         return ""
-    said = "justified by the request" if result.review.status == ReviewStatus.CLEAN else "see the review"
-    return (
-        f"{count(result.tests.promises, 'changed promise')}, {said}: perdure report {shlex.quote(result.delivery_id)}"
-    )
+    remark = "justified by the request" if result.review.status == ReviewStatus.CLEAN else "see the review"
+    return f"{pluralise(result.tests.promises, 'changed promise')}, {remark}: perdure report {shlex.quote(result.delivery_id)}"
 
 
-def _unread(result: DeliveryResult) -> str:
-    """The messages that people sent too late: nobody may think that they were heeded."""
-    said = result.unread
-    if not said:
+def _unread_text(result: DeliveryResult) -> str:
+    """Return how many messages of people came too late to be read, and the first of them, so that nobody thinks they
+    were heeded; empty: none."""
+    messages = result.unread
+    if not messages:
         return ""
-    return f"{count(len(said), 'message')} {'was' if len(said) == 1 else 'were'} not read: {one_line(said[0], 100)}"
+    return f"{pluralise(len(messages), 'message')} {'was' if len(messages) == 1 else 'were'} not read: {one_line(messages[0], 100)}"

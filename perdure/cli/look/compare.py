@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.cli.formatting import money, pluralise, short_sha
 from perdure.cli.ids import Json, resolve_id
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out, connected
-from perdure.cli.words import count, money, short
+from perdure.cli.session import connect_client, run_coroutine
 from perdure.models.errors import BadInput
 from perdure.text import one_line, span, visible
 
 if TYPE_CHECKING:
-    from perdure.cli.look.report.facts import Report
+    from perdure.cli.look.report.facts import DeliveryReport
     from perdure.client import Delivery
-    from perdure.models.comparing import ComparedFile, Comparison, FileChanged, Side
+    from perdure.models.comparison import ComparedDelivery, ComparedFile, Comparison, FileChange
 
 _LABEL = 8
 _FILES_SHOWN = 40
-"""In a terminal; --json has all."""
+"""Changed files shown in a terminal; --json has all."""
 
 
 def compare(
-    one: Annotated[str, typer.Argument(metavar="ID1", help="A delivery: its id, the beginning of it, or @last.")],
-    other: Annotated[str, typer.Argument(metavar="ID2", help="Another one: a fork, an attempt, any.")],
+    first: Annotated[str, typer.Argument(metavar="ID1", help="A delivery: its id, the beginning of it, or @last.")],
+    second: Annotated[str, typer.Argument(metavar="ID2", help="Another one: a fork, an attempt, any.")],
     json: Json = False,
 ) -> None:
     """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
@@ -36,42 +36,49 @@ def compare(
     screen = Screen(json=json)
 
     async def work() -> Comparison:
-        perdure = await connected(screen)
-        ids = [await resolve_id(perdure, typed) for typed in (one, other)]
+        perdure = await connect_client(screen)
+        ids = [await resolve_id(perdure, typed) for typed in (first, second)]
         if ids[0] == ids[1]:
-            raise BadInput(f"{ids[0]} is one delivery", where=f"{one} and {other}", fix="name two")
-        return await comparison(*(perdure.delivery(id) for id in ids))
+            raise BadInput(f"{ids[0]} is one delivery", where=f"{first} and {second}", fix="name two")
+        return await load_comparison(*(perdure.delivery(id) for id in ids))
 
-    found = carry_out(work())
+    compared = run_coroutine(work())
     if json:
-        screen.data(found.model_dump_json(indent=2))
+        screen.print_json(compared.model_dump_json(indent=2))
     else:
-        screen.lines(side_by_side(found, screen.width))
+        screen.print_lines(comparison_lines(compared, screen.width))
 
 
-async def comparison(one: Delivery, other: Delivery) -> Comparison:
-    """Both as they are now, from history and their hosts; no workflow is asked. BadInput when there is none."""
-    from perdure.models.comparing import compared
+async def load_comparison(first: Delivery, second: Delivery) -> Comparison:
+    """Read two deliveries as they are now, from their histories and hosts, and compare them; no workflow is asked.
 
-    return compared(await _side(one), await _side(other))
+    Raises BadInput when one of them does not exist.
+    """
+    from perdure.models.comparison import compare_deliveries
 
-
-async def _side(delivery: Delivery) -> Side:
-    from perdure.cli.look.report.gather import gather
-
-    return side_of(await gather(delivery, seen=True), await delivery.request())
+    return compare_deliveries(await _load_compared_delivery(first), await _load_compared_delivery(second))
 
 
-def side_of(report: Report, request: dict[str, object]) -> Side:
-    """The part of a report that is compared. `request`: as it was sent."""
-    from perdure.models.comparing import Side, changes_of
+async def _load_compared_delivery(delivery: Delivery) -> ComparedDelivery:
+    """Read the facts of a delivery that are compared."""
+    from perdure.cli.look.report.gather import gather_report
+
+    return compared_delivery_of(await gather_report(delivery, passive=True), await delivery.request())
+
+
+def compared_delivery_of(report: DeliveryReport, request: dict[str, object]) -> ComparedDelivery:
+    """Return the part of a report that is compared. `request`: as it was sent; it says of what the delivery is a fork.
+
+    An attempt of another delivery is not counted as a fork.
+    """
+    from perdure.models.comparison import ComparedDelivery, parse_patch
     from perdure.models.forking import ForkedFrom
 
     usage = report.usage
-    files = changes_of(report.diff)
+    files = parse_patch(report.diff)
     forked = ForkedFrom.model_validate(request["forked"]) if request.get("forked") else None
     forked = None if forked is not None and forked.attempt else forked
-    return Side(
+    return ComparedDelivery(
         delivery_id=report.delivery_id,
         status=report.status,
         reason=report.reason,
@@ -82,8 +89,8 @@ def side_of(report: Report, request: dict[str, object]) -> Side:
         head_sha=report.head_sha,
         pull_request=report.pull_request,
         files=files,
-        added=sum(one.added for one in files.values()),
-        deleted=sum(one.deleted for one in files.values()),
+        added=sum(change.added for change in files.values()),
+        deleted=sum(change.deleted for change in files.values()),
         cut=any("perdure diff shows all of it" in line for line in report.diff.splitlines()[-2:]),
         tests=report.tests,
         review=report.review,
@@ -98,55 +105,74 @@ def side_of(report: Report, request: dict[str, object]) -> Side:
     )
 
 
-def side_by_side(found: Comparison, width: int) -> list[str]:
-    """The lines for a terminal: two columns beside the labels, each cell wrapped; readable from 60 columns on."""
-    size = max((width - _LABEL - 4) // 2, 16)
+def comparison_lines(comparison: Comparison, width: int) -> list[str]:
+    """Return a comparison as lines for a terminal: two columns beside the labels, then notes, the cost together, the
+    files.
+
+    Each cell is wrapped, so that it can be read from 60 columns on.
+    """
+    cell_width = max((width - _LABEL - 4) // 2, 16)
     lines = [
-        line for name, *cells in rows_of(found) if any(cells) for line in _wrapped(name, (cells[0], cells[1]), size)
+        line
+        for name, *cells in comparison_rows(comparison)
+        if any(cells)
+        for line in _wrap_row(name, (cells[0], cells[1]), cell_width)
     ]
-    notes = [found.related, *found.differ, "they change the same in the same way" if found.same else ""]
-    lines += ["", *(note for note in notes if note), f"together {money(found.cost_usd)}"]
-    if found.files:
-        lines += ["", *(line for one in found.files[:_FILES_SHOWN] for line in _file(one, size))]
-    if (more := len(found.files) - _FILES_SHOWN) > 0:
-        lines.append(f"… {more} more files: --json has all")
+    notes = [comparison.related, *comparison.differ, "they change the same in the same way" if comparison.same else ""]
+    lines += ["", *(note for note in notes if note), f"together {money(comparison.cost_usd)}"]
+    if comparison.files:
+        lines += ["", *(line for file in comparison.files[:_FILES_SHOWN] for line in _file_lines(file, cell_width))]
+    if (hidden_count := len(comparison.files) - _FILES_SHOWN) > 0:
+        lines.append(f"… {hidden_count} more files: --json has all")
     return lines
 
 
-def rows_of(found: Comparison) -> list[tuple[str, str, str]]:
-    """All that is said of both, by its name; the first row is who they are."""
-    both = zip(_cells(found.left), _cells(found.right), strict=True)
-    return [(name, left, right) for (name, left), (_, right) in both]
+def comparison_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Return the rows of a comparison, each its label and the texts of both deliveries; the first row, without a label,
+    has their ids."""
+    both = zip(_cells_of(comparison.left_delivery), _cells_of(comparison.right_delivery), strict=True)
+    return [(name, left_text, right_text) for (name, left_text), (_, right_text) in both]
 
 
-def _cells(side: Side) -> Iterator[tuple[str, str]]:
+def _cells_of(delivery: ComparedDelivery) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each row about one of the deliveries, always the same labels; the text is empty where
+    there is nothing to say."""
     from perdure.cli.look.report.view import review_line, tests_line
 
-    inherited = "unknown" if side.inherited_usd is None else money(side.inherited_usd)
-    yield "", side.delivery_id
-    yield "status", f"{side.status.replace('_', ' ')}{f': {why}' if (why := side.reason.replace('_', ' ')) else ''}"
-    yield "pull", side.pull_request.url if side.pull_request else ""
-    yield "head", short(side.head_sha) if side.head_sha else ""
-    files = count(len(side.files), "file")
-    yield "change", f"{files}, +{side.added} −{side.deleted}{' and more' if side.cut else ''}"
-    yield "tests", tests_line(side.tests)
-    yield "review", review_line(side.review)
-    yield "cost", money(side.cost_usd) + (f", beside {inherited} inherited" if side.forked_from else "")
-    yield "turns", str(side.turns) + (f", after {side.inherited_turns} inherited" if side.forked_from else "")
-    yield "time", span(side.seconds)
-    yield "deaths", str(side.worker_deaths) if side.worker_deaths else ""
+    inherited = "unknown" if delivery.inherited_usd is None else money(delivery.inherited_usd)
+    yield "", delivery.delivery_id
+    yield (
+        "status",
+        f"{delivery.status.replace('_', ' ')}{f': {reason}' if (reason := delivery.reason.replace('_', ' ')) else ''}",
+    )
+    yield "pull", delivery.pull_request.url if delivery.pull_request else ""
+    yield "head", short_sha(delivery.head_sha) if delivery.head_sha else ""
+    files = pluralise(len(delivery.files), "file")
+    yield "change", f"{files}, +{delivery.added} −{delivery.deleted}{' and more' if delivery.cut else ''}"
+    yield "tests", tests_line(delivery.tests)
+    yield "review", review_line(delivery.review)
+    yield "cost", money(delivery.cost_usd) + (f", beside {inherited} inherited" if delivery.forked_from else "")
+    yield (
+        "turns",
+        str(delivery.turns) + (f", after {delivery.inherited_turns} inherited" if delivery.forked_from else ""),
+    )
+    yield "time", span(delivery.seconds)
+    yield "deaths", str(delivery.worker_deaths) if delivery.worker_deaths else ""
 
 
-def _wrapped(name: str, cells: tuple[str, str], size: int) -> Iterator[str]:
-    left, right = (textwrap.wrap(one_line(cell, 400), size) or ["–"] for cell in cells)
-    for number, (one, other) in enumerate(zip_longest(left, right, fillvalue="")):
-        yield f"{name if not number else '':<{_LABEL}}  {one:<{size}}  {other}".rstrip()
+def _wrap_row(name: str, cells: tuple[str, str], cell_width: int) -> Iterator[str]:
+    """Yield the lines of a row, each cell wrapped to `cell_width` characters; an empty cell is `–`."""
+    left_lines, right_lines = (textwrap.wrap(one_line(cell, 400), cell_width) or ["–"] for cell in cells)
+    for number, (left_line, right_line) in enumerate(zip_longest(left_lines, right_lines, fillvalue="")):
+        yield f"{name if not number else '':<{_LABEL}}  {left_line:<{cell_width}}  {right_line}".rstrip()
 
 
-def _file(one: ComparedFile, size: int) -> Iterator[str]:
-    yield one_line(visible(one.path), 200)
-    yield f"{'':<{_LABEL}}  {_lines(one.left):<{size}}  {'the same' if one.same else _lines(one.right)}"
+def _file_lines(file: ComparedFile, cell_width: int) -> Iterator[str]:
+    """Yield the path of a file, then how many lines of it each delivery changes."""
+    yield one_line(visible(file.path), 200)
+    yield f"{'':<{_LABEL}}  {_line_counts(file.left_change):<{cell_width}}  {'the same' if file.same else _line_counts(file.right_change)}"
 
 
-def _lines(changed: FileChanged | None) -> str:
-    return f"+{changed.added} −{changed.deleted}" if changed is not None else "–"
+def _line_counts(change: FileChange | None) -> str:
+    """Return how many lines a change adds and deletes, `–` where there is no change."""
+    return f"+{change.added} −{change.deleted}" if change is not None else "–"

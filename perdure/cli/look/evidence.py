@@ -1,11 +1,11 @@
-"""The evidence about a delivery when its receipt is verified: from history, its host, remote and forge."""
+"""The evidence that the claims of a receipt are judged by: from history, the delivery's host, remote and forge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.client.history import Act
+from perdure.client.history import ActivityRecord
 from perdure.models import fold
 from perdure.models.forking import ForkedFrom
 from perdure.models.ids import delivery_key
@@ -13,20 +13,20 @@ from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, Receipt
 from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
-from perdure.models.verify import CheckpointFact, Facts, Mark, PublishedFacts
-from perdure.models.work import Prepared
+from perdure.models.verify import CheckpointFact, ClaimStatus, HostFacts, PublishedFacts
+from perdure.models.work import PreparedWorkspace
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """Facts that nobody could give, and why."""
+class UnknownFacts:
+    """Facts that could not be had, and the reason."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class TurnSpan:
-    """A turn as history has it: from which checkpoint to which."""
+    """A turn as history has it: `before` and `after` are the checkpoints it began and ended with."""
 
     before: str
     after: str
@@ -37,129 +37,139 @@ class TurnSpan:
 
 @dataclass(frozen=True)
 class HistoryFacts:
-    """The tale of history, over all runs, oldest first.
+    """What history says of a delivery, over all its runs, oldest first.
 
-    prepared   of the newest run; first: prepare's checkpoint in the first run, empty when that is lost
-    start      the commit it began on; its own may be on another one now, which is then prepared.head
-    turns      that have ended, and what was brought onto another base; newest: how many of them, from the end, belong
-               to the newest run
-    commits    commit → (checkpoint it was made from, `step/attempt`); head: the newest one
-    tasks      commit → the delivery of the task of its plan that made it; tasks_usd: what all tasks paid
-    tested     tree of the newest verdict; shipped: number of the pull request
-    receipt    as it was written at the end
-    accepted   a person's word for red tests, as the pull request was opened with it
-    again      a retry or a rewind did something for a second time, and gave up what had been done for it before
-    complete   False: Temporal does not have the first runs any more
-    forked     the delivery it was forked from, and where: what that one made until then is in that one's history
+    prepared             of the newest run
+    first_checkpoint     prepare's in the first run, empty when that is lost
+    start_commit         the commit it began on; its own may be on another one now, which is then prepared.head
+    turns                that have ended, and what was brought onto another base
+    newest_turns         how many of them, from the end, belong to the newest run
+    commits              commit → (checkpoint it was made from, `step/attempt`); head: the newest one
+    task_commits         commit → the delivery of the task of its plan that made it; tasks_usd: what all tasks paid
+    tested_tree          tree of the newest verdict
+    pull_request_number  of the one it opened
+    receipt              as it was written at the end
+    accepted             a person's word for red tests, as the pull request was opened with it
+    has_repeats          a retry or a rewind did something for a second time, and gave up what had been done for it
+    before
+    complete             False: Temporal does not have the first runs any more
+    forked               the delivery it was forked from, and where: what happened before is in that one's history
     """
 
-    prepared: Prepared | None = None
-    first: str = ""
-    start: str = ""
+    prepared: PreparedWorkspace | None = None
+    first_checkpoint: str = ""
+    start_commit: str = ""
     turns: tuple[TurnSpan, ...] = ()
-    newest: int = 0
+    newest_turns: int = 0
     commits: dict[str, tuple[str, str]] = field(default_factory=dict)
-    tasks: dict[str, str] = field(default_factory=dict)
+    task_commits: dict[str, str] = field(default_factory=dict)
     tasks_usd: float = 0.0
     head: str = ""
-    tested: str = ""
-    shipped: int | None = None
+    tested_tree: str = ""
+    pull_request_number: int | None = None
     receipt: Receipt | None = None
     accepted: str = ""
-    again: bool = False
+    has_repeats: bool = False
     complete: bool = True
     forked: ForkedFrom | None = None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a claim is judged by.
+    """Everything that claims are judged by.
 
-    ended     Temporal's own word for the end of the workflow: completed, failed, cancelled
-    host      from the delivery's host; checkpoints: all its pages
-    outside   from remote and forge
-    delivery  its key, as trailers and checkpoints name it
+    workflow_status  Temporal's own word for the end of the workflow: completed, failed, cancelled
+    host             from the delivery's host; checkpoints: of all pages of its answer
+    published        from remote and forge
+    delivery         its key, as trailers and checkpoints name it
     """
 
     result: DeliveryResult
-    ended: str
-    told: HistoryFacts
-    host: Facts | Unknown
+    workflow_status: str
+    history: HistoryFacts
+    host: HostFacts | UnknownFacts
     checkpoints: tuple[CheckpointFact, ...]
-    outside: PublishedFacts | Unknown
+    published: PublishedFacts | UnknownFacts
     delivery: str
 
 
-def told_by(
-    acts: Sequence[Act], *, complete: bool, rewound: bool = False, forked: ForkedFrom | None = None
+def fold_activities(
+    activities: Sequence[ActivityRecord], *, complete: bool, rewound: bool = False, forked: ForkedFrom | None = None
 ) -> HistoryFacts:
-    """Fold the activities of a delivery. ValueError when they are not what this version knows."""
+    """Fold a delivery's activities, oldest first, into what history says of it.
+
+    `complete`, `rewound` and `forked` are of the whole history. Raises ValueError when a result has a shape that this
+    release does not know.
+    """
     state = DeliveryState()
-    done = [act for act in acts if act.result is not None]
-    newest = max((number for number, act in enumerate(done) if act.activity == Step.PREPARE), default=-1)
-    first: list[str] = []
-    start = ""
-    turns, late = [], 0
+    done = [act for act in activities if act.result is not None]
+    last_prepare = max((number for number, act in enumerate(done) if act.activity == Step.PREPARE), default=-1)
+    first_checkpoints: list[str] = []
+    start_commit = ""
+    turns, newest_turns = [], 0
     commits: dict[str, tuple[str, str]] = {}
-    tasks: dict[str, str] = {}
-    accepted, shipped, receipt = "", None, None
+    task_commits: dict[str, str] = {}
+    accepted, pull_request_number, receipt = "", None, None
     for number, act in enumerate(done):
-        fold.take(state, act.activity, act.given, act.result or {})
-        before = str(act.given.get("checkpoint", ""))
+        fold.apply_result(state, act.activity, act.input, act.result or {})
+        before = str(act.input.get("checkpoint", ""))
         if act.activity in AGENTIC:
             turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt, act.turn))
-            late += number > newest
+            newest_turns += number > last_prepare
         elif act.activity == Step.PREPARE and state.prepared:
-            first.append(state.prepared.checkpoint)
-            start = start or state.prepared.head
+            first_checkpoints.append(state.prepared.checkpoint)
+            start_commit = start_commit or state.prepared.head
         elif act.activity == Step.REBASE:
             if state.checkpoint != before:
-                turns.append(TurnSpan(before, state.checkpoint, Step.REBASE, int(act.given.get("number", 1)), 0))
-                late += number > newest
-            if made := (act.result or {}).get("commit"):
-                commits[str(made)] = (state.checkpoint, "")
+                turns.append(TurnSpan(before, state.checkpoint, Step.REBASE, int(act.input.get("number", 1)), 0))
+                newest_turns += number > last_prepare
+            if commit := (act.result or {}).get("commit"):
+                commits[str(commit)] = (state.checkpoint, "")
         elif act.activity in ("take_tasks", "take_attempt"):
             if state.checkpoint != before:
                 turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt or 1, 0))
-                late += number > newest
-            tasks |= {task.commit: delivery_key(task.delivery) for task in state.tasks if task.commit}
+                newest_turns += number > last_prepare
+            task_commits |= {task.commit: delivery_key(task.delivery) for task in state.tasks if task.commit}
         elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
-            made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"
+            made_by = f"{act.input.get('step')}/{act.input.get('attempt')}"
             commits[state.head] = (before, made_by)
         elif act.activity == Step.OPEN_PULL_REQUEST and state.pull_request:
-            shipped, accepted = state.pull_request.number, str(act.given.get("accepted", ""))
+            pull_request_number, accepted = state.pull_request.number, str(act.input.get("accepted", ""))
         elif act.activity == "close":
             receipt = state.receipt
     return HistoryFacts(
         prepared=state.prepared,
-        first=first[0] if first and complete else "",
-        start=start,
+        first_checkpoint=first_checkpoints[0] if first_checkpoints and complete else "",
+        start_commit=start_commit,
         turns=tuple(turns),
-        newest=late,
+        newest_turns=newest_turns,
         commits=commits,
-        tasks=tasks,
+        task_commits=task_commits,
         tasks_usd=state.tasks_usd,
         head=state.head,
-        tested=state.tests.tree if state.tests else "",
-        shipped=shipped,
+        tested_tree=state.tests.tree if state.tests else "",
+        pull_request_number=pull_request_number,
         receipt=receipt,
         accepted=accepted,
-        again=rewound or not complete or len(first) > 1,
+        has_repeats=rewound or not complete or len(first_checkpoints) > 1,
         complete=complete,
         forked=forked,
     )
 
 
-Judged = tuple[Mark, str]
+Judgement = tuple[ClaimStatus, str]
 
 
-def yes(said: str) -> Judged:
-    return Mark.VERIFIED, said
+def verified(explanation: str) -> Judgement:
+    """Return the judgement that a claim is verified."""
+    return ClaimStatus.VERIFIED, explanation
 
 
-def no(problems: Iterable[str]) -> Judged:
-    return Mark.CONTRADICTED, "; ".join(problems)
+def contradicted(problems: Iterable[str]) -> Judgement:
+    """Return the judgement that a claim is contradicted, with all problems in its explanation."""
+    return ClaimStatus.CONTRADICTED, "; ".join(problems)
 
 
-def unknown(why: str) -> Judged:
-    return Mark.UNKNOWN, why
+def unknown(reason: str) -> Judgement:
+    """Return the judgement that a claim could not be checked."""
+    return ClaimStatus.UNKNOWN, reason

@@ -1,4 +1,5 @@
-"""`perdure pulls`: the pull requests of a local forge, and how to take one; of another, where they are."""
+"""`perdure pulls`: the pull requests of a local forge and the command that takes one; for another forge, its
+address."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
+from perdure.cli.formatting import short_sha
 from perdure.cli.ids import Json
-from perdure.cli.request.repository import origin_of
+from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
-from perdure.cli.table import columns
-from perdure.cli.words import short
+from perdure.cli.table import align_columns
 from perdure.models.errors import BadInput
 from perdure.text import one_line, visible
 
@@ -35,75 +36,85 @@ def pulls(
     """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
     screen = Screen(json=json)
     if number is None:
-        _all(screen, repo)
+        _print_all(screen, repo)
     else:
-        _one(screen, repo, number)
+        _print_one_pull(screen, repo, number)
 
 
-def _all(screen: Screen, repo: str) -> None:
-    found = _forge(repo, "pulls").list()
+def _print_all(screen: Screen, repo: str) -> None:
+    """Print all pull requests of a local forge as a table, or as JSON."""
+    entries = _find_local_forge(repo, "pulls").list()
     if screen.json:
-        screen.data([pull.model_dump() | {"state": state} for pull, state in found])
-    elif found:
-        rows = [(f"#{pull.number}", state + (", draft" if pull.draft else ""), pull.title) for pull, state in found]
-        screen.lines(columns(rows, screen.room))
+        screen.print_json([pull.model_dump() | {"state": state} for pull, state in entries])
+    elif entries:
+        rows = [(f"#{pull.number}", state + (", draft" if pull.draft else ""), pull.title) for pull, state in entries]
+        screen.print_lines(align_columns(rows, screen.table_width))
     else:
-        screen.line("no pull request yet")
+        screen.print_line("no pull request yet")
 
 
-def _one(screen: Screen, repo: str, number: int) -> None:
-    found = _forge(repo, f"pull/{number}").show(number)
+def _print_one_pull(screen: Screen, repo: str, number: int) -> None:
+    """Print one pull request of a local forge: title, state, branches, the git command that takes it, its text; or as
+    JSON."""
+    details = _find_local_forge(repo, f"pull/{number}").show(number)
     if screen.json:
-        screen.data(asdict(found) | {"pull": found.pull.model_dump()})
+        screen.print_json(asdict(details) | {"pull": details.pull.model_dump()})
         return
-    draft = ", draft" if found.pull.draft else ""
-    screen.lines(
+    draft = ", draft" if details.pull.draft else ""
+    screen.print_lines(
         [
-            f"#{number}  {one_line(found.pull.title)}  ({found.state}{draft})",
-            f"  {one_line(found.pull.head)} at {short(found.head_sha)} → {one_line(found.pull.base)}",
-            f"  take it  {visible(found.take)}",
+            f"#{number}  {one_line(details.pull.title)}  ({details.state}{draft})",
+            f"  {one_line(details.pull.head)} at {short_sha(details.head_sha)} → {one_line(details.pull.base)}",
+            f"  take it  {visible(details.take)}",
             "",
-            *visible(found.body).rstrip().splitlines(),
+            *visible(details.body).rstrip().splitlines(),
         ]
     )
 
 
-def _forge(repo: str, page: str) -> LocalForge:
-    """`page`: what is asked for, as a hosted forge calls it. BadInput where pull requests have a web page of their own.
+def _find_local_forge(repo: str, page: str) -> LocalForge:
+    """Find the local forge of a repository. `page`: the page that a hosted forge has for what is asked, such as
+    `pulls`.
 
-    A forge that can be told by the origin's address is not asked whether we may see it.
+    Raises BadInput where the pull requests have a web page of their own, which it names, or are not kept in a
+    directory. A forge that the origin's address reveals is not asked whether we may see the repository.
     """
     from perdure.adapters.forges.base import HostedForge
     from perdure.adapters.forges.local import LocalForge
     from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.door import redact
-    from perdure.adapters.git.source import resolve
+    from perdure.adapters.git.command import redact
+    from perdure.adapters.git.target import resolve_repository
 
     forges, path = Forges.from_environment(secrets.environment()), Path(os.path.expanduser(repo))
-    named = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
-    known = [_origin(path) or ""] if path.exists() else [repo, named]
-    forge: Forge | None = next((f for f in map(forges.forge, known) if isinstance(f, HostedForge)), None)
+    address = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
+    candidates = [_find_origin(path) or ""] if path.exists() else [repo, address]
+    forge: Forge | None = next((f for f in map(forges.forge, candidates) if isinstance(f, HostedForge)), None)
     url = ""
     if forge is None:
-        url = resolve(repo, Path.cwd(), forges).url
+        url = resolve_repository(repo, Path.cwd(), forges).url
         forge = forges.forge(url)
     if isinstance(forge, HostedForge):
-        where = f"{forge.web}/{page}"
-        raise BadInput(f"the pull requests of this repository are on {forge.name}", where=where, fix="open that page")
+        page_url = f"{forge.web}/{page}"
+        raise BadInput(
+            f"the pull requests of this repository are on {forge.name}", where=page_url, fix="open that page"
+        )
     if not isinstance(forge, LocalForge):
         what = "the pull requests of this repository are not kept in a directory"
         raise BadInput(what, where=redact(url), fix="look at them where the repository lives")
     return forge
 
 
-def _origin(path: Path) -> str | None:
-    """The origin of a working tree; a bare repository is where people push to, and is meant itself."""
-    from perdure.adapters.git.door import GitError
-    from perdure.adapters.git.visit import find
+def _find_origin(path: Path) -> str | None:
+    """Return the address of a working tree's origin; None where there is none or no repository.
 
-    place = path if path.is_dir() else path.parent
+    None for a bare repository, too: people push to it, so it is meant itself.
+    """
+    from perdure.adapters.git.command import GitError
+    from perdure.adapters.git.foreign_repository import find_repository
+
+    folder = path if path.is_dir() else path.parent
     try:
-        root = find(place).root
+        root = find_repository(folder).root
     except GitError:
         return None
-    return origin_of(root) if root is not None else None
+    return origin_url(root) if root is not None else None

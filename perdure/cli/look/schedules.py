@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.commands import STEER, Commands
+from perdure.cli.commands import STEER, CommandGroup
+from perdure.cli.formatting import pluralise, span
 from perdure.cli.ids import Json
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out, connected
-from perdure.cli.table import columns
-from perdure.cli.words import count, span
+from perdure.cli.session import connect_client, run_coroutine
+from perdure.cli.table import align_columns
 
 if TYPE_CHECKING:
-    from perdure.client import Perdure, Scheduled
+    from perdure.client import Perdure, ScheduleInfo
 
 ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="A schedule, as perdure schedules shows it.")]
 
-schedules = Commands(help="All that begins at a time (--at, --every): listed; paused, resumed or removed by its id.")
+schedules = CommandGroup(
+    help="All that begins at a time (--at, --every): listed; paused, resumed or removed by its id."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,23 +31,23 @@ def register(app: typer.Typer) -> None:
 
 
 @schedules.callback(invoke_without_command=True)
-def list_(context: typer.Context, json: Json = False) -> None:
+def list_schedules(context: typer.Context, json: Json = False) -> None:
     """List all that begins at a time (--at, --every), and what became of it the last time."""
     if context.invoked_subcommand is not None:
         return
 
     screen = Screen(json=json)
 
-    async def work() -> list[Scheduled]:
-        return await (await connected(screen)).schedules.list()
+    async def work() -> list[ScheduleInfo]:
+        return await (await connect_client(screen)).schedules.list()
 
-    found = carry_out(work())
+    infos = run_coroutine(work())
     if json:
-        screen.data([shown(one) for one in found])
-    elif found:
-        screen.lines(rows(found, screen.room))
+        screen.print_json([schedule_data(info) for info in infos])
+    elif infos:
+        screen.print_lines(schedule_rows(infos, screen.table_width))
     else:
-        screen.line('nothing is scheduled: perdure backlog start FILE --every "weekdays 23:00"')
+        screen.print_line('nothing is scheduled: perdure backlog start FILE --every "weekdays 23:00"')
 
 
 @schedules.command()
@@ -53,63 +55,68 @@ def pause(
     id: ScheduleId, note: Annotated[str, typer.Option("--note", metavar="TEXT", help="For who looks at it.")] = ""
 ) -> None:
     """Begin nothing until it is resumed; what runs goes on."""
-    _with(lambda perdure: perdure.schedules.pause(id, note), f"{id} is paused; perdure schedules resume {id}")
+    _run_and_print(lambda perdure: perdure.schedules.pause(id, note), f"{id} is paused; perdure schedules resume {id}")
 
 
 @schedules.command()
 def resume(id: ScheduleId) -> None:
     """Begin again at its times; those that passed meanwhile are not made up for."""
-    _with(lambda perdure: perdure.schedules.resume(id), f"{id} goes on; perdure schedules shows when")
+    _run_and_print(lambda perdure: perdure.schedules.resume(id), f"{id} goes on; perdure schedules shows when")
 
 
 @schedules.command()
 def remove(id: ScheduleId) -> None:
     """Forget it. What it has started goes on."""
-    _with(lambda perdure: perdure.schedules.remove(id), f"{id} is removed; what it has started goes on")
+    _run_and_print(lambda perdure: perdure.schedules.remove(id), f"{id} is removed; what it has started goes on")
 
 
-def _with(work: Callable[[Perdure], Awaitable[None]], said: str) -> None:
+def _run_and_print(work: Callable[[Perdure], Awaitable[None]], message: str) -> None:
+    """Call `work` with a client of the server, and print the message once it is done."""
     screen = Screen()
 
-    async def run() -> None:
-        await work(await connected(screen))
+    async def connect_and_work() -> None:
+        await work(await connect_client(screen))
 
-    carry_out(run())
-    screen.line(said)
-
-
-def shown(one: Scheduled) -> dict[str, Any]:
-    """For programs: times in ISO 8601; `next` null for one that is over."""
-    return {**asdict(one), "next": one.next.isoformat() if one.next else None, "state": one.state}
+    run_coroutine(connect_and_work())
+    screen.print_line(message)
 
 
-def rows(found: Sequence[Scheduled], width: int | None, now: datetime | None = None) -> list[str]:
-    """One line a schedule under a heading; below them, of which times nothing came."""
+def schedule_data(info: ScheduleInfo) -> dict[str, Any]:
+    """Return a schedule as data for programs: times in ISO 8601; `next` null for one that is over."""
+    return {**asdict(info), "next": info.next.isoformat() if info.next else None, "state": info.state}
+
+
+def schedule_rows(infos: Sequence[ScheduleInfo], width: int | None, now: datetime | None = None) -> list[str]:
+    """Return one line a schedule under a heading; below them, how many times of which schedule were skipped or
+    missed."""
     heading = ("schedule", "what", "times", "next", "last", "about")
-    cells = [(one.id, one.what, one.when, _next(one, now), _last(one), one.about) for one in found]
-    lines = columns([heading, *cells], width)
-    for one in found:
-        if one.skipped:
-            lines.append(f"! {one.id}: {count(one.skipped, 'time')} skipped, its last run was still at work")
-        if one.missed:
-            lines.append(f"! {one.id}: {count(one.missed, 'time')} missed, Temporal was down for an hour or more")
+    cells = [(info.id, info.what, info.when, _next_cell(info, now), _last_cell(info), info.about) for info in infos]
+    lines = align_columns([heading, *cells], width)
+    for info in infos:
+        if info.skipped:
+            lines.append(f"! {info.id}: {pluralise(info.skipped, 'time')} skipped, its last run was still at work")
+        if info.missed:
+            lines.append(f"! {info.id}: {pluralise(info.missed, 'time')} missed, Temporal was down for an hour or more")
     return lines
 
 
-def begins_in(one: Scheduled, now: datetime | None = None) -> str:
-    """`2026-11-23 22:00 UTC, in 1h 12m`."""
-    if one.next is None:
+def next_start_text(info: ScheduleInfo, now: datetime | None = None) -> str:
+    """Return when a schedule begins next: `2026-11-23 22:00 UTC, in 1h 12m`; empty where it never does again."""
+    if info.next is None:
         return ""
-    left = (one.next - (now or datetime.now(UTC))).total_seconds()
-    days = f"{left / 86400:.0f} days" if left >= 2 * 86400 else span(left)
-    return f"{one.next.astimezone(UTC):%Y-%m-%d %H:%M} UTC, in {days}"
+    remaining_s = (info.next - (now or datetime.now(UTC))).total_seconds()
+    duration = f"{remaining_s / 86400:.0f} days" if remaining_s >= 2 * 86400 else span(remaining_s)
+    return f"{info.next.astimezone(UTC):%Y-%m-%d %H:%M} UTC, in {duration}"
 
 
-def _next(one: Scheduled, now: datetime | None) -> str:
-    if one.next is None:
-        return one.state
-    return "paused" + (f": {one.note}" if one.note != "paused" else "") if one.paused else begins_in(one, now)
+def _next_cell(info: ScheduleInfo, now: datetime | None) -> str:
+    """Return the cell about the next start: its time, `paused` with the note, or the state of a schedule that is
+    over."""
+    if info.next is None:
+        return info.state
+    return "paused" + (f": {info.note}" if info.note != "paused" else "") if info.paused else next_start_text(info, now)
 
 
-def _last(one: Scheduled) -> str:
-    return f"{one.last} {one.outcome.replace('_', ' ')}" if one.last else "-"
+def _last_cell(info: ScheduleInfo) -> str:
+    """Return the id of what the schedule started last, and what became of it; `-` where it has started nothing."""
+    return f"{info.last} {info.outcome.replace('_', ' ')}" if info.last else "-"

@@ -10,12 +10,12 @@ import typer
 from perdure.cli.ids import DeliveryId, Json
 from perdure.cli.request.fork import Agent, Model
 from perdure.cli.screen import Screen
-from perdure.cli.session import with_delivery, worker_started
+from perdure.cli.session import ensure_worker, run_with_delivery
 from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.client.turns import Turn
+    from perdure.client.turns import TurnRecord
 
 
 def turns(id: DeliveryId = "@last", json: Json = False) -> None:
@@ -25,23 +25,26 @@ def turns(id: DeliveryId = "@last", json: Json = False) -> None:
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
-        found = await turns_of(delivery)
+        records = await turns_of(delivery)
         if json:
-            screen.data([{"place": one.place, **asdict(one), "began": one.began.isoformat()} for one in found])
-        elif found:
-            wide = max(len(one.place) for one in found)
-            screen.lines([_row(one, wide) for one in found])
+            screen.print_json(
+                [{"place": turn.place, **asdict(turn), "began": turn.began.isoformat()} for turn in records]
+            )
+        elif records:
+            place_width = max(len(turn.place) for turn in records)
+            screen.print_lines([_format_turn(turn, place_width) for turn in records])
         else:
-            screen.lines([f"{delivery.id} has taken no turn yet"])
+            screen.print_lines([f"{delivery.id} has taken no turn yet"])
 
-    with_delivery(screen, id, work)
+    run_with_delivery(screen, id, work)
 
 
-def _row(turn: Turn, wide: int) -> str:
+def _format_turn(turn: TurnRecord, place_width: int) -> str:
+    """Return a turn in one line: when it began (UTC), place, checkpoint, cost, then its summary or why it has none."""
     cost = "" if not turn.checkpoint else "unknown" if turn.cost_usd is None else f"${turn.cost_usd:.4f}"
-    words = turn.summary if turn.checkpoint else f"failed: {turn.failure}" if turn.failure else "has not ended"
-    place = f"{turn.began:%H:%M:%S}  {turn.place:<{wide}}  {turn.checkpoint[:8]:<8}  {cost:>8}"
-    return f"{place}  {one_line(words, 100)}".rstrip()
+    outcome = turn.summary if turn.checkpoint else f"failed: {turn.failure}" if turn.failure else "has not ended"
+    place = f"{turn.began:%H:%M:%S}  {turn.place:<{place_width}}  {turn.checkpoint[:8]:<8}  {cost:>8}"
+    return f"{place}  {one_line(outcome, 100)}".rstrip()
 
 
 def rewind(
@@ -52,7 +55,7 @@ def rewind(
     say: Annotated[str, typer.Option("--say", metavar="TEXT", help="Words for that turn.")] = "",
     model: Model = "",
     agent: Agent = "",
-    again: Annotated[bool, typer.Option("--again", help="Also where it was rewound just so before.")] = False,
+    repeat: Annotated[bool, typer.Option("--again", help="Also where it was rewound just so before.")] = False,
     json: Json = False,
 ) -> None:
     """Go back to before a turn of a delivery: files and conversation as they were, taken anew from there.
@@ -65,15 +68,20 @@ def rewind(
 
     async def work(delivery: Delivery) -> None:
         if not (await delivery.describe()).running:
-            await worker_started(screen)
-        done = await rewound(delivery, to, say=say, model=model, agent=agent, again=again)
+            await ensure_worker(screen)
+        result = await rewound(delivery, to, say=say, model=model, agent=agent, repeat=repeat)
         if json:
-            told = {"delivery_id": delivery.id, "rewound_to": done.place, "run_id": done.run_id, "before": done.before}
-            screen.data(told)
-        elif done.before:
-            words = f"{delivery.id} was rewound to {done.place} before, with the same words: nothing was done now"
-            screen.lines([words, "--again takes it anew once more"])
+            data = {
+                "delivery_id": delivery.id,
+                "rewound_to": result.place,
+                "run_id": result.run_id,
+                "before": result.already_done,
+            }
+            screen.print_json(data)
+        elif result.already_done:
+            message = f"{delivery.id} was rewound to {result.place} before, with the same words: nothing was done now"
+            screen.print_lines([message, "--again takes it anew once more"])
         else:
-            screen.lines([f"rewound: {delivery.id} takes {done.place} anew", f"perdure watch {delivery.id}"])
+            screen.print_lines([f"rewound: {delivery.id} takes {result.place} anew", f"perdure watch {delivery.id}"])
 
-    with_delivery(screen, id, work)
+    run_with_delivery(screen, id, work)

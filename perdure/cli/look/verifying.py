@@ -1,4 +1,5 @@
-"""Gathering what claims are judged by: from history, through Temporal from host and publisher, by replay and tests."""
+"""Gathering what claims are judged by: from history, from host and publisher through Temporal, by replay, by running
+the tests again."""
 
 from __future__ import annotations
 
@@ -12,14 +13,22 @@ from pydantic import BaseModel
 from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
-from perdure.cli.look.claims import claims
-from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, no, told_by, unknown, yes
+from perdure.cli.formatting import pluralise, short_sha
+from perdure.cli.look.claims import check_claims
+from perdure.cli.look.evidence import (
+    Evidence,
+    HistoryFacts,
+    UnknownFacts,
+    contradicted,
+    fold_activities,
+    unknown,
+    verified,
+)
 from perdure.cli.look.report.from_history import request_of
-from perdure.cli.words import count, short
 from perdure.client import Delivery, Perdure
-from perdure.client.history import Past
-from perdure.client.standalone import HostRefused, HostSilent, ask_host
-from perdure.client.view import word
+from perdure.client.history import DeliveryHistory
+from perdure.client.host_activities import HostRefused, HostSilent, run_on_host
+from perdure.client.view import status_word
 from perdure.models import verify
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
@@ -28,227 +37,279 @@ from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus
 
 VERIFY_ANSWER = timedelta(minutes=2)
-"""For one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is said
-that nobody answers."""
+"""Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is
+said that nobody answers."""
 
 
 M = TypeVar("M", bound=BaseModel)
 Say = Callable[[str], None]
 
 
-async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
-    """The claims of a delivery that has ended, as they are judged. BadInput while it runs."""
+async def check_receipt(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
+    """Check the receipt of a delivery that has ended, and yield each claim as it is judged.
+
+    `tests`: run the tests again where there is a verdict; `say` is told of that. Raises BadInput while the delivery
+    runs.
+    """
     described = await delivery.describe()
     if described.running:
         raise BadInput(f"{delivery.id} is running: there is no receipt yet", fix=f"perdure watch {delivery.id}")
     result = await delivery.result()
     past = await delivery.past()
-    told = told_by(past.acts, complete=past.complete, rewound=past.rewound, forked=request_of(past).forked)
-    # Beside what the host is asked: a process that starts and a repository that is walked wait for different things.
-    replaying = asyncio.create_task(_replayed(past))
+    history = fold_activities(
+        past.activities, complete=past.complete, rewound=past.rewound, forked=request_of(past).forked
+    )
+    # Beside the questions to the host: a process that starts and a repository that is walked wait for different things.
+    replay_task = asyncio.create_task(_check_replay(past))
     try:
-        evidence = await _evidence(client, delivery, result, told, past, word(described.status))
-        for claim in claims(evidence):
+        evidence = await _gather_evidence(client, delivery, result, history, past, status_word(described.status))
+        for claim in check_claims(evidence):
             yield claim
-        yield await replaying
+        yield await replay_task
     finally:
-        replaying.cancel()
+        replay_task.cancel()
     if result.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
-        for claim in await _tested_again(client, delivery, evidence, tests=tests, say=say):
+        for claim in await _rerun_tests(client, delivery, evidence, tests=tests, say=say):
             yield claim
 
 
-async def _evidence(
-    client: Client, delivery: Delivery, result: DeliveryResult, told: HistoryFacts, past: Past, ended: str
+async def _gather_evidence(
+    client: Client,
+    delivery: Delivery,
+    result: DeliveryResult,
+    history: HistoryFacts,
+    past: DeliveryHistory,
+    workflow_status: str,
 ) -> Evidence:
-    key, prepared = delivery_key(delivery.id), told.prepared
+    """Ask the delivery's host, and the publisher about remote and forge, for their facts; return all evidence.
+
+    Nobody is asked where the delivery ended before it had a workspace. `history`: folded from `past`.
+    """
+    key, prepared = delivery_key(delivery.id), history.prepared
     if prepared is None:
-        never = Unknown("the delivery ended before it had a workspace")
-        return Evidence(result, ended, told, never, (), never, key)
-    work = verify.VerifyInput(
+        no_workspace = UnknownFacts("the delivery ended before it had a workspace")
+        return Evidence(result, workflow_status, history, no_workspace, (), no_workspace, key)
+    host_request = verify.VerifyInput(
         delivery=key,
         tip=result.checkpoint or prepared.checkpoint,
-        first=told.first,
-        start=told.start,
-        inherited=told.forked.checkpoint if told.forked else "",
-        rebased=prepared.head if prepared.head != told.start else "",
+        first=history.first_checkpoint,
+        start=history.start_commit,
+        inherited=history.forked.checkpoint if history.forked else "",
+        rebased=prepared.head if prepared.head != history.start_commit else "",
         head=result.head_sha or "",
-        commits={commit: checkpoint for commit, (checkpoint, _) in told.commits.items()},
+        commits={commit: checkpoint for commit, (checkpoint, _) in history.commits.items()},
         report=(result.tests.report or "").removeprefix("artifact:sha256:"),
         # History tells of the attempt before the last one only, which is enough: the others are in the journal.
-        deaths=tuple(f"{act.id}/{act.tries - 1}" for act in past.acts if act.died),
+        deaths=tuple(f"{act.id}/{act.tries - 1}" for act in past.activities if act.died),
     )
-    asked = verify.PublishedInput(delivery=key, contract=prepared.contract, branch=result.branch or prepared.branch)
-    host, outside = await asyncio.gather(
-        _pages(client, prepared.queue, work),
-        _ask(client, "verify_published", asked, prepared.publisher or prepared.queue, verify.PublishedFacts),
+    published_request = verify.PublishedFactsInput(
+        delivery=key, contract=prepared.contract, branch=result.branch or prepared.branch
+    )
+    host, published = await asyncio.gather(
+        _read_host_facts(client, prepared.queue, host_request),
+        _ask_host(
+            client, "verify_published", published_request, prepared.publisher or prepared.queue, verify.PublishedFacts
+        ),
     )
     facts, checkpoints = host
-    return Evidence(result, ended, told, facts, checkpoints, outside, key)
+    return Evidence(result, workflow_status, history, facts, checkpoints, published, key)
 
 
-async def _pages(
-    client: Client, queue: str, work: verify.VerifyInput
-) -> tuple[verify.Facts | Unknown, tuple[verify.CheckpointFact, ...]]:
-    """Return what the host knows, with the checkpoints and commits of all pages."""
-    first = facts = await _ask(client, "verify", work, queue, verify.Facts)
+async def _read_host_facts(
+    client: Client, queue: str, request: verify.VerifyInput
+) -> tuple[verify.HostFacts | UnknownFacts, tuple[verify.CheckpointFact, ...]]:
+    """Read all pages of the host's facts; return them, with the commits of all pages, and all checkpoints.
+
+    UnknownFacts and no checkpoints where one of the pages cannot be had.
+    """
+    first = facts = await _ask_host(client, "verify", request, queue, verify.HostFacts)
     checkpoints: tuple[verify.CheckpointFact, ...] = ()
     commits: tuple[verify.CommitFact, ...] = ()
-    while not isinstance(facts, Unknown) and not isinstance(first, Unknown):
+    while not isinstance(facts, UnknownFacts) and not isinstance(first, UnknownFacts):
         checkpoints += facts.checkpoints
         commits += facts.commits
         if facts.next is None:
             return first.model_copy(update={"commits": commits}), checkpoints
-        facts = await _ask(client, "verify", work.model_copy(update={"offset": facts.next}), queue, verify.Facts)
+        facts = await _ask_host(
+            client, "verify", request.model_copy(update={"offset": facts.next}), queue, verify.HostFacts
+        )
     return facts, ()
 
 
-async def _ask(
-    client: Client, activity: str, work: verify.VerifyInput | verify.PublishedInput, queue: str, answer: type[M]
-) -> M | Unknown:
+async def _ask_host(
+    client: Client,
+    activity: str,
+    request: verify.VerifyInput | verify.PublishedFactsInput,
+    queue: str,
+    result_type: type[M],
+) -> M | UnknownFacts:
+    """Run a verification activity on a host and return its result; UnknownFacts where the host refuses or does not
+    answer."""
     try:
-        return await ask_host(
+        return await run_on_host(
             client,
             activity,
-            work,
-            answer,
+            request,
+            result_type,
             queue=queue,
-            about=work.delivery,
+            about=request.delivery,
             within=VERIFY_ANSWER,
-            begun_within=timedelta(seconds=WATCH_SILENCE_S),
+            start_within=timedelta(seconds=WATCH_SILENCE_S),
         )
     except HostRefused as error:
         if error.type == "NotFoundError":
-            return Unknown(f"the worker on queue {queue} is of an earlier release: restart it")
-        return Unknown(error.said.partition("\n")[0])
+            return UnknownFacts(f"the worker on queue {queue} is of an earlier release: restart it")
+        return UnknownFacts(error.failure_message.partition("\n")[0])
     except HostSilent:
-        return Unknown(f"its host does not answer: nobody takes work from queue {queue}")
+        return UnknownFacts(f"its host does not answer: nobody takes work from queue {queue}")
 
 
-async def _replayed(past: Past) -> verify.Claim:
-    from perdure.local.replay import replay
+async def _check_replay(past: DeliveryHistory) -> verify.Claim:
+    """Replay the histories of all runs on this installation's workflow code, in a process of its own; return the
+    claim."""
+    from perdure.local.replay import replay_histories
 
-    name, runs = "history replays", count(len(past.histories), "run")
+    name, runs = "history replays", pluralise(len(past.histories), "run")
     try:
-        problems = [line for line in await replay(past.histories[::-1]) if line]
+        problems = [line for line in await replay_histories(past.histories[::-1]) if line]
     except (PerdureError, OSError) as error:
-        return _as(name, unknown(str(error).partition("\n")[0]))
+        return _make_claim(name, unknown(str(error).partition("\n")[0]))
     if problems:
-        return _as(name, no(problems[:1]))
-    gone = "" if past.complete else "; earlier runs are gone from Temporal"
-    events = sum(len(one.events) for one in past.histories)
-    return _as(name, yes(f"{events} events of {runs} on this installation's workflow code{gone}"))
+        return _make_claim(name, contradicted(problems[:1]))
+    missing_note = "" if past.complete else "; earlier runs are gone from Temporal"
+    events = sum(len(history.events) for history in past.histories)
+    return _make_claim(name, verified(f"{events} events of {runs} on this installation's workflow code{missing_note}"))
 
 
-async def _tested_again(
+async def _rerun_tests(
     client: Client, delivery: Delivery, evidence: Evidence, *, tests: bool, say: Say
 ) -> list[verify.Claim]:
-    """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing. The
-    experiments are made again with it."""
+    """Run the tests and the experiments again, in a small delivery of its own, and return the claims about both.
+
+    So setup and sandbox are the real ones; that delivery changes and publishes nothing. Unknown where `tests` is False
+    or the tests cannot be run.
+    """
     result = evidence.result
     names = ["tests run again", *(["experiment again"] if result.tests.experiment else [])]
     if not tests:
-        return [_as(name, unknown("not asked for (--no-tests)")) for name in names]
-    if why := _why_not(evidence):
-        return [_as(name, unknown(why)) for name in names]
-    asked = parse_request(await delivery.request())
+        return [_make_claim(name, unknown("not asked for (--no-tests)")) for name in names]
+    if reason := _no_rerun_reason(evidence):
+        return [_make_claim(name, unknown(reason)) for name in names]
+    original = parse_request(await delivery.request())
     request = DeliveryRequest(
-        repository=asked.repository,
-        request=_words_again(evidence),
+        repository=original.repository,
+        request=_rerun_request(evidence),
         base=result.base,
         branch=result.branch,
         phases=("test",),
         fix=False,
-        config=asked.config,
-        source=asked.source,
-        allow_test_changes=asked.allow_test_changes,
+        config=original.config,
+        source=original.source,
+        allow_test_changes=original.allow_test_changes,
     )
     id = verification_id(delivery.id, uuid.uuid4().hex)
     say(f"  {id} runs the tests again")
     try:
-        again = await (await Perdure(client, Home.find().key()).submit(request, id=id)).delivery.result()
+        rerun = await (await Perdure(client, Home.find().key()).submit(request, id=id)).delivery.result()
     except PerdureError as error:
-        return [_as(name, unknown(f"{id}: {error.what}")) for name in names]
-    judged = [_compared(result.tests, again, id), tried_again(result, again)]
-    return [_as(name, found) for name, found in zip(names, judged, strict=False)]
+        return [_make_claim(name, unknown(f"{id}: {error.what}")) for name in names]
+    judgements = [_compare_tests(result.tests, rerun, id), compare_experiments(result, rerun)]
+    return [_make_claim(name, judgement) for name, judgement in zip(names, judgements, strict=False)]
 
 
-def _words_again(evidence: Evidence) -> str:
-    """Words that allow what the delivery's own request allowed: where that asked for something to be removed, tests
-    that went with it are changed promises. Its id may have such words by accident, and is not in them."""
+def _rerun_request(evidence: Evidence) -> str:
+    """Return the request of the delivery that runs the tests again: it allows what the original request allowed.
+
+    Where that asked for something to be removed, tests that went with it are changed promises. The delivery's id may
+    have such words by accident, and is not in the text.
+    """
     host = evidence.host
-    tried = None if isinstance(host, Unknown) or host.report is None else host.report.tried
+    experiment = None if isinstance(host, UnknownFacts) or host.report is None else host.report.experiment
     return "Run the tests again" + (
-        " of a change that was asked to remove something" if tried and tried.removes else ""
+        " of a change that was asked to remove something" if experiment and experiment.removes else ""
     )
 
 
-def _why_not(evidence: Evidence) -> str:
-    """Say why the tests cannot be run again; empty: they can."""
-    result, outside = evidence.result, evidence.outside
-    if isinstance(evidence.host, Unknown):
-        return evidence.host.why
-    if isinstance(outside, Unknown):
-        return outside.why
+def _no_rerun_reason(evidence: Evidence) -> str:
+    """Return why the tests cannot be run again; empty: they can."""
+    result, outside = evidence.result, evidence.published
+    if isinstance(evidence.host, UnknownFacts):
+        return evidence.host.reason
+    if isinstance(outside, UnknownFacts):
+        return outside.reason
     if not result.branch or not result.head_sha or outside.tip is None:
         return f"{result.branch or 'its branch'} is not on the remote: it was never published, or is deleted"
     if outside.tip != result.head_sha:
-        return f"{result.branch} is at {short(outside.tip)} on the remote now"
+        return f"{result.branch} is at {short_sha(outside.tip)} on the remote now"
     return ""
 
 
-def _compared(before: TestsResult, again: DeliveryResult, id: str) -> tuple[verify.Mark, str]:
-    """A flaky test may be among the passed ones this time, and the other way round."""
-    now = again.tests
+def _compare_tests(before: TestsResult, rerun: DeliveryResult, id: str) -> tuple[verify.ClaimStatus, str]:
+    """Compare the verdict of a rerun, a delivery of that id, with the receipt's, on the same tree.
+
+    Passed and flaky tests are counted together: a flaky test may be among the passed ones in one of the two runs only.
+    """
+    now = rerun.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
-        return unknown(f"{id} ended without a verdict: {again.message or again.status}")
+        return unknown(f"{id} ended without a verdict: {rerun.message or rerun.status}")
     if now.tree_sha != before.tree_sha:
-        return unknown(f"the branch has moved to tree {short(now.tree_sha or '')} meanwhile")
-    passed = [None if one.passed is None else one.passed + one.flaky for one in (before, now)]
+        return unknown(f"the branch has moved to tree {short_sha(now.tree_sha or '')} meanwhile")
+    passed = [None if result.passed is None else result.passed + result.flaky for result in (before, now)]
     same = (now.status, passed[1], now.failed) == (before.status, passed[0], before.failed)
-    words = [_words(one) for one in (before, now)]
+    texts = [_tests_text(result) for result in (before, now)]
     if not same:
-        return no([f"the receipt says {words[0]}, now it is {words[1]} ({id})"])
-    return yes(f"{words[1]} on tree {short(now.tree_sha or '')}, as before ({id})")
+        return contradicted([f"the receipt says {texts[0]}, now it is {texts[1]} ({id})"])
+    return verified(f"{texts[1]} on tree {short_sha(now.tree_sha or '')}, as before ({id})")
 
 
-def tried_again(before: DeliveryResult, again: DeliveryResult) -> tuple[verify.Mark, str]:
-    """Each of the numbers is found again, on the same base; a flaky test may be among them once and then not."""
-    was, now = before.tests, again.tests
+def compare_experiments(before: DeliveryResult, rerun: DeliveryResult) -> tuple[verify.ClaimStatus, str]:
+    """Compare the experiments of a rerun with those of the delivery before: each of their numbers has to be found
+    again.
+
+    Unknown where the branch or the base has moved on, tests are flaky, or less could be tried than before; more is
+    verified, too.
+    """
+    was, now = before.tests, rerun.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
-        return unknown(f"it ended without a verdict: {again.message or again.status}")
+        return unknown(f"it ended without a verdict: {rerun.message or rerun.status}")
     if now.tree_sha != was.tree_sha:
-        return unknown(f"the branch has moved to tree {short(now.tree_sha or '')} meanwhile")
+        return unknown(f"the branch has moved to tree {short_sha(now.tree_sha or '')} meanwhile")
     if not now.experiment:
         return unknown("the tests are red now: nothing more was tried")
     same = (now.experiment, now.promises, now.tampered) == (was.experiment, was.promises, was.tampered)
     if same:
-        return yes(f"{_tried(now)}, as before")
-    told = f"it was {_tried(was)}, now it is {_tried(now)}"
+        return verified(f"{_experiment_text(now)}, as before")
+    difference = f"it was {_experiment_text(was)}, now it is {_experiment_text(now)}"
     if (now.promises, now.tampered) == (was.promises, was.tampered):
-        if _less(was.experiment, now.experiment):
-            return yes(f"{_tried(now)}: all of it, and more")
-        if _less(now.experiment, was.experiment):
-            return unknown(f"not all of it could be asked again, for lack of time, say; {told}")
-    if before.base_sha != again.base_sha:
-        return unknown(f"{before.base} has moved on to {short(again.base_sha or '')}; {told}")
-    return unknown(f"tests are flaky; {told}") if now.flaky or was.flaky else no([told])
+        if _is_part_of(was.experiment, now.experiment):
+            return verified(f"{_experiment_text(now)}: all of it, and more")
+        if _is_part_of(now.experiment, was.experiment):
+            return unknown(f"not all of it could be asked again, for lack of time, say; {difference}")
+    if before.base_sha != rerun.base_sha:
+        return unknown(f"{before.base} has moved on to {short_sha(rerun.base_sha or '')}; {difference}")
+    return unknown(f"tests are flaky; {difference}") if now.flaky or was.flaky else contradicted([difference])
 
 
-def _less(line: str, of: str) -> bool:
-    """True where a line of experiments (perdure.models.experiment) says nothing else than the other, only less."""
-    return set(line.split(" · ")) < set(of.split(" · "))
+def _is_part_of(part: str, whole: str) -> bool:
+    """Return whether one line of experiments (perdure.models.experiment) says nothing but what the other says, and
+    less."""
+    return set(part.split(" · ")) < set(whole.split(" · "))
 
 
-def _tried(tests: TestsResult) -> str:
-    more = f", {count(tests.promises, 'changed promise')}" if tests.promises else ""
-    return f"{tests.experiment}{more}" + (f", {count(tests.tampered, 'place')} tampered with" if tests.tampered else "")
+def _experiment_text(tests: TestsResult) -> str:
+    """Return the line of the experiments, with the number of changed promises and places tampered with."""
+    more = f", {pluralise(tests.promises, 'changed promise')}" if tests.promises else ""
+    return f"{tests.experiment}{more}" + (
+        f", {pluralise(tests.tampered, 'place')} tampered with" if tests.tampered else ""
+    )
 
 
-def _words(tests: TestsResult) -> str:
+def _tests_text(tests: TestsResult) -> str:
+    """Return a verdict's status and counts in words."""
     counts = "" if tests.passed is None else f", {tests.passed} passed, {tests.failed} failed"
     return f"{tests.status}{counts}" + (f", {tests.flaky} flaky" if tests.flaky else "")
 
 
-def _as(name: str, judged: tuple[verify.Mark, str]) -> verify.Claim:
-    return verify.Claim(mark=judged[0], claim=name, said=judged[1])
+def _make_claim(name: str, judgement: tuple[verify.ClaimStatus, str]) -> verify.Claim:
+    """Return a claim with its status and the explanation."""
+    return verify.Claim(mark=judgement[0], claim=name, explanation=judgement[1])

@@ -1,4 +1,4 @@
-"""Watching a delivery until it ends: live on a terminal, the same lines one by one elsewhere."""
+"""Watching a delivery until it ends: live on a terminal, elsewhere the same lines one by one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import typer
 
 from perdure.cli.decide.asking import waits_for_you
 from perdure.cli.decide.gate import at_gate, choices
-from perdure.cli.host.workers import STARTING, absent
-from perdure.cli.keys import at_a_terminal
-from perdure.cli.look.chapters import STOPS, phase_bar, row
-from perdure.cli.look.closing import closing
-from perdure.cli.look.story import Teller
+from perdure.cli.host.workers import WORKER_STARTING, no_worker_reason
+from perdure.cli.keys import is_at_terminal
+from perdure.cli.look.closing import closing_lines
+from perdure.cli.look.progress_lines import ProgressReporter
+from perdure.cli.look.step_lines import WARN, format_row, phase_bar
 from perdure.cli.screen import Screen
-from perdure.cli.session import look_at
-from perdure.models.decisions import Asked
+from perdure.cli.session import describe_on_own_server
+from perdure.models.decisions import PendingDecision
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
@@ -29,60 +29,67 @@ from perdure.text import one_line, visible
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from perdure.client import Delivery, Described
+    from perdure.client import Delivery, RunDescription
 
 TURNS_SHOWN = 4
-"""The turn of this moment and those before it, above the line that tells of it."""
+"""Turns shown above the line about this moment: the current one and those before it."""
 
 WATCH_LOST_S = 60.0
-"""A live view's wait for a server that has gone away: one that is restarted is back in seconds."""
+"""Seconds that a live view waits for a server that has gone away: one that is restarted is back in seconds."""
 
-AWAY = f"{STOPS} Temporal does not answer: this goes on by itself when it is back"
-"""Said once an outage, by whoever looks on."""
+AWAY = f"{WARN} Temporal does not answer: this goes on by itself when it is back"
+"""Said once an outage, by every command that watches."""
 
 
 EXIT_MISSING, EXIT_WAITS, EXIT_CANCELLED, EXIT_DETACHED = 1, 4, 5, 130
 
 
 def exit_code(result: DeliveryResult) -> int:
-    """0: what was asked for exists, 1: it does not, 5: cancelled."""
+    """Return the exit code: 0 where what was asked for exists, 1 where it does not, 5 where it was cancelled."""
     if result.status in SUCCESSES:
         return 0
     return EXIT_CANCELLED if result.status == Status.CANCELLED else EXIT_MISSING
 
 
-async def follow(delivery: Delivery, screen: Screen, *, wait: bool = True) -> int:
-    """Show a delivery until it ends, say how, and return the exit code; with `wait` False leave when it waits."""
-    watcher = Watcher(delivery, screen)
+async def follow_delivery(delivery: Delivery, screen: Screen, *, wait: bool = True) -> int:
+    """Show a delivery until it ends, print how it ended, and return the exit code; with `wait` False leave when it
+    waits."""
+    watcher = DeliveryWatcher(delivery, screen)
     result = await watcher.watch(wait=wait)
     if result is None:
-        for line in coming_back(delivery.id, "Left", "waits"):
+        for line in come_back_lines(delivery.id, "Left", "waits"):
             screen.say(line)
         return EXIT_WAITS
     if screen.json:
-        screen.data(result.model_dump_json(indent=2))
+        screen.print_json(result.model_dump_json(indent=2))
     else:
-        screen.lines(["", *closing(result, watcher.elapsed_s)])
+        screen.print_lines(["", *closing_lines(result, watcher.elapsed_s)])
     return exit_code(result)
 
 
-def detached(screen: Screen, id: str) -> typer.Exit:
-    """Leave on Ctrl-C: the work goes on."""
-    for line in ["", *coming_back(id, "Left")]:
+def print_detached(screen: Screen, id: str) -> typer.Exit:
+    """Print that the work goes on after Ctrl-C, and how to come back; return the exit to raise."""
+    for line in ["", *come_back_lines(id, "Left")]:
         screen.say(line)
     return typer.Exit(EXIT_DETACHED)
 
 
-def coming_back(id: str, word: str, stays: str = "goes on") -> list[str]:
-    typed = shlex.quote(id)
-    return [f"{word}: {id} {stays}", f"  come back  perdure watch {typed}", f"  cancel     perdure cancel {typed}"]
+def come_back_lines(id: str, word: str, state: str = "goes on") -> list[str]:
+    """Return what happened (`word`), that the delivery goes on or waits (`state`), and the commands to come back or
+    cancel."""
+    quoted_id = shlex.quote(id)
+    return [
+        f"{word}: {id} {state}",
+        f"  come back  perdure watch {quoted_id}",
+        f"  cancel     perdure cancel {quoted_id}",
+    ]
 
 
-class Watcher:
-    """Looks at one delivery again and again. Survives servers and workers that go away and come back.
+class DeliveryWatcher:
+    """Looks at one delivery again and again, and shows it. Survives servers and workers that go away and come back.
 
-    teller  one that has told the beginning already
-    through what every look passes through before it is told: to see it, or to tell a part of it in other words
+    reporter   one that has reported the beginning already
+    transform  applied to each description before it is shown: to see it, or to change what of it is shown
     """
 
     def __init__(
@@ -90,153 +97,186 @@ class Watcher:
         delivery: Delivery,
         screen: Screen,
         *,
-        teller: Teller | None = None,
-        through: Callable[[Described], Described] | None = None,
+        reporter: ProgressReporter | None = None,
+        transform: Callable[[RunDescription], RunDescription] | None = None,
     ) -> None:
         self._delivery, self._screen = delivery, screen
-        self._teller = teller or Teller(width=screen.width)
-        self._through = through
+        self._reporter = reporter or ProgressReporter(width=screen.width)
+        self._transform = transform
         self._progress: Progress | None = None
-        self._asked = ""
-        self._away = False
-        self._left: set[str] = set()
-        self._turns: dict[str, str] = {}
-        self._answered = self._reached = time.monotonic()
+        self._printed_decision = ""
+        self._is_away = False
+        self._postponed: set[str] = set()
+        self._turn_lines: dict[str, str] = {}
+        self._answered_at = self._reached_at = time.monotonic()
         self.elapsed_s: float | None = None
 
     async def watch(self, *, wait: bool = True) -> DeliveryResult | None:
-        """The result, once there is one. None with `wait` False, as soon as it waits for somebody or something."""
-        asking = asyncio.create_task(self._ask_on())
+        """Show the delivery until it ends, and return its result; None with `wait` False, as soon as it waits for
+        somebody or something.
+
+        On a terminal the person is asked for decisions that a key can take.
+        """
+        query_task = asyncio.create_task(self._query_forever())
         try:
-            with self._screen.live() as live:
+            with self._screen.live_display() as live:
                 while True:
-                    described = await self._look()
+                    described = await self._describe()
                     if described is not None:
-                        self._tell(described, live)
+                        self._show_state(described, live)
                         if described.closed is not None:
                             self.elapsed_s = (described.closed - described.started).total_seconds()
                         if not described.running:
-                            return await self._end()
-                        if not wait and self._waits(described):
+                            return await self._print_rest()
+                        if not wait and self._is_waiting(described):
                             return None
-                        if wait and live is not None and (asked := self._asks_here(described)) is not None:
-                            await self._at_gate(asked, live)
+                        if wait and live is not None and (decision := self._decision_to_ask(described)) is not None:
+                            await self._ask_for_decision(decision, live)
                     await asyncio.sleep(WATCH_EVERY_S)
         finally:
-            asking.cancel()
+            query_task.cancel()
 
-    def _asks_here(self, described: Described) -> Asked | None:
-        """The decision that the person at this terminal can take by a key, and has not left for later."""
-        asked = self._progress.asked if self._progress is not None else None
-        if asked is None or described.asked is None or asked.key != described.asked.key or asked.key in self._left:
+    def _decision_to_ask(self, described: RunDescription) -> PendingDecision | None:
+        """Return the decision to ask the person for now: one that a key can take and that was not asked before; else
+        None."""
+        decision = self._progress.pending_decision if self._progress is not None else None
+        if (
+            decision is None
+            or described.pending_decision is None
+            or decision.key != described.pending_decision.key
+            or decision.key in self._postponed
+        ):
             return None
-        return asked if choices(asked) and at_a_terminal() else None
+        return decision if choices(decision) and is_at_terminal() else None
 
-    async def _at_gate(self, asked: Asked, live: Live) -> None:
+    async def _ask_for_decision(self, decision: PendingDecision, live: Live) -> None:
+        """Stop the live view, ask the person for the decision, once, and start the view again.
+
+        Where they leave it for later, the command for it is printed.
+        """
+
         async def open() -> bool:
-            there = self._progress.asked if self._progress is not None else None
-            return there is not None and there.key == asked.key
+            current = self._progress.pending_decision if self._progress is not None else None
+            return current is not None and current.key == decision.key
 
         live.stop()
-        self._left.add(asked.key)
-        if not await at_gate(self._delivery, asked, self._screen, open=open):
-            self._screen.line(f"  left for later: perdure approve {shlex.quote(self._delivery.id)}; Ctrl-C leaves")
+        self._postponed.add(decision.key)
+        if not await at_gate(self._delivery, decision, self._screen, open=open):
+            self._screen.print_line(
+                f"  left for later: perdure approve {shlex.quote(self._delivery.id)}; Ctrl-C leaves"
+            )
         live.start()
 
-    def _waits(self, described: Described) -> bool:
-        """The workflow's own word; without any worker, what it asked last."""
-        if time.monotonic() - self._answered > WATCH_SILENCE_S:
-            return described.asked is not None
+    def _is_waiting(self, described: RunDescription) -> bool:
+        """Return whether the delivery waits: by the workflow's own word; where no worker answers, by the decision it
+        last recorded."""
+        if time.monotonic() - self._answered_at > WATCH_SILENCE_S:
+            return described.pending_decision is not None
         return self._progress is not None and bool(self._progress.waiting)
 
-    def _tell(self, described: Described, live: Live | None) -> None:
+    def _show_state(self, described: RunDescription, live: Live | None) -> None:
+        """Print the lines that are new, and draw the live view: phase, last turns, the line about this moment.
+
+        With --json only what it waits for is said.
+        """
         from rich.text import Text
 
         if self._screen.json or self._progress is None:
-            self._ask_for(described)
+            self._say_pending_decision(described)
         if self._screen.json:
             return
         now = time.monotonic()
-        silent = self._silent(now - self._answered)
+        silence = self._silence_reason(now - self._answered_at)
         if described.running:
-            self._screen.lines(self._teller.hear(self._progress, described.pending, silent=silent))
+            self._screen.print_lines(self._reporter.new_lines(self._progress, described.pending, silent=silence))
         if live is not None:
-            line = self._teller.now(self._progress, described.pending, now) if described.running else None
-            below = self._screen.painted(row(line, self._screen.width) if line else "")
-            live.update(Text("\n").join([*map(Text, self._above(described)), below]), refresh=True)
+            line = self._reporter.current_line(self._progress, described.pending, now) if described.running else None
+            last_line = self._screen.colour_mark(format_row(line, self._screen.width) if line else "")
+            live.update(Text("\n").join([*map(Text, self._lines_above(described)), last_line]), refresh=True)
 
-    def _above(self, described: Described) -> list[str]:
-        """Say how far it has come, and its last turns, for above the line of this moment; nothing once it has ended."""
+    def _lines_above(self, described: RunDescription) -> list[str]:
+        """Return the bar of phases and the turns before the current one, for above the line about this moment; empty
+        once it has ended.
+
+        Notes the turns in flight for later calls.
+        """
         if not described.running or self._progress is None or not self._progress.phase:
             return []
-        for one in described.pending:
-            turn, doing = one.details.get("turn"), one.details.get("doing")
-            if turn and doing:
-                words = one_line(str(doing), min(60, self._screen.width - 12))
-                self._turns[f"{one.activity} {turn}"] = f"  turn {turn}: {words}"
-        self._turns = dict(list(self._turns.items())[-TURNS_SHOWN:])
-        return [phase_bar(self._progress.phase), *list(self._turns.values())[:-1]]
+        for activity in described.pending:
+            turn, action = activity.details.get("turn"), activity.details.get("doing")
+            if turn and action:
+                text = one_line(str(action), min(60, self._screen.width - 12))
+                self._turn_lines[f"{activity.activity} {turn}"] = f"  turn {turn}: {text}"
+        self._turn_lines = dict(list(self._turn_lines.items())[-TURNS_SHOWN:])
+        return [phase_bar(self._progress.phase), *list(self._turn_lines.values())[:-1]]
 
-    def _silent(self, seconds: float) -> str:
-        """The reason why no worker has answered for so long; empty as long as that is nothing to tell."""
+    def _silence_reason(self, seconds: float) -> str:
+        """Return the reason why no worker has answered for that many seconds; empty while that is too short to be
+        reported."""
         if seconds <= WATCH_SILENCE_S:
             return ""
-        why = absent()
-        return why if why != STARTING or seconds > WATCH_LOST_S else ""
+        reason = no_worker_reason()
+        return reason if reason != WORKER_STARTING or seconds > WATCH_LOST_S else ""
 
-    def _ask_for(self, described: Described) -> None:
-        """That it waits for somebody, where nothing else is told: before any worker has answered, and to programs."""
-        key = described.asked.key if described.asked is not None else ""
-        if described.asked is not None and key != self._asked:
-            for line in waits_for_you(described.asked, self._delivery.id):
+    def _say_pending_decision(self, described: RunDescription) -> None:
+        """Print what it waits for, once a decision, where nothing else says so: before any worker has answered, and to
+        programs."""
+        key = described.pending_decision.key if described.pending_decision is not None else ""
+        if described.pending_decision is not None and key != self._printed_decision:
+            for line in waits_for_you(described.pending_decision, self._delivery.id):
                 self._screen.say(line)
-            self._teller.asked = key
-        self._asked = key
+            self._reporter.decision_key = key
+        self._printed_decision = key
 
-    async def _look(self) -> Described | None:
-        """Return what the server knows; None while it does not answer."""
+    async def _describe(self) -> RunDescription | None:
+        """Read what the server knows of the delivery; None while the server does not answer.
+
+        Says once that it is away. Raises TemporalUnreachable after WATCH_LOST_S without an answer.
+        """
         from temporalio.service import RPCError
 
         try:
-            described, self._delivery = await look_at(self._screen, self._delivery)
+            described, self._delivery = await describe_on_own_server(self._screen, self._delivery)
         except (RPCError, TemporalUnreachable) as error:
-            if time.monotonic() - self._reached > WATCH_LOST_S:
+            if time.monotonic() - self._reached_at > WATCH_LOST_S:
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
                     where=visible(str(error))[:200],
                     fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
                 ) from None
-            if not self._away:
+            if not self._is_away:
                 self._screen.say(AWAY)
-            self._away = True
+            self._is_away = True
             return None
         if described is None:
             return None
-        self._reached, self._away = time.monotonic(), False
-        return self._through(described) if self._through is not None else described
+        self._reached_at, self._is_away = time.monotonic(), False
+        return self._transform(described) if self._transform is not None else described
 
-    async def _ask_on(self) -> None:
-        """Ask the workflow itself, for ever: a query waits for seconds when no worker takes it."""
+    async def _query_forever(self) -> None:
+        """Query the workflow again and again, until cancelled: a query waits for seconds when no worker takes it."""
         while True:
-            await self._ask()
+            await self._query_progress()
             await asyncio.sleep(WATCH_EVERY_S)
 
-    async def _ask(self) -> None:
+    async def _query_progress(self) -> None:
+        """Query the workflow for its progress and keep the answer; errors are ignored, and so is another home's
+        server."""
         from temporalio.exceptions import TemporalError
 
         from perdure.adapters.system.home import Home
-        from perdure.local.strangers import astray
+        from perdure.local.server_guard import wrong_server_reason
 
         try:
             progress = await self._delivery.progress(once=True)
-            if not await astray(self._delivery.client, Home.find()):
-                self._progress, self._answered = progress, time.monotonic()
+            if not await wrong_server_reason(self._delivery.client, Home.find()):
+                self._progress, self._answered_at = progress, time.monotonic()
         except (PerdureError, TemporalError):
             pass  # seen by the time that has passed since the last answer
 
-    async def _end(self) -> DeliveryResult:
-        """The result, after the steps that ended between the last look and the end."""
+    async def _print_rest(self) -> DeliveryResult:
+        """Return the result, once the steps that ended between the last look and the end are printed."""
         result = await self._delivery.result()
         if not self._screen.json:
-            self._screen.lines(self._teller.end(result.steps, self._progress))
+            self._screen.print_lines(self._reporter.last_lines(result.steps, self._progress))
         return result

@@ -8,13 +8,13 @@ import typer
 
 from perdure import secrets
 from perdure.cli.request import options
-from perdure.cli.request.schedule import AtOption, EveryOption, Timed, schedule_delivery, timed
+from perdure.cli.request.schedule import AtOption, EveryOption, StartTime, parse_start_time, schedule_delivery
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out
+from perdure.cli.session import run_coroutine
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import DeliverOptions
-    from perdure.client import Submitted
+    from perdure.client import Submission
 
 
 def deliver(
@@ -70,37 +70,51 @@ def deliver(
     Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
     start another.
     """
-    from perdure.cli.look.watch import detached
+    from perdure.cli.look.watch import print_detached
     from perdure.cli.request.validation import DeliverOptions
 
-    asked = DeliverOptions.typed(context.params)
+    deliver_options = DeliverOptions.from_params(context.params)
     screen = Screen(json=json)
-    submitted: list[Submitted] = []
-    later = timed(at, every)
+    submitted: list[Submission] = []
+    start_time = parse_start_time(at, every)
     try:
-        raise typer.Exit(carry_out(_deliver(asked, later, screen, submitted, detach=detach, wait=not no_wait)))
+        raise typer.Exit(
+            run_coroutine(
+                _submit_and_follow(deliver_options, start_time, screen, submitted, detach=detach, wait=not no_wait)
+            )
+        )
     except KeyboardInterrupt:
         if not submitted:
             raise
-        raise detached(screen, submitted[0].delivery.id) from None
+        raise print_detached(screen, submitted[0].delivery.id) from None
 
 
-async def _deliver(
-    asked: DeliverOptions, later: Timed | None, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
+async def _submit_and_follow(
+    deliver_options: DeliverOptions,
+    start_time: StartTime | None,
+    screen: Screen,
+    submitted: list[Submission],
+    *,
+    detach: bool,
+    wait: bool,
 ) -> int:
-    """`submitted` gets what was started as soon as it is: from then on Ctrl-C only leaves."""
+    """Check and submit the request, or make its schedule; follow the delivery unless `detach`, and return the exit
+    code.
+
+    The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
+    """
     import asyncio
 
-    from perdure.cli.request.validation import take_in
+    from perdure.cli.request.validation import check_request
 
-    taken = await asyncio.to_thread(take_in, asked, secrets.environment())
+    checked = await asyncio.to_thread(check_request, deliver_options, secrets.environment())
 
-    # Only now: these take longer to load than a mistake takes to find.
-    from perdure.cli.look.watch import follow
-    from perdure.cli.request.submit import hand_in
+    # Imported only now: loading these takes longer than finding a mistake in the request.
+    from perdure.cli.look.watch import follow_delivery
+    from perdure.cli.request.submit import submit_delivery
 
-    if later is not None:
-        await schedule_delivery(taken, asked, later, screen)
+    if start_time is not None:
+        await schedule_delivery(checked, deliver_options, start_time, screen)
         return 0
-    found = await hand_in(taken, asked, screen, submitted, detach=detach)
-    return 0 if detach else await follow(found.delivery, screen, wait=wait)
+    submission = await submit_delivery(checked, deliver_options, screen, submitted, detach=detach)
+    return 0 if detach else await follow_delivery(submission.delivery, screen, wait=wait)

@@ -1,4 +1,4 @@
-"""`perdure fork`: a sibling of a delivery, from one of its turns on."""
+"""`perdure fork`: start a sibling of a delivery from one of its turns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.cli.formatting import pluralise
 from perdure.cli.ids import DeliveryId, Json, resolve_id
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out, connected, worker_started
-from perdure.cli.words import count
+from perdure.cli.session import connect_client, ensure_worker, run_coroutine
 
 if TYPE_CHECKING:
     from perdure.client.forking import Fork
@@ -35,30 +35,41 @@ def fork(
     """
 
     screen = Screen(json=json)
-    made = carry_out(_fork(screen, id, at, say, model, agent, name))
+    sibling = run_coroutine(_start_sibling(screen, id, at, say, model, agent, name))
     if json:
-        told = {"delivery_id": made.delivery.id, "before": made.before, **made.began.model_dump(mode="json")}
-        screen.data({**told, "forked_from": told["delivery"]})
+        origin = {
+            "delivery_id": sibling.delivery.id,
+            "before": sibling.existed,
+            **sibling.origin.model_dump(mode="json"),
+        }
+        screen.print_json({**origin, "forked_from": origin["delivery"]})
         return
-    was = "was there before" if made.before else "begins"
-    cost = "what they cost is not known" if made.began.usd is None else f"${made.began.usd:.4f}"
-    screen.lines(
+    state = "was there before" if sibling.existed else "begins"
+    cost = "what they cost is not known" if sibling.origin.usd is None else f"${sibling.origin.usd:.4f}"
+    screen.print_lines(
         [
-            f"{made.delivery.id} {was}: {made.began.delivery} before {made.began.at}",
-            f"{count(made.began.turns, 'turn')} ({cost}) not paid again",
-            f"perdure watch {made.delivery.id}",
-            f"perdure compare {made.began.delivery} {made.delivery.id}",
+            f"{sibling.delivery.id} {state}: {sibling.origin.delivery} before {sibling.origin.at}",
+            f"{pluralise(sibling.origin.turns, 'turn')} ({cost}) not paid again",
+            f"perdure watch {sibling.delivery.id}",
+            f"perdure compare {sibling.origin.delivery} {sibling.delivery.id}",
         ]
     )
 
 
-async def _fork(screen: Screen, typed: str, at: str, say: str, model: str, agent: str, name: str) -> Fork:
+async def _start_sibling(
+    screen: Screen, delivery_id: str, turn: str, message: str, model: str, agent: str, name: str
+) -> Fork:
+    """Start a worker if need be, find the delivery and fork it before `turn`; return the sibling.
+
+    `turn` is `STEP[:TURN]`; `message` is for the agent in that turn. `name`: the sibling's id; empty: one is made.
+    Raises BadInput where the delivery or the turn cannot be found.
+    """
     from perdure.adapters.system.home import Home
     from perdure.client.forking import fork as forked
 
     home = Home.find()
-    await worker_started(screen)
-    perdure = await connected(screen)
-    delivery = perdure.delivery(await resolve_id(perdure, typed))
+    await ensure_worker(screen)
+    perdure = await connect_client(screen)
+    delivery = perdure.delivery(await resolve_id(perdure, delivery_id))
     key = home.key() if home.root.is_dir() else None
-    return await forked(delivery, at, say=say, model=model, agent=agent, id=name, key=key)
+    return await forked(delivery, turn, say=message, model=model, agent=agent, id=name, key=key)

@@ -1,4 +1,4 @@
-"""The issue that is meant, and what can be known about it before anything is started."""
+"""The issue that a request is about, and what can be known of it before anything is started."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.cli.request.repository import origin_of
+from perdure.cli.request.repository import origin_url
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
-from perdure.models.forges import forge_at, readable_issues
-from perdure.models.issue import IssueName, address, mentioned, same_repository
+from perdure.models.forges import forge_of_host, issue_sources
+from perdure.models.issue import IssueName, is_same_repository, mentioned_issues, parse_repository_address
 from perdure.text import one_line
 
 if TYPE_CHECKING:
@@ -18,33 +18,36 @@ if TYPE_CHECKING:
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.system.home import Home
 
-PUBLISHER_QUEUE = "PERDURE_PUBLISHER_QUEUE"
+PUBLISHER_QUEUE_VARIABLE = "PERDURE_PUBLISHER_QUEUE"
 _TITLE_SHOWN = 80
 
 
 @dataclass(frozen=True)
-class Meant:
-    """The work that is asked for: `words` of the submitter, an issue, or both.
+class RequestedWork:
+    """The work that is asked for: the submitter's `text`, an issue, or both.
 
-    title    of the issue, empty when it could not be read from here: then the worker reads it
-    refusal  why nothing can be started for this issue; a delivery of it that is there can still be come back to
+    title    of the issue; empty when it could not be read from here: then the worker reads it
+    refusal  why nothing can be started for this issue; a delivery of it that exists can still be attached to
     """
 
-    words: str
+    text: str
     number: int | None = None
     title: str = ""
     refusal: InvalidRequest | None = None
 
     @property
-    def shown(self) -> str:
-        """`#12 "Accept compound durations"`; empty without an issue."""
+    def issue_label(self) -> str:
+        """Return the issue as `#12 "Accept compound durations"`; empty without an issue."""
         if self.number is None:
             return ""
         return f'#{self.number} "{one_line(self.title, _TITLE_SHOWN)}"' if self.title else f"#{self.number}"
 
 
-def named_issue(option: str | None, text: str | None) -> IssueName | None:
-    """The issue of `--issue`, or of a TEXT that is nothing but the address of one."""
+def parse_issue_name(option: str | None, text: str | None) -> IssueName | None:
+    """Parse the issue of `--issue`, or of a TEXT that is nothing but an issue's address; None where neither names one.
+
+    Raises BadInput for an `--issue` that names no issue.
+    """
     if option is not None:
         try:
             return IssueName.parse(option)
@@ -59,98 +62,123 @@ def named_issue(option: str | None, text: str | None) -> IssueName | None:
     return None
 
 
-def repository_for(repo: str | None, named: IssueName | None, cwd: Path) -> str:
-    """`--repo`; else the issue's repository, which is this directory where its origin is that one; else `.`."""
+def choose_repository(repo: str | None, issue_name: IssueName | None, cwd: Path) -> str:
+    """Return the repository to deliver to: that of `--repo`, else that of the issue, else `.`.
+
+    The issue's repository is `.` where it is the origin of the checkout in `cwd`.
+    """
     if repo is not None:
         return repo
-    if named is None or named.repository is None:
+    if issue_name is None or issue_name.repository is None:
         return "."
 
-    origin = origin_of(cwd)
-    return "." if origin is not None and same_repository(origin, named.repository) else named.repository
+    origin = origin_url(cwd)
+    return "." if origin is not None and is_same_repository(origin, issue_name.repository) else issue_name.repository
 
 
-def meant(named: IssueName | None, text: str, url: str, forges: Forges, *, elsewhere: bool) -> Meant:
-    """Find the issue and look at it; `url` is the target's. Raises BadInput.
+def find_requested_work(
+    issue_name: IssueName | None, text: str, url: str, forges: Forges, *, elsewhere: bool
+) -> RequestedWork:
+    """Find the issue that is named, or mentioned in the text, and read its title; return the work that is asked for.
+
+    `url` is the repository's. Raises BadInput where the text mentions several issues, the issue is another
+    repository's, or no issues can be read there. An issue that cannot be delivered, such as a closed one, is a
+    `refusal` of the result.
 
     elsewhere  the workers have tokens of their own: what cannot be read here is left to them
     """
-    forge, in_text = hosted(forges, url), named is None
-    if named is None:
-        numbers = mentioned(text) if forge is not None else ()
+    forge, is_from_text = hosted_forge(forges, url), issue_name is None
+    if issue_name is None:
+        numbers = mentioned_issues(text) if forge is not None else ()
         if not numbers:
-            return Meant(text)
+            return RequestedWork(text)
         if len(numbers) > 1:
             several = ", ".join(f"#{number}" for number in numbers[:5])
             fix = f"name the one to deliver: --issue {numbers[0]}; the others stay words"
             raise BadInput(f"the request names {len(numbers)} issues: {several}", where="TEXT", fix=fix)
-        named = IssueName(numbers[0])
-    if not named.belongs_to(url):
-        fix = f"--repo {named.repository}, or an issue of this repository"
-        raise BadInput(f"issue {named.number} is one of another repository", where=f"{named.repository}", fix=fix)
-    if forge is None and (address(url) is None or not elsewhere):
-        fix = f"put its text into the request; issues are read on {readable_issues()}"
+        issue_name = IssueName(numbers[0])
+    if not issue_name.may_belong_to(url):
+        fix = f"--repo {issue_name.repository}, or an issue of this repository"
+        raise BadInput(
+            f"issue {issue_name.number} is one of another repository", where=f"{issue_name.repository}", fix=fix
+        )
+    if forge is None and (parse_repository_address(url) is None or not elsewhere):
+        fix = f"put its text into the request; issues are read on {issue_sources()}"
         raise BadInput("this repository has no issues that Perdure can read", where=url, fix=fix)
     title, refusal = "", None
-    if forge is not None and token(forges, url, elsewhere=elsewhere):
+    if forge is not None and has_token(forges, url, elsewhere=elsewhere):
         try:
-            title = _title(forge, named.number, elsewhere=elsewhere)
+            title = _read_title(forge, issue_name.number, elsewhere=elsewhere)
         except InvalidRequest as error:
-            refusal = _of_text(error, named.number) if in_text else error
-    return Meant("" if _only_names(text, named) else text, named.number, title, refusal)
+            refusal = _explain_text_issue(error, issue_name.number) if is_from_text else error
+    return RequestedWork("" if _is_only_issue_name(text, issue_name) else text, issue_name.number, title, refusal)
 
 
-async def is_there(home: Home, id: str) -> bool:
-    """True where a delivery has been started for the issue already: its own pull request may have closed it since."""
+async def delivery_exists(home: Home, id: str) -> bool:
+    """Return whether a delivery of this id was ever started; False also where Temporal does not run.
+
+    An issue that is closed may have been closed by that delivery's pull request.
+    """
     from perdure.client import Perdure
-    from perdure.local.connect import connect
+    from perdure.local.connect import connect_to_temporal
 
     try:
-        await Perdure(await connect(home, start=False, say=lambda _: None)).delivery(id).describe()
+        await Perdure(await connect_to_temporal(home, start=False, say=lambda _: None)).delivery(id).describe()
     except (BadInput, TemporalUnreachable):
         return False
     return True
 
 
 def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
-    """BadInput when this host's worker could not publish: it has no token for the forge it would publish to.
+    """Raise BadInput where this host's worker has no token for the forge on which it would publish.
 
-    A publisher of its own has one; who ships nothing needs none.
+    Nothing is required where a publisher of its own is configured, or the repository has no hosted forge. For requests
+    that publish nothing it is not to be called.
     """
-    if hosted(forges, url) is None or env.get(PUBLISHER_QUEUE, "").strip() or token(forges, url, elsewhere=False):
+    if (
+        hosted_forge(forges, url) is None
+        or env.get(PUBLISHER_QUEUE_VARIABLE, "").strip()
+        or has_token(forges, url, elsewhere=False)
+    ):
         return
-    host, name = address(url) or ("", url)
-    facts = forge_at(host)
+    host, name = parse_repository_address(url) or ("", url)
+    facts = forge_of_host(host)
     raise BadInput(
         f"there is no token for {host or 'the forge'}, where the pull request is to be opened",
-        where=" or ".join(facts.tokens_at(host)),
-        fix=f"export one that may write to {name}: {facts.rights}",
+        where=" or ".join(facts.token_variables_for(host)),
+        fix=f"export one that may write to {name}: {facts.required_rights}",
     )
 
 
-def publishes_here(url: str, env: Mapping[str, str]) -> bool:
-    """True where this host's own worker is who a hosted forge will see."""
+def own_worker_publishes(url: str, env: Mapping[str, str]) -> bool:
+    """Return whether this host's own worker publishes to a hosted forge: no separate publisher is configured."""
     from perdure.adapters.forges.select import Forges
 
-    return not env.get(PUBLISHER_QUEUE, "").strip() and hosted(Forges.from_environment(dict(env)), url) is not None
+    return (
+        not env.get(PUBLISHER_QUEUE_VARIABLE, "").strip()
+        and hosted_forge(Forges.from_environment(dict(env)), url) is not None
+    )
 
 
-def hosted(forges: Forges, url: str) -> HostedForge | None:
-    """The forge of a repository, when it is one with issues and accounts."""
+def hosted_forge(forges: Forges, url: str) -> HostedForge | None:
+    """Return the repository's forge if it is one with issues and accounts; else None."""
     from perdure.adapters.forges.base import HostedForge
 
     forge = forges.forge(url)
     return forge if isinstance(forge, HostedForge) else None
 
 
-def token(forges: Forges, url: str, *, elsewhere: bool) -> bool:
-    """True where this process is somebody to the forge of `url`, which may be an ssh address. BadInput when it is an
-    App that is not let in there, and the workers would be no other."""
+def has_token(forges: Forges, url: str, *, elsewhere: bool) -> bool:
+    """Return whether this process has a credential for the forge of `url`, which may be an ssh address.
+
+    True also where one has to be fetched and the forge is away. Where the forge refuses (an App that is not installed
+    there): False with `elsewhere`, since the workers may be somebody else, otherwise BadInput.
+    """
     if not url.startswith(("https://", "http://")):
-        known = address(url)
-        if known is None:
+        host_and_name = parse_repository_address(url)
+        if host_and_name is None:
             return False
-        url = f"https://{known[0]}/{known[1]}"
+        url = f"https://{host_and_name[0]}/{host_and_name[1]}"
     try:
         return forges.credential(url) is not None
     except ForgeUnavailable:
@@ -161,25 +189,30 @@ def token(forges: Forges, url: str, *, elsewhere: bool) -> bool:
         raise BadInput(error.what, where=error.where, fix=error.fix) from error
 
 
-def _title(forge: HostedForge, number: int, *, elsewhere: bool) -> str:
+def _read_title(forge: HostedForge, number: int, *, elsewhere: bool) -> str:
+    """Return the issue's title; empty where the forge is away, or refuses while the workers are `elsewhere`.
+
+    Raises InvalidRequest for an issue that is closed, locked or a pull request, and BadInput where the forge refuses.
+    """
     try:
         return forge.issue(number).title
     except ForgeUnavailable:
-        return ""  # the worker waits until it is back, visibly
+        return ""  # the worker waits visibly until it is back
     except ForgeRefused as error:
         if elsewhere:
             return ""
         raise BadInput(error.what, where=error.where, fix=error.fix) from error
 
 
-def _of_text(error: InvalidRequest, number: int) -> InvalidRequest:
+def _explain_text_issue(error: InvalidRequest, number: int) -> InvalidRequest:
+    """Return the error with the hint that the issue was taken from the request's text."""
     where = f"#{number} in TEXT, which is taken for the issue to deliver"
     return InvalidRequest(error.what, where=where, fix=f"name the issue, --issue N, or write {number} without the #")
 
 
-def _only_names(text: str, named: IssueName) -> bool:
-    """True where a text is nothing but the issue's name, and says nothing besides."""
+def _is_only_issue_name(text: str, issue_name: IssueName) -> bool:
+    """Return whether a text is nothing but the issue's name, so that it says nothing besides."""
     try:
-        return IssueName.parse(text).number == named.number and not text.strip().isdecimal()
+        return IssueName.parse(text).number == issue_name.number and not text.strip().isdecimal()
     except ValueError:
         return not text.strip()

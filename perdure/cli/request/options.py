@@ -1,4 +1,4 @@
-"""Options that `deliver` and `run` share: the same names, the same words."""
+"""The options that `deliver` and `run` share, with the same names and help texts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from perdure.models.limits import ATTEMPTS_MOST
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options that both have, as they were typed.
+class RequestOptions:
+    """The options that both commands have, as they were typed.
 
-    gate       before which of plan, pull_request a person decides
+    gate       before which of plan and pull_request a person decides
     labels     of the pull request and of a shared budget
     questions  False: the agent asks nobody
-    new        another one is started, although one of the same words runs
+    new        start another delivery, although one of the same text runs
     """
 
     request: str | None = None
@@ -42,10 +42,10 @@ class Options:
     new: bool = False
 
     @classmethod
-    def typed(cls, params: Mapping[str, Any]) -> Self:
-        """Return them by their names, as Typer has read them (`Context.params`)."""
-        said = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
-        return cls(**{field.name: said[field.name] for field in fields(cls) if field.name in said})
+    def from_params(cls, params: Mapping[str, Any]) -> Self:
+        """Return the options from the parameters by name, as Typer has parsed them (`Context.params`)."""
+        values = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
+        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
 Budget = Annotated[float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it costs.")]

@@ -1,4 +1,4 @@
-"""Facts of a target repository, as far as they can be known here without fetching anything."""
+"""Facts about a target repository that can be known here without fetching anything."""
 
 from __future__ import annotations
 
@@ -11,39 +11,45 @@ from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
 
 if TYPE_CHECKING:
-    from perdure.adapters.git.source import Target
+    from perdure.adapters.git.target import TargetRepository
 
-NAME = "perdure.toml"
+CONFIG_FILE = "perdure.toml"
 
 
-def place_of(target: Target, sha: str) -> Path | None:
-    """A repository on this machine that has the commit; None when it would have to be fetched first."""
-    from perdure.adapters.git.door import GitError
-    from perdure.adapters.git.visit import find
+def find_local_repository(target: TargetRepository, sha: str) -> Path | None:
+    """Return a repository on this machine that has the commit; None when it would have to be fetched first."""
+    from perdure.adapters.git.command import GitError
+    from perdure.adapters.git.foreign_repository import find_repository
 
     parts = urlsplit(target.url)
     local = Path(unquote(parts.path)) if parts.scheme == "file" else Path(target.url)
-    for place in (local, target.checkout):
-        if place is not None and place.is_absolute() and place.is_dir():
+    for path in (local, target.checkout):
+        if path is not None and path.is_absolute() and path.is_dir():
             with suppress(GitError, BadInput):
-                found = find(place).git.run("cat-file", "-e", f"{sha}^{{commit}}", ok=(0, 1, 128))
-                if found.returncode == 0:
-                    return place
+                output = find_repository(path).git.execute("cat-file", "-e", f"{sha}^{{commit}}", ok=(0, 1, 128))
+                if output.returncode == 0:
+                    return path
     return None
 
 
-def file_at(place: Path, sha: str, path: str = NAME) -> str | None:
-    """The text of a file at a commit that is there; None when it has no such file. BadInput when it is too long."""
-    from perdure.adapters.git.repository import show
-    from perdure.adapters.git.visit import find
+def read_file_at_commit(repository: Path, sha: str, path: str = CONFIG_FILE) -> str | None:
+    """Return the text of a file at a commit that the repository has; None when the commit has no such file.
 
-    found = show(find(place).git, sha, path, CONFIG_BYTES)
-    return found.decode(errors="replace") if found is not None else None
+    Raises BadInput when it is longer than CONFIG_BYTES.
+    """
+    from perdure.adapters.git.foreign_repository import find_repository
+    from perdure.adapters.git.repository import read_file
+
+    content = read_file(find_repository(repository).git, sha, path, CONFIG_BYTES)
+    return content.decode(errors="replace") if content is not None else None
 
 
-def in_working_tree(checkout: Path) -> str | None:
-    """The perdure.toml that lies in a working tree. A link to a device or a pipe is none: reading it could wait."""
-    path = checkout / NAME
+def read_working_tree_config(checkout: Path) -> str | None:
+    """Return the text of perdure.toml in a working tree; None where it cannot be read, or is no regular file.
+
+    A link to a device or a pipe is not read: that could wait for ever. At most CONFIG_BYTES + 1 bytes are.
+    """
+    path = checkout / CONFIG_FILE
     try:
         if not path.is_file():
             return None
@@ -54,18 +60,20 @@ def in_working_tree(checkout: Path) -> str | None:
 
 
 def read_config(path: Path) -> str:
-    from perdure.adapters.system.bounded import read_text, why_unread
+    """Return the text of the file that `--config` names. Raises BadInput for one that cannot be read, or over
+    CONFIG_BYTES."""
+    from perdure.adapters.system.bounded import read_text, unreadable_reason
 
     try:
         return read_text(path, CONFIG_BYTES)
     except (OSError, ValueError) as error:
-        what = f"the configuration cannot be read: {why_unread(error)}"
+        what = f"the configuration cannot be read: {unreadable_reason(error)}"
         raise BadInput(what, where=f"--config {path}", fix="name a TOML file") from None
 
 
-def origin_of(cwd: Path) -> str | None:
-    """The origin of the checkout that a directory is in, without asking it; None where there is none."""
-    from perdure.adapters.git.visit import visiting
+def origin_url(cwd: Path) -> str | None:
+    """Return the URL of the origin of the checkout that a directory is in, from its configuration; None without one."""
+    from perdure.adapters.git.foreign_repository import foreign_git
 
-    found = visiting(cwd).run("remote", "get-url", "origin", ok=(0, 2, 128))
-    return found.text if found.returncode == 0 else None
+    output = foreign_git(cwd).execute("remote", "get-url", "origin", ok=(0, 2, 128))
+    return output.text if output.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""The end of a delivery, and another beginning: `retry`, `cancel`."""
+"""The commands that end a delivery and let it go on: `cancel` and `retry`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from perdure.cli.ids import DeliveryId, resolve_id
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out, connected, with_delivery, worker_started
+from perdure.cli.session import connect_client, ensure_worker, run_coroutine, run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.text import span
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from perdure.models.result import DeliveryResult
 
 CANCEL_TURN_S = 120.0
-"""For the turn that runs to end before a cancellation: most take less than a minute. Later its tools are ended."""
+"""Seconds for the running turn to end before a cancellation: most take less than a minute. Later its tools are
+ended."""
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -35,16 +36,16 @@ def retry(
     json: Json = False,
 ) -> None:
     """Go on from the last checkpoint of a delivery that ended without delivering."""
-    from perdure.cli.look.watch import detached
+    from perdure.cli.look.watch import print_detached
 
     screen = Screen(json=json)
     started: list[str] = []
     try:
-        raise typer.Exit(carry_out(_retry(id, screen, started, budget=budget, detach=detach)))
+        raise typer.Exit(run_coroutine(_retry_delivery(id, screen, started, budget=budget, detach=detach)))
     except KeyboardInterrupt:
         if not started:
             raise
-        raise detached(screen, started[0]) from None
+        raise print_detached(screen, started[0]) from None
 
 
 def cancel(
@@ -56,10 +57,10 @@ def cancel(
 
     The turn that runs may end first, so that nothing of it is lost, unless --now.
     """
-    from perdure.cli.look.closing import closing
+    from perdure.cli.look.closing import closing_lines
     from perdure.models.result import Status
 
-    screen, found = Screen(json=json), list[str]()
+    screen, delivery_ids = Screen(json=json), list[str]()
 
     async def work(delivery: Delivery) -> int:
         from temporalio.service import RPCError, RPCStatusCode
@@ -67,73 +68,84 @@ def cancel(
         described = await delivery.describe()
         if not described.running:
             raise BadInput(f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {delivery.id}")
-        found.append(delivery.id)
+        delivery_ids.append(delivery.id)
         if now:
             screen.say(f"cancelling {delivery.id}: its running tools are ended")
         else:
-            await _rest(delivery, described.asked is not None, screen)
+            await _let_turn_end(delivery, described.pending_decision is not None, screen)
         try:
             await delivery.cancel()
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise  # ended meanwhile: its result says how
-        result = await _ended(delivery, screen)
+        result = await _wait_for_result(delivery, screen)
         if json:
-            screen.data(result.model_dump_json(indent=2))
+            screen.print_json(result.model_dump_json(indent=2))
         else:
-            screen.lines(closing(result))
-        # What was asked for is that it stops; one that delivered in the last moment did not.
+            screen.print_lines(closing_lines(result))
+        # The request was that it stops; one that delivered in the last moment did not.
         return 0 if result.status == Status.CANCELLED else 1
 
     try:
-        raise typer.Exit(with_delivery(screen, id, work))
+        raise typer.Exit(run_with_delivery(screen, id, work))
     except KeyboardInterrupt:
-        if found:
-            typed = shlex.quote(found[0])
-            screen.say(f"left: {found[0]} may be held; perdure resume {typed} or perdure cancel {typed} --now")
+        if delivery_ids:
+            quoted_id = shlex.quote(delivery_ids[0])
+            screen.say(
+                f"left: {delivery_ids[0]} may be held; perdure resume {quoted_id} or perdure cancel {quoted_id} --now"
+            )
         raise
 
 
-async def _rest(delivery: Delivery, waits: bool, screen: Screen) -> None:
-    """Let the turn that runs come to its end, if there is one and it does not take too long."""
-    if waits:
+async def _let_turn_end(delivery: Delivery, waits_for_person: bool, screen: Screen) -> None:
+    """Hold the delivery and wait until its running turn has ended, for at most CANCEL_TURN_S; print that first.
+
+    With `waits_for_person` no turn runs: nothing is done then.
+    """
+    if waits_for_person:
         return
     screen.say(
         f"cancelling {delivery.id}: what runs may end first, for at most {span(CANCEL_TURN_S)}; --now ends it at once"
     )
-    await delivery.come_to_rest(timedelta(seconds=CANCEL_TURN_S))
+    await delivery.hold_until_idle(timedelta(seconds=CANCEL_TURN_S))
 
 
-async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
-    """The result; says so when nobody is there who could end the delivery."""
+async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult:
+    """Wait until the delivery has ended and return its result; print a line when no worker answers that could end
+    it."""
     import asyncio
 
-    from perdure.cli.host.workers import absent
-    from perdure.cli.look.story import no_worker
+    from perdure.cli.host.workers import no_worker_reason
+    from perdure.cli.look.progress_lines import no_worker_line
 
-    ending = asyncio.ensure_future(delivery.result())
-    done, _ = await asyncio.wait([ending], timeout=WATCH_SILENCE_S)
-    if not done and (await delivery.describe()).running:
+    result = asyncio.ensure_future(delivery.result())
+    finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)
+    if not finished and (await delivery.describe()).running:
         try:
             await delivery.progress()
         except PerdureError:
-            screen.say(no_worker(absent(), "it is cancelled then"))
-    return await ending
+            screen.say(no_worker_line(no_worker_reason(), "it is cancelled then"))
+    return await result
 
 
-async def _retry(id: str, screen: Screen, started: list[str], *, budget: float | None, detach: bool) -> int:
-    from perdure.cli.look.watch import follow
+async def _retry_delivery(id: str, screen: Screen, started: list[str], *, budget: float | None, detach: bool) -> int:
+    """Start the delivery again from its last checkpoint, with `budget` as its new limit; return the exit code.
 
-    await worker_started(screen)
-    perdure = await connected(screen)
+    Starts a worker if need be. Follows the delivery to its end unless `detach`. Its id is appended to `started` once it
+    runs: from then on Ctrl-C only leaves.
+    """
+    from perdure.cli.look.watch import follow_delivery
+
+    await ensure_worker(screen)
+    perdure = await connect_client(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))
-    known = (await delivery.describe()).resume
+    resume_point = (await delivery.describe()).resume
     await delivery.retry(budget_usd=budget)
     started.append(delivery.id)
-    begun = known is not None and known.state.get("checkpoint")
-    screen.say(f"{delivery.id} goes on from its last checkpoint" if begun else f"{delivery.id} starts again")
+    has_checkpoint = resume_point is not None and resume_point.state.get("checkpoint")
+    screen.say(f"{delivery.id} goes on from its last checkpoint" if has_checkpoint else f"{delivery.id} starts again")
     if detach:
         if screen.json:
-            screen.data({"delivery_id": delivery.id})
+            screen.print_json({"delivery_id": delivery.id})
         return 0
-    return await follow(delivery, screen)
+    return await follow_delivery(delivery, screen)

@@ -1,4 +1,4 @@
-"""The request of one phase alone, checked before anything else is looked at."""
+"""The options of `perdure run` for one phase alone, checked before anything else is looked at."""
 
 from __future__ import annotations
 
@@ -6,61 +6,67 @@ import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from perdure.cli.request.options import Options
-from perdure.cli.request.validation import DeliverOptions, nearest
+from perdure.cli.request.options import RequestOptions
+from perdure.cli.request.validation import DeliverOptions, suggest_name
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
 from perdure.models.plan import Plan
 
-_MENDS = (Phase.TEST, Phase.REVIEW)
-"""Phases whose findings can be mended; the others find nothing."""
+_FIXING_PHASES = (Phase.TEST, Phase.REVIEW)
+"""Phases whose findings can be fixed; the others find nothing."""
 
 _TITLE_CHARS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhaseOptions(Options):
+class PhaseOptions(RequestOptions):
     """The options of `perdure run`."""
 
     plan: Path | None = None
     fix: bool = False
 
 
-def phase_named(name: str) -> Phase:
-    """BadInput with the nearest one for a phase that is none."""
-    known = [phase.value for phase in Phase if phase is not Phase.LAND]  # that one comes with a backlog
-    if (word := name.strip().lower()) not in known:
-        raise BadInput(f"unknown phase {name[:100]!r}", where="perdure run", fix=nearest("perdure run", word, known))
-    return Phase(word)
+def parse_phase(name: str) -> Phase:
+    """Return the phase of that name. Raises BadInput with the most similar name where there is none."""
+    names = [phase.value for phase in Phase if phase is not Phase.LAND]  # that one comes with a backlog
+    if (value := name.strip().lower()) not in names:
+        raise BadInput(
+            f"unknown phase {name[:100]!r}", where="perdure run", fix=suggest_name("perdure run", value, names)
+        )
+    return Phase(value)
 
 
-def asked_for(phase: Phase, options: PhaseOptions) -> DeliverOptions:
-    """The same in the words of `deliver`. BadInput for what does not go together, and for what is missing.
+def to_deliver_options(phase: Phase, options: PhaseOptions) -> DeliverOptions:
+    """Convert the options of `run` to those of `deliver`; read the plan's file and `--request -`.
 
-    A review with `--fix` tests first: each of its fixes is tested again, and red has to mean what the fix did.
+    Raises BadInput for options that do not go together, and for a request that is missing. A review with `--fix` tests
+    first: each of its fixes is tested again, and red has to mean what the fix did.
     """
-    _check(phase, options)
-    words = _words(options)
+    _check_options(phase, options)
+    text = _read_request_text(options)
     plan = read_plan_file(options.plan) if options.plan is not None else None
-    if not (words or options.issue or plan):
-        _check_words(phase, given=options.request is not None)
-    if phase is Phase.BUILD and plan is not None and not (words or options.issue):
-        words = title_of(plan)
+    if not (text or options.issue or plan):
+        _require_text(phase, is_empty_text=options.request is not None)
+    if phase is Phase.BUILD and plan is not None and not (text or options.issue):
+        text = plan_title(plan)
     phases = f"{Phase.TEST},{phase}" if phase is Phase.REVIEW and options.fix else str(phase)
-    shared = {field.name: getattr(options, field.name) for field in fields(Options)}
+    shared_options = {field.name: getattr(options, field.name) for field in fields(RequestOptions)}
     return DeliverOptions(
-        **shared | {"request": words or None},
+        **shared_options | {"request": text or None},
         phases=phases,
         plan=plan,
-        fix=options.fix if phase in _MENDS else True,
+        fix=options.fix if phase in _FIXING_PHASES else True,
         push=options.fix or phase is Phase.BUILD,
         wordless=True,
     )
 
 
 def read_plan_file(path: Path) -> str:
-    """The plan in a file: Markdown, or the JSON of `perdure run plan --json`. BadInput when there is none in it."""
+    """Return the plan in a file: Markdown, or the JSON of `perdure run plan --json`.
+
+    Raises BadInput for a file that cannot be read, is not UTF-8, is empty or longer than 64 KiB.
+    """
     where, fix = f"--plan {path}", 'perdure run plan --request "what you want" > plan.md writes one'
     try:
         with path.open("rb") as file:
@@ -77,8 +83,9 @@ def read_plan_file(path: Path) -> str:
     return text
 
 
-def title_of(plan: str) -> str:
-    """Name a plan in one line: its title, or its first line with words in it."""
+def plan_title(plan: str) -> str:
+    """Return a plan's title, else its first line with a letter or digit, else `Carry out the plan`; at most 200
+    characters."""
     try:
         return Plan.model_validate_json(plan).title[:_TITLE_CHARS]
     except ValueError:
@@ -86,8 +93,9 @@ def title_of(plan: str) -> str:
         return next((line for line in lines if any(c.isalnum() for c in line)), "Carry out the plan")[:_TITLE_CHARS]
 
 
-def _check(phase: Phase, options: PhaseOptions) -> None:
-    if options.fix and phase not in _MENDS:
+def _check_options(phase: Phase, options: PhaseOptions) -> None:
+    """Raise BadInput for options that this phase does not have, and for a phase that needs `--branch` without one."""
+    if options.fix and phase not in _FIXING_PHASES:
         fix = f"perdure run test --fix or perdure run review --fix mends what they find; {phase} finds nothing"
         raise BadInput(f"--fix does not go with {phase}", where="--fix", fix=fix)
     if options.plan is not None and phase is Phase.PLAN:
@@ -99,12 +107,15 @@ def _check(phase: Phase, options: PhaseOptions) -> None:
         raise BadInput(f"no branch was named: {phase} needs one to look at", where="--branch", fix=fix)
 
 
-def _check_words(phase: Phase, *, given: bool) -> None:
-    """There are no words at all; `given`: an empty text was."""
+def _require_text(phase: Phase, *, is_empty_text: bool) -> None:
+    """Raise BadInput where a phase needs a request and there is no text, issue or plan; test and ship need none.
+
+    is_empty_text  `--request` was given, but is empty: the message says so
+    """
     if phase in (Phase.TEST, Phase.SHIP):
         return
-    where = "--request" if given else ""
-    what = "the request is empty" if given else "no request was given"
+    where = "--request" if is_empty_text else ""
+    what = "the request is empty" if is_empty_text else "no request was given"
     match phase:
         case Phase.PLAN:
             fix = 'perdure run plan --request "what you want", --request - to read it, or --issue 12'
@@ -116,8 +127,11 @@ def _check_words(phase: Phase, *, given: bool) -> None:
     raise BadInput(what, where=where, fix=fix)
 
 
-def _words(options: PhaseOptions) -> str:
-    """Return the words of `--request`, `-` read from standard input; empty when nothing was said."""
+def _read_request_text(options: PhaseOptions) -> str:
+    """Return the text of `--request`, of standard input for `-`; empty when there is none, or only spaces.
+
+    Raises BadInput when it is longer than 64 KiB.
+    """
     text = options.request or ""
     if text == "-":
         text = sys.stdin.buffer.read(REQUEST_BYTES + 1).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Handing in what was taken in: what it needs is started, what begins is told."""
+"""Submitting a checked request: what it needs is started, and what begins is printed."""
 
 from __future__ import annotations
 
@@ -8,136 +8,175 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure import __version__, secrets
+from perdure.cli.formatting import money, short_sha, with_tilde
 from perdure.cli.screen import Screen
-from perdure.cli.words import money, short, tilde
 from perdure.models.limits import DECISION_ACCEPTED
 
 if TYPE_CHECKING:
-    from perdure.cli.request.validation import DeliverOptions, Taken
-    from perdure.client import Perdure, Submitted, SubmittedBacklog
+    from perdure.cli.request.validation import CheckedRequest, DeliverOptions
+    from perdure.client import BacklogSubmission, Perdure, Submission
 
 
-async def hand_in(
-    taken: Taken, asked: DeliverOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, name: str = ""
-) -> Submitted:
-    """Start the delivery, or come back to the one of that id or of the same words, and tell the header.
+async def submit_delivery(
+    checked: CheckedRequest,
+    options: DeliverOptions,
+    screen: Screen,
+    submitted: list[Submission],
+    *,
+    detach: bool,
+    name: str = "",
+) -> Submission:
+    """Start the delivery, or attach to the one of that id or the same text; print the header and return the submission.
 
-    name       what its id is made from, where that is neither the issue nor the words
-    submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
+    Starts server and worker where they are missing. With `detach`, waits until a worker has accepted it, for at most
+    DECISION_ACCEPTED. Raises the refusal of an issue that cannot be delivered, unless a delivery of it exists.
+
+    name       what its id is made from, where that is neither the issue nor the text
+    submitted  the submission is appended to it as soon as it exists: from then on Ctrl-C only leaves
     """
-    # Only now: these take longer to load than a mistake takes to find.
+    # Imported only now: loading these takes longer than finding a mistake in the request.
     from perdure.adapters.system.home import Home
-    from perdure.cli.request.issue import is_there
+    from perdure.cli.request.issue import delivery_exists
 
     home = Home.find()
-    if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
+    if (refusal := checked.work.refusal) is not None and not await delivery_exists(
+        home, options.id or checked.issue_id
+    ):
         raise refusal
-    perdure = await at_work(taken, screen)
-    # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
+    perdure = await start_worker_and_connect(checked, screen)
+    # Whoever stays sees what becomes of it; whoever leaves should know whether a worker has it.
     patience = DECISION_ACCEPTED if detach else None
-    found = await perdure.submit(taken.request, asked.id, new=asked.new, name=name, at=taken.tip, patience=patience)
-    submitted.append(found)
-    another = "" if asked.id is not None else "; --new starts another"
-    id, typed = found.delivery.id, f"perdure watch {found.delivery.id}"
-    await tell_start(taken, id, found, screen, _limits(taken), typed=typed, another=another, detach=detach)
+    submission = await perdure.submit(
+        checked.request, options.id, new=options.new, name=name, branch_commit=checked.tip, patience=patience
+    )
+    submitted.append(submission)
+    restart_hint = "" if options.id is not None else "; --new starts another"
+    id, watch_command = submission.delivery.id, f"perdure watch {submission.delivery.id}"
+    await print_start(
+        checked,
+        id,
+        submission,
+        screen,
+        _budget_texts(checked),
+        watch_command=watch_command,
+        restart_hint=restart_hint,
+        detach=detach,
+    )
     if detach and screen.json:
-        screen.data({"delivery_id": id, **started_json(found)})
-    return found
+        screen.print_json({"delivery_id": id, **submission_json(submission)})
+    return submission
 
 
-async def tell_start(
-    taken: Taken,
+async def print_start(
+    checked: CheckedRequest,
     id: str,
-    found: Submitted | SubmittedBacklog,
+    submission: Submission | BacklogSubmission,
     screen: Screen,
     limits: Sequence[str],
     *,
-    typed: str,
-    another: str,
+    watch_command: str,
+    restart_hint: str,
     detach: bool,
 ) -> None:
-    """Tell the header, and what became of it. `typed`: what shows it later; `another`: what starts another one."""
+    """Print the header, whether it existed already, and whether a worker has accepted it.
+
+    watch_command  the command that shows it later, printed where `detach`
+    restart_hint   what starts another one, printed after the note that it existed
+    """
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.web import web_page
-    from perdure.cli.host.workers import absent
+    from perdure.cli.host.web import web_ui_url
+    from perdure.cli.host.workers import no_worker_reason
 
     if not screen.json:
-        page = await web_page(Home.find(), id)
-        watching = [typed if detach else "Ctrl-C leaves; the work goes on", *([page] if page else [])]
-        header = await asyncio.to_thread(header_lines, taken, id, watching, limits)
-        screen.lines(header if detach else [*header, ""])
-    if found.attached:
-        screen.say(f"{id} is already there: nothing new was started{another}")
-    if found.accepted is False:
-        why = "no worker has taken it yet: it begins when one runs" if taken.elsewhere else absent()
-        screen.say(f"{id} is recorded; {why}")
+        page = await web_ui_url(Home.find(), id)
+        watching = [watch_command if detach else "Ctrl-C leaves; the work goes on", *([page] if page else [])]
+        header = await asyncio.to_thread(header_lines, checked, id, watching, limits)
+        screen.print_lines(header if detach else [*header, ""])
+    if submission.attached:
+        screen.say(f"{id} is already there: nothing new was started{restart_hint}")
+    if submission.accepted is False:
+        reason = "no worker has taken it yet: it begins when one runs" if checked.elsewhere else no_worker_reason()
+        screen.say(f"{id} is recorded; {reason}")
 
 
-def started_json(found: Submitted | SubmittedBacklog) -> dict[str, bool | None]:
-    return {"attached": True} if found.attached else {"attached": False, "accepted": found.accepted}
+def submission_json(submission: Submission | BacklogSubmission) -> dict[str, bool | None]:
+    """Return the fields of `--json` that say whether it existed already, and whether a worker has accepted it."""
+    return {"attached": True} if submission.attached else {"attached": False, "accepted": submission.accepted}
 
 
-async def at_work(taken: Taken, screen: Screen) -> Perdure:
-    """The client, once there is a worker to hand something to: ours is started, those elsewhere are somebody's."""
+async def start_worker_and_connect(checked: CheckedRequest, screen: Screen) -> Perdure:
+    """Start this home's server and worker where they are missing, and return a connected client.
+
+    Where TEMPORAL_* names another server, nothing is started: its workers are somebody else's. The client signs
+    requests with the home's key, where there is a home.
+    """
     from perdure.adapters.system.home import Home
-    from perdure.cli.request.issue import publishes_here
+    from perdure.cli.request.issue import own_worker_publishes
     from perdure.client import Perdure
-    from perdure.local.connect import connect
+    from perdure.local.connect import connect_to_temporal
     from perdure.local.up import ensure_running
 
     home = Home.find()
-    if not taken.elsewhere:
-        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, secrets.environment()))
-    # Workers elsewhere may be this home's all the same; a home that never was is not made for them.
-    key = home.key() if not taken.elsewhere or home.root.is_dir() else None
-    return Perdure(await connect(home, start=False, say=screen.say), key)
+    if not checked.elsewhere:
+        await ensure_running(home, screen.say, hosted=own_worker_publishes(checked.target.url, secrets.environment()))
+    # Workers elsewhere may be this home's all the same; but no home is made for their sake.
+    key = home.key() if not checked.elsewhere or home.root.is_dir() else None
+    return Perdure(await connect_to_temporal(home, start=False, say=screen.say), key)
 
 
-def header_lines(taken: Taken, id: str, watching: Sequence[str], limits: Sequence[str]) -> list[str]:
-    """The first lines of what was handed in. `limits`: what is said of its money and number beside the settings."""
-    from perdure.adapters.git.door import redact
-    from perdure.adapters.git.source import not_included
-    from perdure.cli.look.story import Header
+def header_lines(checked: CheckedRequest, id: str, watching: Sequence[str], limits: Sequence[str]) -> list[str]:
+    """Return the first lines about a submitted request: repository, base, issue, what is not included, settings.
 
-    checkout, target = taken.target.checkout, redact(taken.target.url)
-    has_origin = checkout is not None and str(checkout) != taken.target.url
-    begins = taken.request.branch or taken.base
+    Reads the checkout for what is not committed or pushed. `watching`: how to follow it; `limits`: texts about budget
+    and size, shown after the settings.
+    """
+    from perdure.adapters.git.command import redact
+    from perdure.adapters.git.target import list_not_included
+    from perdure.cli.look.progress_lines import Header
+
+    checkout, target = checked.target.checkout, redact(checked.target.url)
+    has_origin = checkout is not None and str(checkout) != checked.target.url
+    start_branch = checked.request.branch or checked.base
     return Header(
         version=__version__,
         delivery_id=id,
-        checkout=tilde(checkout) if checkout is not None and has_origin else "",
+        checkout=with_tilde(checkout) if checkout is not None and has_origin else "",
         target=f"origin {target}" if has_origin else target,
-        base=base_line(taken),
-        issue=taken.meant.shown,
-        not_included=not_included(checkout, begins, taken.base, taken.target.heads.branches)
+        base=base_line(checked),
+        issue=checked.work.issue_label,
+        not_included=list_not_included(checkout, start_branch, checked.base, checked.target.heads.branches)
         if checkout is not None
         else (),
-        settings=[taken.file, *([] if taken.elsewhere else [_sandbox(taken.host.sandbox)]), *limits],
+        settings=[checked.file, *([] if checked.elsewhere else [_sandbox_label(checked.host.sandbox)]), *limits],
         watching=watching,
     ).lines()
 
 
-def _limits(taken: Taken) -> list[str]:
-    from perdure.adapters.repository.config import effective
+def _budget_texts(checked: CheckedRequest) -> list[str]:
+    """Return the budget that counts as a list of one text; empty where the workers are elsewhere and the request has
+    none."""
+    from perdure.adapters.repository.config import merge_config
 
-    if taken.elsewhere:
-        return [f"budget {money(taken.request.budget_usd)}"] if taken.request.budget_usd is not None else []
-    counts = effective(
-        host=taken.host, env=os.environ, repository=taken.repository_config, request=taken.request
+    if checked.elsewhere:
+        return [f"budget {money(checked.request.budget_usd)}"] if checked.request.budget_usd is not None else []
+    limits = merge_config(
+        host=checked.host, env=os.environ, repository=checked.repository_config, request=checked.request
     ).config.limits
-    return [f"budget {money(counts.budget_usd)}"]
+    return [f"budget {money(limits.budget_usd)}"]
 
 
-def base_line(taken: Taken) -> str:
-    """The base as the first lines tell it: `main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
-    if taken.target.empty:
-        return f"empty: {taken.base} begins with an empty commit, pushed before the delivery's branch"
-    base = f"{taken.base} at {short(taken.base_sha)}"
-    branch = taken.request.branch
-    tip = f"{branch} at {short(taken.target.heads.branches[branch])}, against " if branch is not None else ""
-    return f"{tip}{base}, asked just now"
+def base_line(checked: CheckedRequest) -> str:
+    """Return the header's line about the base: `main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
+    if checked.target.empty:
+        return f"empty: {checked.base} begins with an empty commit, pushed before the delivery's branch"
+    base = f"{checked.base} at {short_sha(checked.base_sha)}"
+    branch = checked.request.branch
+    branch_tip = (
+        f"{branch} at {short_sha(checked.target.heads.branches[branch])}, against " if branch is not None else ""
+    )
+    return f"{branch_tip}{base}, asked just now"
 
 
-def _sandbox(grade: str) -> str:
+def _sandbox_label(grade: str) -> str:
     names = {"full": "sandbox bubblewrap", "reduced": "sandbox REDUCED (Landlock)", "off": "sandbox OFF"}
     return names.get(grade, grade)

@@ -1,1 +1,1 @@
-"""Pure decisions over a delivery's state: who may what, what counts, what comes of it."""
+"""Pure decisions over the state of a delivery, a backlog or the Treasury: they read no clock, file or network."""

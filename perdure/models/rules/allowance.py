@@ -1,4 +1,5 @@
-"""The rest a delivery may still spend: pure decisions over its state. Unknown is unknown, never zero."""
+"""What a delivery may still spend of money, tokens and time: pure decisions over its state. Unknown is unknown, never
+zero."""
 
 from __future__ import annotations
 
@@ -6,13 +7,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
 
-from perdure.models.ledger import Room, Spend, Usage
+from perdure.models.ledger import Spend, SpendingLimits, Usage
 from perdure.models.state import DeliveryState
 from perdure.models.webui.details import dollars
-from perdure.models.work import Prepared
+from perdure.models.work import PreparedWorkspace
 
 
 class Limit(StrEnum):
+    """A limit of a delivery that can be reached: its dollars, tokens or time, a price nobody knows, a budget of the
+    day."""
+
     USD = "usd"
     TOKENS = "tokens"
     TIME = "time"
@@ -20,88 +24,113 @@ class Limit(StrEnum):
     DAY = "day"
 
 
-def budget_usd(state: DeliveryState, prepared: Prepared) -> float:
+def budget_usd(state: DeliveryState, prepared: PreparedWorkspace) -> float:
+    """Return the delivery's budget in dollars, with what people have added to it."""
     return prepared.budget_usd + state.extra_usd
 
 
-def paid(state: DeliveryState) -> float:
-    """Dollars, over all runs: money at risk counts, and one unknown price hides no other."""
-    return max(state.spend.paid, (state.usage.cost_usd or 0.0) + state.spend.at_risk_usd)
+def paid_usd(state: DeliveryState) -> float:
+    """Return the dollars paid over all runs: money at risk counts, and one unknown price hides no other."""
+    return max(state.spend.counted_usd, (state.usage.cost_usd or 0.0) + state.spend.at_risk_usd)
 
 
 def used_tokens(usage: Usage, spend: Spend) -> int:
-    """Over all runs, as far as the spend log knows them: a rewind or a retry forgets none; tokens at risk count."""
+    """Return the tokens used over all runs, those at risk counted.
+
+    Of `usage` and the spend log the larger one counts: a rewind or a retry makes none be forgotten.
+    """
     return max(spend.tokens, usage.tokens) + spend.at_risk_tokens
 
 
-def time_left(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> timedelta:
-    """Of the limit, which waiting for people does not use up. `since`: when it began to run."""
+def time_left(state: DeliveryState, prepared: PreparedWorkspace, since: datetime, now: datetime) -> timedelta:
+    """Return what is left of the time limit, negative once it is over; waiting for people does not use it up.
+
+    since  when the limit began to run, moved on by every wait for a person
+    """
     return timedelta(seconds=prepared.time_s + state.extra_time_s) - (now - since)
 
 
-def time_over(state: DeliveryState, prepared: Prepared) -> str:
+def time_over_reason(state: DeliveryState, prepared: PreparedWorkspace) -> str:
+    """Return one line for people that says that the time limit is over, and how long it was."""
     return f"the time limit of {timedelta(seconds=prepared.time_s + state.extra_time_s)} is over"
 
 
-def breach(
-    state: DeliveryState, prepared: Prepared, since: datetime, now: datetime, *, paying: bool = True
+def reached_limit(
+    state: DeliveryState, prepared: PreparedWorkspace, since: datetime, now: datetime, *, paying: bool = True
 ) -> tuple[Limit, str] | None:
-    """Return the limit that is reached, and that in words; None while there is room for what comes next.
+    """Return the limit that is reached, and the reason in words; None: the next piece of work may begin.
 
-    paying  a model's reply comes next: a commit or a test run costs nothing, and is kept from nobody for money
+    paying  a model's reply comes next; False: a commit or a test run, which is free and never refused for money
 
-    Where nobody is asked, what costs nothing begins all the same, and its own time limit ends it.
+    Without `prepared.asks`, where no person can be asked, work that costs nothing begins even when the time is over:
+    its own time limit ends it.
     """
     if (prepared.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
-        return Limit.TIME, time_over(state, prepared)
+        return Limit.TIME, time_over_reason(state, prepared)
     if not paying:
         return None
     spend = state.spend
-    if round(paid(state), 6) >= round(budget_usd(state, prepared), 6):
-        return Limit.USD, f"${paid(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
-    used = used_tokens(state.usage, spend)
-    most = prepared.budget_tokens + state.extra_tokens
-    if prepared.budget_tokens and used >= most:
-        return Limit.TOKENS, f"{used:,} of {most:,} tokens are used"
+    if round(paid_usd(state), 6) >= round(budget_usd(state, prepared), 6):
+        return Limit.USD, f"${paid_usd(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
+    used_token_count = used_tokens(state.usage, spend)
+    token_limit = prepared.budget_tokens + state.extra_tokens
+    if prepared.budget_tokens and used_token_count >= token_limit:
+        return Limit.TOKENS, f"{used_token_count:,} of {token_limit:,} tokens are used"
     if prepared.asks and not state.unpriced and (spend.usd is None or state.usage.cost_usd is None):
         return Limit.PRICE, "the price of a model is not known: what this costs cannot be counted"
     return None
 
 
-def room(state: DeliveryState, prepared: Prepared) -> Room:
-    """The most that a turn may pay for beyond the reply that it was begun for."""
-    return Room(
+def spending_limits(state: DeliveryState, prepared: PreparedWorkspace) -> SpendingLimits:
+    """Return the most that the delivery may have paid in all when its agent sends a further request within a turn.
+
+    `day_usd` is None where it is under no budget of a day; `tokens` is 0 where there is no limit.
+    """
+    return SpendingLimits(
         usd=budget_usd(state, prepared),
-        day_usd=state.purse.ceiling + state.tasks_usd if prepared.treasury else None,
+        day_usd=state.reservation.ceiling + state.tasks_usd if prepared.treasury else None,
         tokens=prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0,
         unpriced=state.unpriced or not prepared.asks,
     )
 
 
-def of_the_day(room: Room | None) -> Room | None:
-    """The room for a request that was decided before: only the day's budgets have to cover it."""
-    if room is None or room.day_usd is None:
+def day_limits_only(limits: SpendingLimits | None) -> SpendingLimits | None:
+    """Return limits of which only the budget of the day is left; None: there is none.
+
+    They are for a request that was decided on before: the delivery's own budget was checked then.
+    """
+    if limits is None or limits.day_usd is None:
         return None
-    return Room(usd=inf, day_usd=room.day_usd, unpriced=True)
+    return SpendingLimits(usd=inf, day_usd=limits.day_usd, unpriced=True)
 
 
-def beyond(room: Room, spend: Spend, usd: float | None, tokens: int) -> tuple[Limit, str] | None:
-    """Return the limit that a request of at most so many dollars (None: not known) and tokens could go beyond, and that
-    in words; None where it is covered.
+def exceeded_limit(limits: SpendingLimits, spend: Spend, usd: float | None, tokens: int) -> tuple[Limit, str] | None:
+    """Return the limit that a request could exceed, and the reason in words; None: the limits cover it.
 
-    What it may cost of a day's budget was reserved before; of a model whose price is not known nothing can be.
+    spend   what was paid until now
+    usd     the most that the request can cost; None: not known
+    tokens  the most that it can send and receive
+
+    A request without cost and tokens is always covered. Dollars of a day's budget were reserved before; for a model
+    whose price is not known none can be, so its request counts as 0 there.
     """
     if usd == 0.0 and not tokens:
         return None
-    if room.day_usd is not None and round(spend.paid + (usd or 0.0), 6) > round(room.day_usd, 6):
-        rest, most = max(room.day_usd - spend.paid, 0.0), usd or 0.0
-        return Limit.DAY, f"${rest:.2f} are reserved of the day's budget, and the next request may cost ${most:.2f}"
-    if usd is None and not room.unpriced:
+    if limits.day_usd is not None and round(spend.counted_usd + (usd or 0.0), 6) > round(limits.day_usd, 6):
+        reserved_usd, request_usd = max(limits.day_usd - spend.counted_usd, 0.0), usd or 0.0
+        return (
+            Limit.DAY,
+            f"${reserved_usd:.2f} are reserved of the day's budget, and the next request may cost ${request_usd:.2f}",
+        )
+    if usd is None and not limits.unpriced:
         return Limit.PRICE, "the price of a model is not known: what its next request costs cannot be counted"
-    if round(spend.paid + (usd or 0.0), 6) > round(room.usd, 6):
-        spent = f"${spend.paid:.2f} of {dollars(room.usd)} are spent"
+    if round(spend.counted_usd + (usd or 0.0), 6) > round(limits.usd, 6):
+        spent = f"${spend.counted_usd:.2f} of {dollars(limits.usd)} are spent"
         return Limit.USD, f"{spent}, and the agent's next request may cost ${usd or 0.0:.2f}"
-    used = spend.tokens + spend.at_risk_tokens
-    if room.tokens and used + tokens > room.tokens:
-        return Limit.TOKENS, f"{used:,} of {room.tokens:,} tokens are used, and the next request may have {tokens:,}"
+    used_token_count = spend.tokens + spend.at_risk_tokens
+    if limits.tokens and used_token_count + tokens > limits.tokens:
+        return (
+            Limit.TOKENS,
+            f"{used_token_count:,} of {limits.tokens:,} tokens are used, and the next request may have {tokens:,}",
+        )
     return None

@@ -1,4 +1,4 @@
-"""A backlog as it is sent: read, and refused in one line that names the item and the field."""
+"""Parsing of a backlog as it is sent, and the reasons for refusing one, each in one line that names item and field."""
 
 from __future__ import annotations
 
@@ -11,108 +11,128 @@ from pydantic import ValidationError
 
 from perdure.models.backlog import ITEMS_BYTES, ITEMS_MOST, BacklogItem, BacklogRequest
 from perdure.models.backlog_state import BacklogState
-from perdure.models.base import kind_of
+from perdure.models.base import json_type_name
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import digest
-from perdure.models.issue import IssueName, same_repository
-from perdure.models.request import explain, first_problem
-from perdure.models.rules.dependencies import cycle
-from perdure.models.rules.stack import no_place
+from perdure.models.issue import IssueName, is_same_repository
+from perdure.models.request import describe_invalid_field, first_problem
+from perdure.models.rules.dependencies import find_cycle
+from perdure.models.rules.stack import no_place_reason
 from perdure.text import nearest, one_line
 
 OTHER_ITEMS = "a backlog of other items"
 
-_KEPT = (
+_FIELDS_NOT_COMPARED = (
     *("parallel", "budget_usd", "window", "overlap", "attempts", "after_red"),
     *("gates", "questions", "labels", "model", "agent", "config"),
 )
-"""A backlog is the same whatever these say, and goes on with those that it was started with."""
+"""Fields by which two backlogs do not differ: a backlog goes on with the values that it was started with."""
 
-_FIELD_WITHIN = re.compile(r"(items\.\d+): (\w+: )")
+_ITEM_FIELD = re.compile(r"(items\.\d+): (\w+: )")
 
 
 def parse_backlog(raw: Any) -> BacklogRequest:
-    """The backlog a client sent. InvalidRequest: `items.3.depends_on: …`, at `item page`."""
+    """Return the checked backlog that a client sent.
+
+    Raises InvalidRequest that names the field and the item: `items.3.depends_on: …`, with `item page` as its place.
+    """
     if not isinstance(raw, dict):
         fix = 'send {"repository": …, "items": [{"id": "api", "request": …}]}'
-        raise InvalidRequest(f"expected one JSON object, got {kind_of(raw)}", fix=fix)
-    sent = raw.get("items")
-    if isinstance(sent, list | tuple) and len(sent) > ITEMS_MOST:
-        raise InvalidRequest(f"items: {len(sent)} of them, at most {ITEMS_MOST} fit: make two backlogs of it")
-    if isinstance(sent, list | tuple) and not sent and raw.get("issues") is None:
+        raise InvalidRequest(f"expected one JSON object, got {json_type_name(raw)}", fix=fix)
+    raw_items = raw.get("items")
+    if isinstance(raw_items, list | tuple) and len(raw_items) > ITEMS_MOST:
+        raise InvalidRequest(f"items: {len(raw_items)} of them, at most {ITEMS_MOST} fit: make two backlogs of it")
+    if isinstance(raw_items, list | tuple) and not raw_items and raw.get("issues") is None:
         raise InvalidRequest("items: there is none")
     try:
         request = BacklogRequest.model_validate(raw)
     except ValidationError as error:
-        place = first_problem(error)["loc"]
-        at = place[1] if len(place) > 1 and place[0] == "items" and isinstance(place[1], int) else None
-        words = _explained(error, BacklogRequest if at is None else BacklogItem)
-        raise InvalidRequest(words, where=_where(sent, at)) from None
+        location = first_problem(error)["loc"]
+        index = location[1] if len(location) > 1 and location[0] == "items" and isinstance(location[1], int) else None
+        reason = _describe_error(error, BacklogRequest if index is None else BacklogItem)
+        raise InvalidRequest(reason, where=_item_label(raw_items, index)) from None
     if not request.items and request.issues is None:
         raise InvalidRequest("items: required field is missing")
-    if words := oversized(request.items):
-        raise InvalidRequest(words)
-    for at, words in _wrong(request):
-        raise InvalidRequest(f"items.{at}.{words}", where=_where(request.items, at))
+    if reason := oversize_reason(request.items):
+        raise InvalidRequest(reason)
+    for index, reason in _find_mistakes(request):
+        raise InvalidRequest(f"items.{index}.{reason}", where=_item_label(request.items, index))
     return request
 
 
 def parse_item(raw: Any) -> BacklogItem:
-    """One item, as `add` and `edit` take it. InvalidRequest names the field."""
+    """Return one item as updates `add` and `edit` bring it. Raises InvalidRequest that names the field."""
     try:
         return BacklogItem.model_validate(raw)
     except ValidationError as error:
-        raise InvalidRequest(_explained(error, BacklogItem)) from None
+        raise InvalidRequest(_describe_error(error, BacklogItem)) from None
 
 
-def oversized(items: Iterable[BacklogItem]) -> str:
-    """Say that these are too much for one backlog, as `field: why`; empty when they are not."""
+def oversize_reason(items: Iterable[BacklogItem]) -> str:
+    """Return the reason why these items are too much for one backlog, as `field: why`; empty: they fit.
+
+    Their JSON together may have ITEMS_BYTES.
+    """
     size = sum(len(item.model_dump_json(exclude_defaults=True).encode()) for item in items)
     if size <= ITEMS_BYTES:
         return ""
     return f"items: {size / 1e6:.2f} MB of them, at most {ITEMS_BYTES / 1e6:.0f} MB fits: shorten them, or make two"
 
 
-def unfit(item: BacklogItem, others: Mapping[str, BacklogItem], repository: str = "") -> str:
-    """Say why an item cannot stand beside these, as `field: why`; empty when it can. A circle: see `circle`."""
+def invalid_item_reason(item: BacklogItem, items: Mapping[str, BacklogItem], repository: str = "") -> str:
+    """Return the reason why an item cannot stand in a backlog, as `field: why`; empty: it can.
+
+    It depends on itself or on an item that does not exist, or is an issue of another repository. Cycles:
+    `describe_cycle`.
+
+    items  all of the backlog, by id
+    """
     if item.id in item.depends_on:
         return f"depends_on: {item.id} depends on itself"
-    if unknown := next((id for id in item.depends_on if id not in others), ""):
-        return f"depends_on: there is no item {unknown}{nearest(unknown, others)}"
-    if item.issue is not None and repository and not IssueName.parse(item.issue).belongs_to(repository):
+    if unknown := next((id for id in item.depends_on if id not in items), ""):
+        return f"depends_on: there is no item {unknown}{nearest(unknown, items)}"
+    if item.issue is not None and repository and not IssueName.parse(item.issue).may_belong_to(repository):
         return f"issue: {str(item.issue)[:200]} is not an issue of {repository[:200]}"
     return ""
 
 
-def circle(items: Iterable[BacklogItem]) -> str:
-    """`api → page → api` where these wait for each other; empty: there is an order."""
-    return " → ".join(cycle({item.id: item.depends_on for item in items}))
+def describe_cycle(items: Iterable[BacklogItem]) -> str:
+    """Return `api → page → api` where these items wait for each other; empty: there is an order."""
+    return " → ".join(find_cycle({item.id: item.depends_on for item in items}))
 
 
-def sent_digest(request: BacklogRequest) -> str:
-    """The same for the same items, in whatever order."""
+def digest_of_items(request: BacklogRequest) -> str:
+    """Return a digest of a backlog's items that is the same in whatever order they stand."""
     items = sorted(request.items, key=lambda item: item.id)
     return digest(*(json.dumps(item.model_dump(mode="json"), sort_keys=True) for item in items))
 
 
-def taken(there: BacklogRequest, sent: BacklogRequest) -> str:
-    """Name what the backlog there is, where that is not what was sent; how many at once, and money, do not count."""
-    if words := _elsewhere(there, sent):
-        return words
-    before, now = ({item.id: item for item in request.items} for request in (there, sent))
-    differ = [id for id in dict.fromkeys([*before, *now]) if before.get(id) != now.get(id)]
-    return f"{OTHER_ITEMS}: {', '.join(differ[:5])}{' …' if len(differ) > 5 else ''}" if differ else ""
+def conflicting_backlog(existing: BacklogRequest, sent: BacklogRequest) -> str:
+    """Return what the existing backlog is, where that is not the one that was sent; empty: it is the same.
+
+    Repository, base, branch and items count; how many are built at once, money and the like do not.
+    """
+    if conflict := _conflicting_terms(existing, sent):
+        return conflict
+    before, now = ({item.id: item for item in request.items} for request in (existing, sent))
+    different_ids = [id for id in dict.fromkeys([*before, *now]) if before.get(id) != now.get(id)]
+    return (
+        f"{OTHER_ITEMS}: {', '.join(different_ids[:5])}{' …' if len(different_ids) > 5 else ''}"
+        if different_ids
+        else ""
+    )
 
 
-def is_issue(item: BacklogItem) -> bool:
-    """True of an item that is an issue and nothing else, as a selector finds it."""
+def is_bare_issue(item: BacklogItem) -> bool:
+    """Return whether an item is an issue and nothing else, as a query for issues makes it."""
     return item.issue is not None and item == parse_item({"issue": item.issue})
 
 
-def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
-    """Say why somebody who sent this cannot attach; empty when they can. Nothing sent fits every backlog.
+def backlog_attach_refusal(existing: BacklogRequest, state: BacklogState, raw: Any) -> str:
+    """Return the reason why somebody who sent this cannot attach to the existing backlog; empty: they can.
 
-    `there` has its items in its first run only; state.sent: their digest, as they were sent.
+    existing  its request, which has its items in its first run only; `state` has the digest of those that were sent
+    raw       the backlog as it was sent; None or {} fits every backlog. The reason for an invalid one names its field
     """
     if raw is None or raw == {}:
         return ""
@@ -120,68 +140,86 @@ def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
         sent = parse_backlog(raw)
     except InvalidRequest as error:
         return error.what
-    if there.items:
-        other = taken(there, sent)
+    if existing.items:
+        conflict = conflicting_backlog(existing, sent)
     else:
-        other = _elsewhere(there, sent)
-        if not other and state.sent not in ("", sent_digest(sent)):
-            other = OTHER_ITEMS
-    return f"the id is taken by {other}" if other else ""
+        conflict = _conflicting_terms(existing, sent)
+        if not conflict and state.items_digest not in ("", digest_of_items(sent)):
+            conflict = OTHER_ITEMS
+    return f"the id is taken by {conflict}" if conflict else ""
 
 
-def not_counted(there: BacklogRequest, sent: BacklogRequest) -> tuple[str, ...]:
-    """Fields in which the same backlog was sent otherwise than the one there was started: they change nothing."""
-    return tuple(name for name in _KEPT if getattr(there, name) != getattr(sent, name))
+def ignored_fields(existing: BacklogRequest, sent: BacklogRequest) -> tuple[str, ...]:
+    """Return the fields of _FIELDS_NOT_COMPARED that differ from the existing backlog's: sending them changes
+    nothing."""
+    return tuple(name for name in _FIELDS_NOT_COMPARED if getattr(existing, name) != getattr(sent, name))
 
 
-def unlisted(raw: Mapping[str, Any]) -> BacklogRequest:
-    """The request of a run that goes on: it was checked when the first one began, and its items are in the state."""
+def continued_request(raw: Mapping[str, Any]) -> BacklogRequest:
+    """Return the request of a backlog's later run, without its items and without checks.
+
+    It was checked when the first run began, and its items are in the state.
+    """
     listed = {name: tuple(raw.get(name, ())) for name in ("gates", "labels")}
     return BacklogRequest.model_construct(**({"repository": ""} | dict(raw) | listed | {"items": ()}))
 
 
-def _elsewhere(there: BacklogRequest, sent: BacklogRequest) -> str:
-    if not same_repository(there.repository, sent.repository):
-        return f"a backlog of another repository, {there.repository[:200]}"
-    if (there.base, there.branch) != (sent.base, sent.branch):
+def _conflicting_terms(existing: BacklogRequest, sent: BacklogRequest) -> str:
+    """Return what the existing backlog is, where repository, base, branch, way to land or query differ; empty: all are
+    equal."""
+    if not is_same_repository(existing.repository, sent.repository):
+        return f"a backlog of another repository, {existing.repository[:200]}"
+    if (existing.base, existing.branch) != (sent.base, sent.branch):
         return "a backlog of another base or branch"
-    if there.land != sent.land:
-        return f"a backlog that lands as a {there.land}, not as a {sent.land}"
-    if there.issues != sent.issues:
-        return f"a backlog of other issues, {there.issues or 'those that it was given'}"
+    if existing.land != sent.land:
+        return f"a backlog that lands as a {existing.land}, not as a {sent.land}"
+    if existing.issues != sent.issues:
+        return f"a backlog of other issues, {existing.issues or 'those that it was given'}"
     return ""
 
 
-def _wrong(request: BacklogRequest) -> Iterable[tuple[int, str]]:
-    """Mistakes that no item alone can tell: the item's place, and `field: why`."""
-    first = dict[str, int]()
-    for at, item in enumerate(request.items):
-        if item.id in first:
-            yield at, f"id: {item.id} is the id of item {first[item.id] + 1}, too"
-        first.setdefault(item.id, at)
-    known = {item.id: item for item in request.items}
-    for at, item in enumerate(request.items):
-        if words := unfit(item, known, request.repository):
-            yield at, words
-    if words := circle(request.items):
-        yield first[words.split(" ")[0]], f"depends_on: none of these can be the first: {words}"
+def _find_mistakes(request: BacklogRequest) -> Iterable[tuple[int, str]]:
+    """Yield the mistakes that no item alone shows: the item's index, and `field: why`.
+
+    They are ids used twice, items that `invalid_item_reason` refuses, cycles, and items without a place in a stack.
+    """
+    first_indexes = dict[str, int]()
+    for index, item in enumerate(request.items):
+        if item.id in first_indexes:
+            yield index, f"id: {item.id} is the id of item {first_indexes[item.id] + 1}, too"
+        first_indexes.setdefault(item.id, index)
+    items_by_id = {item.id: item for item in request.items}
+    for index, item in enumerate(request.items):
+        if reason := invalid_item_reason(item, items_by_id, request.repository):
+            yield index, reason
+    if reason := describe_cycle(request.items):
+        yield first_indexes[reason.split(" ")[0]], f"depends_on: none of these can be the first: {reason}"
     elif request.land == "stack":
-        yield from ((first[id], words) for id, item in known.items() if (words := no_place(item, known)))
+        yield from (
+            (first_indexes[id], reason)
+            for id, item in items_by_id.items()
+            if (reason := no_place_reason(item, items_by_id))
+        )
 
 
-def _explained(error: ValidationError, shape: type[BacklogItem | BacklogRequest]) -> str:
+def _describe_error(error: ValidationError, model: type[BacklogItem | BacklogRequest]) -> str:
+    """Return a validation error's first problem as `field: what is wrong`; for an id, with what ids consist of.
+
+    model  whose fields are proposed instead of an unknown one
+    """
     problem = first_problem(error)
-    words = _FIELD_WITHIN.sub(r"\1.\2", explain(error, tuple(shape.model_fields)))
+    text = _ITEM_FIELD.sub(r"\1.\2", describe_invalid_field(error, tuple(model.model_fields)))
     if problem["type"] == "string_pattern_mismatch":
         id = one_line(str(problem["input"]), 60)
-        words = f"{words.partition(':')[0]}: {id!r} is no id: lower case letters, digits and dashes, at most 40"
-    return words
+        text = f"{text.partition(':')[0]}: {id!r} is no id: lower case letters, digits and dashes, at most 40"
+    return text
 
 
-def _where(items: Any, at: int | None) -> str:
-    """`item page`; `item 4` where it has no name."""
-    if at is None:
+def _item_label(items: Any, index: int | None) -> str:
+    """Return how errors name the item at this index: `item page`, or `item 4` where it has no id; empty without an
+    index."""
+    if index is None:
         return ""
-    item = items[at] if isinstance(items, list | tuple) and at < len(items) else None
+    item = items[index] if isinstance(items, list | tuple) and index < len(items) else None
     id = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
-    return f"item {one_line(id, 60)}" if isinstance(id, str) and id else f"item {at + 1}"
+    return f"item {one_line(id, 60)}" if isinstance(id, str) and id else f"item {index + 1}"

@@ -1,4 +1,5 @@
-"""Changes of a backlog's items while it runs, and why one is refused, in one line for whoever asked for it."""
+"""Changes of a backlog's items while it runs, and the reasons for refusing one, each in one line for whoever asked for
+it."""
 
 from __future__ import annotations
 
@@ -7,136 +8,162 @@ from datetime import datetime
 
 from perdure.models.backlog import ITEMS_MOST, BacklogItem
 from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, ItemState
-from perdure.models.rules.backlog import circle, oversized, unfit
+from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.inbox import NotCounted
-from perdure.models.rules.stack import placed
+from perdure.models.rules.stack import place_parts
 from perdure.text import nearest
 
 
-def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None = None, repository: str = "") -> str:
-    """Say why this change does not count; empty: it does.
+def change_refusal(
+    state: BacklogState, change: str, id: str, item: BacklogItem | None = None, repository: str = ""
+) -> str:
+    """Return the reason why a change of an item does not count; empty: it does.
 
     change  add, edit, skip, retry, cancel_item or prioritise; item: the new one, for add and edit
     """
-    at = state.items.get(id)
+    item_state = state.items.get(id)
     if change == "add":
-        return _add(state, at, item, repository)
-    if at is None:
+        return _add_refusal(state, item_state, item, repository)
+    if item_state is None:
         return f"there is no item {id[:60]}{nearest(id[:60], state.items)}"
     match change:
         case "edit":
-            return _edit(state, at, item, repository)
+            return _edit_refusal(state, item_state, item, repository)
         case "skip":
-            return _skip(at)
+            return _skip_refusal(item_state)
         case "retry":
-            return _retry(state, at)
+            return _retry_refusal(state, item_state)
         case _:  # cancel_item, prioritise: of what has ended nothing is left to do
-            return f"{id} {_STANDS[at.phase]}" if at.phase in _STANDS else ""
+            return f"{id} {_PHASE_TEXTS[item_state.phase]}" if item_state.phase in _PHASE_TEXTS else ""
 
 
-def over(state: BacklogState) -> str:
-    """Say why nothing of a backlog can be changed any more; empty: it can."""
+def ended_reason(state: BacklogState) -> str:
+    """Return the reason why nothing of a backlog can be changed any more; empty: it runs."""
     if state.status == "running":
         return ""
     return f"it has {'been cancelled' if state.status == 'cancelled' else 'ended'} just now: nothing was changed"
 
 
-def leave_out(at: ItemState, phase: ItemPhase, note: str, now: datetime) -> None:
-    """End an item of which nothing runs. `phase`: skipped or cancelled."""
-    at.phase, at.words, at.ended = phase, note, now
+def end_idle_item(item_state: ItemState, phase: ItemPhase, note: str, now: datetime) -> None:
+    """Record the end of an item of which nothing runs. `phase`: skipped or cancelled."""
+    item_state.phase, item_state.message, item_state.ended_at = phase, note, now
 
 
-def go_on_with(at: ItemState) -> None:
-    """An item that ended without landing may begin again."""
-    at.phase, at.words = ItemPhase.WAITING, ""
+def reopen_item(item_state: ItemState) -> None:
+    """Put an item that ended without landing back to waiting, so that it may begin again."""
+    item_state.phase, item_state.message = ItemPhase.WAITING, ""
 
 
-def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime) -> BacklogState:
-    """The state with which another run of an ended backlog begins: all that landed or was left out stays so.
+def reopen_backlog(ended: BacklogState, change: str, id: str, note: str, now: datetime) -> BacklogState:
+    """Return the state with which another run of an ended backlog begins: all that landed or was skipped stays so.
 
-    change, id   skip or retry, of one item; retry without an id: all that failed or was cancelled, and the pull request
-                 that could not be opened
-    What was being built when somebody terminated the backlog is begun again: a delivery that is there is adopted. What
-    had not begun begins whatever is retried, and may be named like the rest.
+    change, id   skip or retry, of one item; retry without an id: all that failed or were cancelled, and the pull
+                 request that could not be opened
 
-    Raises NotCounted, in words for whoever asked.
+    What was being built when somebody terminated the backlog begins again, and adopts its delivery where that exists.
+    What had not begun begins whatever is retried, and may be named like the rest. `ended` itself is not changed.
+
+    Raises NotCounted, in words for whoever asked, where the change is refused or nothing would be left to do.
     """
-    fresh = {"status": "running", "message": "", "held": "", "waiting": "", "turn": "", "granted": None, "queue": ()}
-    unasked = {"looked": None, "asks": "", "left": False}
-    again = ended.model_copy(update=fresh | unasked, deep=True)
-    cut_off = [at for at in again.items.values() if at.phase is ItemPhase.BUILDING]
-    free = again.items.keys() - Dependencies.of(again).blocked.keys()
-    unbegun = {one for one in free if again.items[one].phase is ItemPhase.WAITING}
-    known = change == "retry" and id in {at.item.id for at in cut_off} | unbegun
-    if id and not known and (words := problem(ended, change, id)):
-        raise NotCounted(words)
-    failed = [at for at in again.items.values() if at.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED)]
-    for at in [again.items[id]] if id else failed:
+    reset_fields = {
+        "status": "running",
+        "message": "",
+        "held": "",
+        "waiting": "",
+        "turn": "",
+        "granted": None,
+        "queue": (),
+    }
+    reset_base_fields = {"looked": None, "asks": "", "left": False}
+    reopened = ended.model_copy(update=reset_fields | reset_base_fields, deep=True)
+    cut_off = [item_state for item_state in reopened.items.values() if item_state.phase is ItemPhase.BUILDING]
+    unblocked = reopened.items.keys() - Dependencies.from_state(reopened).blocked_by.keys()
+    waiting_ids = {item_id for item_id in unblocked if reopened.items[item_id].phase is ItemPhase.WAITING}
+    begins_anyway = change == "retry" and id in {item_state.item.id for item_state in cut_off} | waiting_ids
+    if id and not begins_anyway and (refusal := change_refusal(ended, change, id)):
+        raise NotCounted(refusal)
+    failed = [
+        item_state
+        for item_state in reopened.items.values()
+        if item_state.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED)
+    ]
+    for item_state in [reopened.items[id]] if id else failed:
         if change == "skip":
-            leave_out(at, ItemPhase.SKIPPED, note, now)
+            end_idle_item(item_state, ItemPhase.SKIPPED, note, now)
         else:
-            go_on_with(at)
-    for at in cut_off:
-        go_on_with(at)
-    proposes = change == "retry" and not id and _unproposed(ended)
-    if not proposes and not any(at.phase is ItemPhase.WAITING for at in again.items.values()):
+            reopen_item(item_state)
+    for item_state in cut_off:
+        reopen_item(item_state)
+    opens_pull_request = change == "retry" and not id and _lacks_pull_request(ended)
+    if not opens_pull_request and not any(
+        item_state.phase is ItemPhase.WAITING for item_state in reopened.items.values()
+    ):
         raise NotCounted("every item has landed, failed or was left out: there is nothing to go on with")
-    return again
+    return reopened
 
 
-def _unproposed(state: BacklogState) -> bool:
-    """Something landed on a branch that was to have a pull request, and has none."""
+def _lacks_pull_request(state: BacklogState) -> bool:
+    """Return whether something landed on a branch that was to have a pull request, and has none."""
     opened = state.opened
-    landed = any(at.phase is ItemPhase.LANDED for at in state.items.values())
+    landed = any(item_state.phase is ItemPhase.LANDED for item_state in state.items.values())
     return landed and not state.pull_request and opened is not None and bool(opened.branch) and opened.within is None
 
 
-def decompose(
+def decompose_item(
     state: BacklogState, id: str, parts: Iterable[BacklogItem], now: datetime, *, stacked: bool = False
 ) -> None:
-    """Its parts take an item's place: what depends on it depends on all of them, and they have its labels and attempts,
-    and its role where they have none. A part whose id is taken gets another one; where they are too many, the item has
-    failed."""
-    at, order = state.items[id], 1 + max(one.order for one in state.items.values())
-    named = _renamed(id, list(parts), state)
+    """Replace an item of the state by its parts; where they are too many or too large, mark it as failed instead.
+
+    What depends on the item depends on all parts then. They have its labels and attempts, and its role where they have
+    none; a part whose id is in use gets another one. `stacked`: in a stack of pull requests each part gets a place.
+    """
+    item_state, next_order = state.items[id], 1 + max(existing.order for existing in state.items.values())
+    new_items = _with_unused_ids(id, list(parts), state)
     if stacked:
-        named = placed(id, named, {name: one.item for name, one in state.items.items()})
-    wrong = oversized([*(one.item for one in state.items.values()), *named])
-    if len(state.items) + len(named) > ITEMS_MOST:
-        wrong = f"{len(named)} items more: a backlog has at most {ITEMS_MOST}"
-    if wrong:
-        at.phase, at.words = ItemPhase.FAILED, wrong
+        new_items = place_parts(id, new_items, {name: existing.item for name, existing in state.items.items()})
+    reason = oversize_reason([*(existing.item for existing in state.items.values()), *new_items])
+    if len(state.items) + len(new_items) > ITEMS_MOST:
+        reason = f"{len(new_items)} items more: a backlog has at most {ITEMS_MOST}"
+    if reason:
+        item_state.phase, item_state.message = ItemPhase.FAILED, reason
         return
-    for number, part in enumerate(named):
-        whole = at.item
-        said: dict[str, object] = {"labels": whole.labels, "role": part.role or whole.role}
-        said |= {"attempts": whole.attempts, "after_red": whole.after_red}
-        item = part.model_copy(update=said)
-        state.items[item.id] = ItemState(item=item, order=order + number, added=now)
+    for number, part in enumerate(new_items):
+        parent_item = item_state.item
+        inherited: dict[str, object] = {"labels": parent_item.labels, "role": part.role or parent_item.role}
+        inherited |= {"attempts": parent_item.attempts, "after_red": parent_item.after_red}
+        item = part.model_copy(update=inherited)
+        state.items[item.id] = ItemState(item=item, order=next_order + number, added_at=now)
     for other in state.items.values():
         if id in other.item.depends_on:
-            waits = dict.fromkeys([*other.item.depends_on, *(part.id for part in named)])
-            waits.pop(id)
-            other.item = other.item.model_copy(update={"depends_on": tuple(waits)})
-    at.phase, at.words = ItemPhase.DECOMPOSED, f"into {len(named)} item{'s' if len(named) != 1 else ''}"
+            dependencies = dict.fromkeys([*other.item.depends_on, *(part.id for part in new_items)])
+            dependencies.pop(id)
+            other.item = other.item.model_copy(update={"depends_on": tuple(dependencies)})
+    item_state.phase, item_state.message = (
+        ItemPhase.DECOMPOSED,
+        f"into {len(new_items)} item{'s' if len(new_items) != 1 else ''}",
+    )
 
 
-def _renamed(id: str, parts: list[BacklogItem], state: BacklogState) -> list[BacklogItem]:
-    """With ids that nobody has: another item of that name may have been added meanwhile."""
-    names = {part.id: part.id for part in parts}
-    taken = {*state.items, *names}
-    for one in [one for one in names if one in state.items]:
-        stem = one[:35].rstrip("-")
-        names[one] = next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)
-        taken.add(names[one])
+def _with_unused_ids(id: str, parts: list[BacklogItem], state: BacklogState) -> list[BacklogItem]:
+    """Return the parts of item `id` with ids that no item of the backlog has; what they depend on follows."""
+    new_ids = {part.id: part.id for part in parts}
+    used_ids = {*state.items, *new_ids}
+    for part_id in [part_id for part_id in new_ids if part_id in state.items]:
+        stem = part_id[:35].rstrip("-")
+        new_ids[part_id] = next(
+            name for number in range(2, len(used_ids) + 3) if (name := f"{stem}-{number}") not in used_ids
+        )
+        used_ids.add(new_ids[part_id])
     return [
-        part.model_copy(update={"id": names[part.id], "depends_on": tuple(names[one] for one in part.depends_on)})
+        part.model_copy(
+            update={"id": new_ids[part.id], "depends_on": tuple(new_ids[part_id] for part_id in part.depends_on)}
+        )
         for part in parts
     ]
 
 
-_STANDS = {
+_PHASE_TEXTS = {
     ItemPhase.LANDED: "has landed",
     ItemPhase.FAILED: "has failed: retry goes on with it, skip leaves it out",
     ItemPhase.CANCELLED: "was cancelled: retry goes on with it, skip leaves it out",
@@ -145,49 +172,55 @@ _STANDS = {
 }
 
 
-def _add(state: BacklogState, at: ItemState | None, item: BacklogItem | None, repository: str) -> str:
+def _add_refusal(state: BacklogState, item_state: ItemState | None, item: BacklogItem | None, repository: str) -> str:
+    """Return the reason why an item cannot be added; empty: it can. `item_state`: of an item that has its id
+    already."""
     if item is None:
         return "item: required field is missing"
-    if at is not None:
+    if item_state is not None:
         return f"id: there is an item {item.id} already: edit changes it"
     if len(state.items) >= ITEMS_MOST:
         return f"a backlog has at most {ITEMS_MOST} items: start another one"
-    return _unfit(state, item, repository)
+    return _item_refusal(state, item, repository)
 
 
-def _edit(state: BacklogState, at: ItemState, item: BacklogItem | None, repository: str) -> str:
+def _edit_refusal(state: BacklogState, item_state: ItemState, item: BacklogItem | None, repository: str) -> str:
+    """Return the reason why an item cannot be replaced by another version; empty: it can, for it has not begun."""
     if item is None:
         return "item: required field is missing"
-    if at.phase in _STANDS:
-        return f"{item.id} {_STANDS[at.phase]}"
-    if at.runs or at.phase is not ItemPhase.WAITING:
+    if item_state.phase in _PHASE_TEXTS:
+        return f"{item.id} {_PHASE_TEXTS[item_state.phase]}"
+    if item_state.runs or item_state.phase is not ItemPhase.WAITING:
         return f"{item.id} has begun: cancel and skip it, and add another one"
-    return _unfit(state, item, repository)
+    return _item_refusal(state, item, repository)
 
 
-def _unfit(state: BacklogState, item: BacklogItem, repository: str) -> str:
-    items = {id: at.item for id, at in state.items.items()} | {item.id: item}
-    if words := unfit(item, items, repository):
-        return words
-    if words := oversized(items.values()):
-        return words
-    found = circle(items.values())
-    return f"depends_on: none of these can be the first: {found}" if found else ""
+def _item_refusal(state: BacklogState, item: BacklogItem, repository: str) -> str:
+    """Return the reason why an item, new or changed, does not fit into the backlog, as `field: why`; empty: it fits."""
+    items = {id: item_state.item for id, item_state in state.items.items()} | {item.id: item}
+    if reason := invalid_item_reason(item, items, repository):
+        return reason
+    if reason := oversize_reason(items.values()):
+        return reason
+    cycle = describe_cycle(items.values())
+    return f"depends_on: none of these can be the first: {cycle}" if cycle else ""
 
 
-def _skip(at: ItemState) -> str:
-    if at.phase is ItemPhase.BUILDING:
-        return f"{at.item.id} is being built: cancel it first"
-    return f"{at.item.id} {_STANDS[at.phase]}" if at.phase in SATISFIED else ""
+def _skip_refusal(item_state: ItemState) -> str:
+    """Return the reason why an item cannot be skipped; empty: it can."""
+    if item_state.phase is ItemPhase.BUILDING:
+        return f"{item_state.item.id} is being built: cancel it first"
+    return f"{item_state.item.id} {_PHASE_TEXTS[item_state.phase]}" if item_state.phase in SATISFIED else ""
 
 
-def _retry(state: BacklogState, at: ItemState) -> str:
-    id = at.item.id
-    if at.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED):
+def _retry_refusal(state: BacklogState, item_state: ItemState) -> str:
+    """Return the reason why an item cannot be retried; empty: it can, for it failed or was cancelled."""
+    id = item_state.item.id
+    if item_state.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED):
         return ""
-    if at.phase in _STANDS:
-        return f"{id} {_STANDS[at.phase]}: nothing is left to do"
-    if at.phase is ItemPhase.BUILDING:
+    if item_state.phase in _PHASE_TEXTS:
+        return f"{id} {_PHASE_TEXTS[item_state.phase]}: nothing is left to do"
+    if item_state.phase is ItemPhase.BUILDING:
         return f"{id} is being built"
-    culprit = Dependencies.of(state).blocked.get(id, "")
+    culprit = Dependencies.from_state(state).blocked_by.get(id, "")
     return f"{id} is blocked by {culprit}: retry {culprit}" if culprit else f"{id} has not begun yet"

@@ -1,4 +1,4 @@
-"""Another attempt at the failures, or none; and what it is told of those before it: pure decisions."""
+"""Whether another fix is attempted, and the fixes made before it that its agent is told of: pure decisions."""
 
 from __future__ import annotations
 
@@ -6,64 +6,78 @@ import json
 from collections.abc import Mapping, Sequence
 
 from perdure.models.phases import Step
-from perdure.models.turn import TRY_FOUND, Try
+from perdure.models.turn import FIX_CAUSES, FixAttempt
 from perdure.models.work import TestVerdict
 
 TRIES_KEPT = 12
-"""Some 4 KB in the input of a fix's first turn: what can be learnt from more than these is in the newest ones."""
+"""Fixes that are kept. Some 4 KB in the input of a fix's first turn: what can be learnt from more is in the newest
+ones."""
 
 
-def tried(
-    tries: tuple[Try, ...], step: Step, attempt: int, commits: tuple[str, str], found: Mapping[str, str]
-) -> tuple[Try, ...]:
-    """The tries with one more. `commits`: before it and after it; `found`: the materials it was begun with."""
-    about = {name: artifact for name, artifact in found.items() if name in TRY_FOUND}
-    made = Try(step=step, attempt=attempt, before=commits[0], after=commits[1], found=about)
-    return (*tries, made)[-TRIES_KEPT:]
+def with_fix_attempt(
+    fix_attempts: tuple[FixAttempt, ...],
+    step: Step,
+    attempt: int,
+    commits: tuple[str, str],
+    materials: Mapping[str, str],
+) -> tuple[FixAttempt, ...]:
+    """Return the fixes made so far with one more at the end, the newest TRIES_KEPT of them.
+
+    commits    before the fix and after it
+    materials  artifacts that the fix began with, by name; those in FIX_CAUSES are kept
+    """
+    causes = {name: artifact for name, artifact in materials.items() if name in FIX_CAUSES}
+    new_attempt = FixAttempt(step=step, attempt=attempt, before=commits[0], after=commits[1], causes=causes)
+    return (*fix_attempts, new_attempt)[-TRIES_KEPT:]
 
 
-def as_material(tries: Sequence[Try]) -> dict[str, str]:
-    """The form in which a turn's input carries them; nothing before the first."""
-    return {"tries": json.dumps([one.model_dump(mode="json") for one in tries])} if tries else {}
+def fix_attempts_material(fix_attempts: Sequence[FixAttempt]) -> dict[str, str]:
+    """Return the fixes made so far as material `tries` of a turn's input, in JSON; empty before the first."""
+    return (
+        {"tries": json.dumps([fix_attempt.model_dump(mode="json") for fix_attempt in fix_attempts])}
+        if fix_attempts
+        else {}
+    )
 
 
-def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:
-    """Say why no other attempt is made at a red verdict; empty when one is.
+def stop_test_fixing_reason(verdicts: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:
+    """Return the reason why no further fix is attempted after a red verdict; empty: one is.
 
-    left          the verdicts so far, in order: first on what there was before any attempt
-    fixes, limit  attempts made, in this and earlier rounds, and allowed
+    verdicts      those before it, in order; the first is about what there was before any fix
+    fixes, limit  fixes made, in this and earlier rounds, and allowed
     """
     if limit == 0:
         return f"tests are red: {verdict.summary}"
     if fixes >= limit:
-        return f"tests are red after {_fixes(fixes)}"
-    return not_converging(left[1:], verdict)
+        return f"tests are red after {_fix_count_text(fixes)}"
+    return not_converging_reason(verdicts[1:], verdict)
 
 
-def given_up(fixes: int, limit: int) -> str:
-    """Say why no other attempt is made at a review's blockers; empty when one is."""
+def stop_review_fixing_reason(fixes: int, limit: int) -> str:
+    """Return the reason why no further fix is attempted at a review's blockers; empty: one is."""
     if fixes < limit:
         return ""
-    return f"blockers remain after {_fixes(fixes)}" if fixes else "the review found blockers"
+    return f"blockers remain after {_fix_count_text(fixes)}" if fixes else "the review found blockers"
 
 
-def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
-    """Say so when two attempts in a row left the same failures; empty when there is still hope.
+def not_converging_reason(verdicts: Sequence[TestVerdict], verdict: TestVerdict) -> str:
+    """Return a reason where two fixes in a row left the same failures, or the last one changed nothing; empty: go on.
 
-    left     verdicts on what the attempts before the last one made, in order
-    verdict  on what the last attempt made
+    verdicts  on what the fixes before the last one made, in order
+    verdict   on what the last fix made
 
     A verdict without a fingerprint is of an older release and equal to none: a kept history goes the way it went.
     """
-    before = left[-1] if left else None
-    if before is None or not before.fingerprint or not verdict.fingerprint:
+    previous = verdicts[-1] if verdicts else None
+    if previous is None or not previous.fingerprint or not verdict.fingerprint:
         return ""
-    if before.tree == verdict.tree:
+    if previous.tree == verdict.tree:
         return f"not converging: the last fix changed nothing, and still {verdict.summary}"
-    if before.fingerprint == verdict.fingerprint:
+    if previous.fingerprint == verdict.fingerprint:
         return f"not converging: two fixes in a row left the same failures: {verdict.summary}"
     return ""
 
 
-def _fixes(number: int) -> str:
+def _fix_count_text(number: int) -> str:
+    """Return `1 fix`, `2 fixes`."""
     return f"{number} fix{'es' if number != 1 else ''}"

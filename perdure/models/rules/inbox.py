@@ -1,4 +1,5 @@
-"""Rules for what people send to a delivery: pure decisions over its state, each message counted once."""
+"""Rules for the messages and decisions that people send to a delivery: pure decisions over its state, each counted
+once."""
 
 from __future__ import annotations
 
@@ -9,22 +10,23 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.models import decisions
-from perdure.models.amounts import seconds
+from perdure.models.amounts import parse_duration
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.state import DeliveryState
 
-SAID_BYTES_KEPT = 256 * 1024
-"""Of all words no turn has read: eight turns take them, and the state still fits into one payload of a new run."""
+UNREAD_BYTES_KEPT = 256 * 1024
+"""Of all messages that no turn has read: eight turns take them, and the state still fits into one payload of a new
+run."""
 
-HEARD_KEPT = 500
-"""Ids of words: the same ones that come again, come within minutes."""
+MESSAGE_IDS_KEPT = 500
+"""Ids of messages that are remembered: one that comes again, comes within minutes."""
 
-DECIDED_KEPT = 200
+DECISIONS_KEPT = 200
 """Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
 
 
-SHAPES: Mapping[str, type[decisions.Deciding]] = MappingProxyType(
+DECISION_MODELS: Mapping[str, type[decisions.DecisionUpdate]] = MappingProxyType(
     {
         "approve": decisions.Approve,
         "reject": decisions.Reject,
@@ -34,211 +36,264 @@ SHAPES: Mapping[str, type[decisions.Deciding]] = MappingProxyType(
     }
 )
 
-VERDICTS: Mapping[str, decisions.Verdict] = MappingProxyType(
+VERDICTS: Mapping[str, decisions.GateVerdict] = MappingProxyType(
     {
-        "approve": decisions.Verdict.APPROVED,
-        "reject": decisions.Verdict.REJECTED,
-        "edit_plan": decisions.Verdict.EDITED,
-        "answer": decisions.Verdict.ANSWERED,
-        "add_budget": decisions.Verdict.APPROVED,
+        "approve": decisions.GateVerdict.APPROVED,
+        "reject": decisions.GateVerdict.REJECTED,
+        "edit_plan": decisions.GateVerdict.EDITED,
+        "answer": decisions.GateVerdict.ANSWERED,
+        "add_budget": decisions.GateVerdict.APPROVED,
     }
 )
 
 
 class NotCounted(BadInput):
-    """A message that does not count; `what` says why, in words its sender can use."""
+    """A message or decision that does not count; `what` says why, in words its sender can use."""
 
 
 class Inbox:
-    """One delivery's inbox at the moment `now`. Whatever is sent twice is counted once: the state remembers what was
-    decided, by whom and when."""
+    """One delivery's inbox at the moment `now`. Its methods change the delivery's state.
+
+    Whatever is sent twice is counted once: the state remembers what was decided, by whom and when.
+    """
 
     def __init__(self, state: DeliveryState, now: datetime | None = None) -> None:
         self.state, self.now = state, now
 
-    def check(self, name: str, raw: Any) -> None:
-        """Refuse what cannot count: before it enters history, and in words its sender can use."""
-        said = self._read(name, raw)
-        if isinstance(said, decisions.AddBudget):
-            if not (said.usd or said.tokens or said.time):
+    def check_decision(self, name: str, raw: Any) -> None:
+        """Raise NotCounted for a decision that cannot count, before it enters history; change nothing.
+
+        name  of the update, a key of DECISION_MODELS; raw: its message
+        """
+        decision = self._parse_decision(name, raw)
+        if isinstance(decision, decisions.AddBudget):
+            if not (decision.usd or decision.tokens or decision.time):
                 raise NotCounted('say how much more: {"usd": 5}, {"tokens": 500000} or {"time": "1h"}')
-            if not said.of:
+            if not decision.target:
                 return
-        if self._known(said) is None:
-            self._fits(name, said, self._asked(name, said))
+        if self._earlier_decision(decision) is None:
+            self._check_answer(name, decision, self._require_pending(name, decision))
 
-    def decide(self, name: str, raw: Any) -> str:
-        """Count a decision, once; what its sender reads. Repeated, the answer says what was counted."""
-        said = self._read(name, raw)
-        if isinstance(said, decisions.AddBudget) and (not said.of or f"added:{said.id}" in self.state.decided):
-            return self._add(said)
-        if (known := self._known(said)) is not None:
-            return f"counted before: {known.described}"
-        asked = self._asked(name, said)
-        if isinstance(said, decisions.AddBudget):
-            return self._add(said)
-        self._fits(name, said, asked)
+    def apply_decision(self, name: str, raw: Any) -> str:
+        """Record a decision, once; return one line that its sender reads.
+
+        Of a decision that was made before, the line says what was counted. Raises NotCounted where nothing waits for
+        this one.
+        """
+        decision = self._parse_decision(name, raw)
+        if isinstance(decision, decisions.AddBudget) and (
+            not decision.target or f"added:{decision.id}" in self.state.decided
+        ):
+            return self._add_budget(decision)
+        if (earlier := self._earlier_decision(decision)) is not None:
+            return f"counted before: {earlier.description}"
+        pending = self._require_pending(name, decision)
+        if isinstance(decision, decisions.AddBudget):
+            return self._add_budget(decision)
+        self._check_answer(name, decision, pending)
         verdict, note, artifact = VERDICTS[name], "", ""
-        match said:
+        match decision:
             case decisions.Approve() | decisions.Reject():
-                note = said.note
+                note = decision.note
             case decisions.EditPlan():
-                artifact, note = said.plan, said.title
+                artifact, note = decision.plan, decision.title
             case decisions.Answer():
-                note = said.answer
-        made = decisions.Decided(verdict=verdict, note=note, by=said.by, artifact=artifact, at=self.now)
-        count(self.state, asked, made)
-        return f"{verdict}: {asked.gate.replace('_', ' ')} {asked.of}"
+                note = decision.answer
+        counted = decisions.DecisionRecord(
+            verdict=verdict, note=note, by=decision.by, artifact=artifact, decided_at=self.now
+        )
+        record_decision(self.state, pending, counted)
+        return f"{verdict}: {pending.gate.replace('_', ' ')} {pending.target}"
 
-    def hear_decision(self, raw: Any) -> None:
-        """A decision that came as a signal: nobody is there to be answered, so what does not count is noted."""
+    def receive_decision(self, raw: Any) -> None:
+        """Record a decision that came as a signal.
+
+        Nobody can be answered, so a decision that does not count, or that comes after another one, is noted in the
+        state.
+        """
         try:
-            sent = decisions.understood(decisions.Decide, raw)
-            if sent.update not in SHAPES:
-                raise NotCounted(f"unknown decision {sent.update!r}")
-            if not (sent.said.get("of") or (sent.update == "add_budget" and sent.said.get("id"))):
-                raise NotCounted(f"{sent.update}: a decision sent as a signal must say what it decides (of)")
-            self.check(sent.update, sent.said)
-            said = self._read(sent.update, sent.said)
-            known = None if isinstance(said, decisions.AddBudget) else self._known(said)
-            self.decide(sent.update, sent.said)
-            late = decisions.Decided(verdict=VERDICTS[sent.update], by=said.by)
-            if known is not None and (known.verdict, known.by) != (late.verdict, late.by):
-                self._note(f"{late.described} came too late: {known.described}")
+            signal = decisions.parse_input(decisions.Decide, raw)
+            if signal.update not in DECISION_MODELS:
+                raise NotCounted(f"unknown decision {signal.update!r}")
+            if not (signal.payload.get("of") or (signal.update == "add_budget" and signal.payload.get("id"))):
+                raise NotCounted(f"{signal.update}: a decision sent as a signal must say what it decides (of)")
+            self.check_decision(signal.update, signal.payload)
+            decision = self._parse_decision(signal.update, signal.payload)
+            earlier = None if isinstance(decision, decisions.AddBudget) else self._earlier_decision(decision)
+            self.apply_decision(signal.update, signal.payload)
+            late = decisions.DecisionRecord(verdict=VERDICTS[signal.update], by=decision.by)
+            if earlier is not None and (earlier.verdict, earlier.by) != (late.verdict, late.by):
+                self._add_note(f"{late.description} came too late: {earlier.description}")
         except (InvalidRequest, NotCounted) as error:
-            self._note(f"a decision did not count: {error}")
+            self._add_note(f"a decision did not count: {error}")
 
-    def hear(self, raw: Any) -> None:
-        """Words for the next turn; the same id is heard once."""
-        state = self.state
-        try:
-            said = decisions.understood(decisions.Say, raw)
-        except InvalidRequest as error:
-            self._note(f"words were not understood: {error.what}")
-            return
-        if said.id in state.heard:
-            return
-        texts = [*(word.text for word in state.said), said.text]
-        if sum(len(text.encode()) for text in texts) > SAID_BYTES_KEPT:
-            self._note(f"words did not fit behind {len(state.said)} that no turn has read yet: {said.text[:60]}")
-            return
-        state.listened += 1
-        state.heard = (*state.heard, said.id)[-HEARD_KEPT:] if said.id else state.heard
-        unread, id = [word.id for word in state.said], said.id or f"said-{state.listened}"
-        while id in unread:  # somebody has chosen one that was given to other words
-            id += "'"
-        state.said += (decisions.Said(id=id, text=said.text),)
+    def receive_message(self, raw: Any) -> None:
+        """Record a message for the next turn; the same id counts once.
 
-    def hold(self, raw: Any) -> None:
-        """Whoever wants it held gets that, however it was said."""
-        said = decisions.Hold()
-        with suppress(InvalidRequest):
-            said = decisions.understood(decisions.Hold, raw)
-        self.state.held = decisions.holding(said.note, said.by)
-
-    def resume(self) -> None:
-        self.state.held, self.state.leaving = "", ""
-
-    def rewind(self, raw: Any, run: str) -> datetime | None:
-        """A rewind is on its way, or has come: said to the run it begins from, heard again by the one a reset made.
-
-        Returns when the turn began that is taken anew, where it was said.
+        One that is not valid, or that does not fit behind those that no turn has read yet, is noted in the state
+        instead.
         """
         state = self.state
         try:
-            said = decisions.understood(decisions.Rewind, raw)
+            message = decisions.parse_input(decisions.Say, raw)
         except InvalidRequest as error:
-            self._note(f"a rewind was not understood: {error.what}")
-            return None
-        if said.from_run == run:
-            state.leaving = said.to or "an earlier turn"
-            return None
-        if said.id and said.id in state.heard:  # a command that was killed, and was run again
-            return None
-        state.said, state.held, state.leaving = (), "", ""
-        if said.text:
-            self.hear({"text": said.text, "id": said.id})
-        elif said.id:
-            state.heard = (*state.heard, said.id)[-HEARD_KEPT:]
-        if said.policy and state.prepared is not None:
-            terms = {"contract": said.policy, "models": said.models or state.prepared.models, "proxied": True}
-            state.prepared = state.prepared.model_copy(update=terms)
-        return said.since
+            self._add_note(f"words were not understood: {error.what}")
+            return
+        if message.id in state.message_ids:
+            return
+        texts = [*(pending.text for pending in state.pending_messages), message.text]
+        if sum(len(text.encode()) for text in texts) > UNREAD_BYTES_KEPT:
+            self._add_note(
+                f"words did not fit behind {len(state.pending_messages)} that no turn has read yet: {message.text[:60]}"
+            )
+            return
+        state.message_count += 1
+        state.message_ids = (*state.message_ids, message.id)[-MESSAGE_IDS_KEPT:] if message.id else state.message_ids
+        unread_ids, id = [pending.id for pending in state.pending_messages], message.id or f"said-{state.message_count}"
+        while id in unread_ids:  # somebody has chosen one that was given to other words
+            id += "'"
+        state.pending_messages += (decisions.UserMessage(id=id, text=message.text),)
 
-    def _note(self, words: str) -> None:
-        if len(self.state.notes) < NOTES_KEPT:
-            self.state.notes += (words[:300],)
+    def apply_hold(self, raw: Any) -> None:
+        """Hold the delivery, so that no further turn begins; a message that is not valid holds it, too."""
+        request = decisions.Hold()
+        with suppress(InvalidRequest):
+            request = decisions.parse_input(decisions.Hold, raw)
+        self.state.hold_reason = decisions.describe_hold(request.note, request.by)
 
-    def _read(self, name: str, raw: Any) -> decisions.Deciding:
+    def apply_resume(self) -> None:
+        """Let turns begin again: no hold and no rewind stands in the way."""
+        self.state.hold_reason, self.state.rewinding_to = "", ""
+
+    def apply_rewind(self, raw: Any, run_id: str) -> datetime | None:
+        """Record that a rewind is on its way, or that it has come.
+
+        It is on its way in the run that it begins from: no further turn begins there. It has come in the run that a
+        reset made: there earlier messages and holds are dropped, the message that came with the rewind is added, and
+        its terms, where it has some, replace the delivery's.
+
+        Returns when the turn began that is done again, if the rewind says so. None: it does not, it is on its way, it
+        came before, or it is not valid, which is noted in the state.
+
+        run_id  of this run, by which it knows whether the rewind begins from it
+        """
+        state = self.state
         try:
-            return decisions.understood(SHAPES[name], raw)
+            request = decisions.parse_input(decisions.Rewind, raw)
+        except InvalidRequest as error:
+            self._add_note(f"a rewind was not understood: {error.what}")
+            return None
+        if request.from_run == run_id:
+            state.rewinding_to = request.to or "an earlier turn"
+            return None
+        if request.id and request.id in state.message_ids:  # a command that was killed, and was run again
+            return None
+        state.pending_messages, state.hold_reason, state.rewinding_to = (), "", ""
+        if request.text:
+            self.receive_message({"text": request.text, "id": request.id})
+        elif request.id:
+            state.message_ids = (*state.message_ids, request.id)[-MESSAGE_IDS_KEPT:]
+        if request.policy and state.prepared is not None:
+            terms = {"contract": request.policy, "models": request.models or state.prepared.models, "proxied": True}
+            state.prepared = state.prepared.model_copy(update=terms)
+        return request.since
+
+    def _add_note(self, text: str) -> None:
+        """Add a note for people to the state, cut at 300 characters; beyond NOTES_KEPT notes it is dropped."""
+        if len(self.state.notes) < NOTES_KEPT:
+            self.state.notes += (text[:300],)
+
+    def _parse_decision(self, name: str, raw: Any) -> decisions.DecisionUpdate:
+        """Return the decision that an update of this name brought. Raises NotCounted for one that is not valid."""
+        try:
+            return decisions.parse_input(DECISION_MODELS[name], raw)
         except InvalidRequest as error:
             raise NotCounted(error.what) from None
 
-    def _known(self, said: decisions.Deciding) -> decisions.Decided | None:
-        """Return what was counted of it before. One that names nothing means what waits, also in the moment after
-        somebody has decided that and before the delivery has gone on: it cannot undo it."""
-        asked = self.state.asked
-        if not said.of:
-            meant = asked is not None and said.gate in (None, asked.gate)
-            return self.state.decided.get(asked.key) if asked is not None and meant else None
-        gates = [said.gate] if said.gate else list(decisions.Gate)
-        return next((d for gate in gates if (d := self.state.decided.get(f"{gate}:{said.of}")) is not None), None)
+    def _earlier_decision(self, decision: decisions.DecisionUpdate) -> decisions.DecisionRecord | None:
+        """Return the decision that was counted before about the same thing; None: there was none.
 
-    def _asked(self, name: str, said: decisions.Deciding) -> decisions.Asked:
-        asked = self.state.asked
-        if asked is None:
-            raise NotCounted(f"nothing waits for a decision: {self._doing()}")
-        if (said.of and said.of != asked.of) or (said.gate and said.gate != asked.gate):
-            other = " ".join(part for part in (said.gate or "", said.of) if part)
-            raise NotCounted(f"it waits for {asked.gate} {asked.of}, not for {other}: {asked.words}")
-        if name not in asked.options:
-            how = " or ".join(f"{option} {example}" for option, example in asked.examples())
-            raise NotCounted(f"{name} does not decide this ({asked.words}): {how}")
-        return asked
+        One that names nothing means what waits now. That holds in the moment after somebody has decided it and before
+        the delivery has gone on, too: it cannot undo what was decided.
+        """
+        pending = self.state.pending_decision
+        if not decision.target:
+            is_meant = pending is not None and decision.gate in (None, pending.gate)
+            return self.state.decided.get(pending.key) if pending is not None and is_meant else None
+        gates = [decision.gate] if decision.gate else list(decisions.Gate)
+        return next(
+            (earlier for gate in gates if (earlier := self.state.decided.get(f"{gate}:{decision.target}")) is not None),
+            None,
+        )
 
-    def _doing(self) -> str:
+    def _require_pending(self, name: str, decision: decisions.DecisionUpdate) -> decisions.PendingDecision:
+        """Return what the delivery waits for. Raises NotCounted where it waits for nothing, or for something else than
+        this."""
+        pending = self.state.pending_decision
+        if pending is None:
+            raise NotCounted(f"nothing waits for a decision: {self._activity_text()}")
+        if (decision.target and decision.target != pending.target) or (decision.gate and decision.gate != pending.gate):
+            other = " ".join(part for part in (decision.gate or "", decision.target) if part)
+            raise NotCounted(f"it waits for {pending.gate} {pending.target}, not for {other}: {pending.summary}")
+        if name not in pending.options:
+            accepted_updates = " or ".join(f"{option} {example}" for option, example in pending.example_updates())
+            raise NotCounted(f"{name} does not decide this ({pending.summary}): {accepted_updates}")
+        return pending
+
+    def _activity_text(self) -> str:
+        """Return what the delivery does instead of waiting for a decision, in words: `it is at run tests`."""
         state = self.state
         if state.status is not None:
             return f"it has ended ({state.status.replace('_', ' ')})"
-        doing = state.steps[-1].step.replace("_", " ") if state.steps else "preparing"
-        return f"it is at {state.held or doing}"
+        activity = state.steps[-1].step.replace("_", " ") if state.steps else "preparing"
+        return f"it is at {state.hold_reason or activity}"
 
-    def _fits(self, name: str, said: decisions.Deciding, asked: decisions.Asked) -> None:
-        question = asked.question
-        if not isinstance(said, decisions.Answer) or question is None:
+    def _check_answer(self, name: str, decision: decisions.DecisionUpdate, pending: decisions.PendingDecision) -> None:
+        """Raise NotCounted for an answer that is none of the choices, or neither yes nor no where that was asked.
+
+        Other decisions always pass.
+        """
+        question = pending.question
+        if not isinstance(decision, decisions.Answer) or question is None:
             return
-        given = " ".join(said.answer.split()).lower()
-        if question.kind is decisions.QuestionKind.YES_NO and given not in ("yes", "no"):
-            raise NotCounted(f"answer: {said.answer[:60]!r} is neither yes nor no")
-        if question.kind is decisions.QuestionKind.CHOICE and given not in [
+        answer = " ".join(decision.answer.split()).lower()
+        if question.kind is decisions.QuestionKind.YES_NO and answer not in ("yes", "no"):
+            raise NotCounted(f"answer: {decision.answer[:60]!r} is neither yes nor no")
+        if question.kind is decisions.QuestionKind.CHOICE and answer not in [
             choice.lower() for choice in question.choices
         ]:
-            raise NotCounted(f"answer: {said.answer[:60]!r} is none of {' / '.join(question.choices)}")
+            raise NotCounted(f"answer: {decision.answer[:60]!r} is none of {' / '.join(question.choices)}")
 
-    def _add(self, said: decisions.AddBudget) -> str:
+    def _add_budget(self, increase: decisions.AddBudget) -> str:
+        """Add dollars, tokens and time to the delivery's budget, once for each id; return a line for the sender.
+
+        Where the delivery waits for its budget to be raised, that is decided with it.
+        """
         state = self.state
-        decided = decisions.Decided(verdict=decisions.Verdict.APPROVED, by=said.by, at=self.now)
-        if said.id:
-            if (known := state.decided.get(f"added:{said.id}")) is not None:
-                return f"counted before: {known.described}"
-            remember(state, f"added:{said.id}", decided)
-        state.extra_usd = round(state.extra_usd + said.usd, 6)
-        state.extra_tokens += said.tokens
-        state.extra_time_s += seconds(said.time) if said.time else 0.0
-        if (asked := state.asked) is not None and "add_budget" in asked.options:
-            count(state, asked, decided)
-        added = [f"${said.usd:g}"] if said.usd else []
-        added += [f"{said.tokens:,} tokens"] if said.tokens else []
-        added += [said.time] if said.time else []
+        decided = decisions.DecisionRecord(verdict=decisions.GateVerdict.APPROVED, by=increase.by, decided_at=self.now)
+        if increase.id:
+            if (earlier := state.decided.get(f"added:{increase.id}")) is not None:
+                return f"counted before: {earlier.description}"
+            store_decision(state, f"added:{increase.id}", decided)
+        state.extra_usd = round(state.extra_usd + increase.usd, 6)
+        state.extra_tokens += increase.tokens
+        state.extra_time_s += parse_duration(increase.time) if increase.time else 0.0
+        if (pending := state.pending_decision) is not None and "add_budget" in pending.options:
+            record_decision(state, pending, decided)
+        added = [f"${increase.usd:g}"] if increase.usd else []
+        added += [f"{increase.tokens:,} tokens"] if increase.tokens else []
+        added += [increase.time] if increase.time else []
         return f"added {' and '.join(added)}"
 
 
-def count(state: DeliveryState, asked: decisions.Asked, decided: decisions.Decided) -> None:
-    """Count a decision; one that was made stays."""
-    if asked.key not in state.decided:
-        remember(state, asked.key, decided)
+def record_decision(
+    state: DeliveryState, pending: decisions.PendingDecision, decided: decisions.DecisionRecord
+) -> None:
+    """Record a decision about what waits; where one was made before, that one stays."""
+    if pending.key not in state.decided:
+        store_decision(state, pending.key, decided)
 
 
-def remember(state: DeliveryState, key: str, decided: decisions.Decided) -> None:
-    state.decided = dict([*state.decided.items(), (key, decided)][-DECIDED_KEPT:])
+def store_decision(state: DeliveryState, key: str, decided: decisions.DecisionRecord) -> None:
+    """Store a decision in the state under this key; the newest DECISIONS_KEPT stay."""
+    state.decided = dict([*state.decided.items(), (key, decided)][-DECISIONS_KEPT:])

@@ -7,255 +7,336 @@ from datetime import datetime
 from math import floor
 
 from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_messages import ItemView, unbegun
+from perdure.models.backlog_messages import ItemView, item_as_cut_off
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.dependencies import Dependencies
-from perdure.models.rules.foreseeing import foreseen
-from perdure.models.rules.slots import ROOM, next_free, no_slot
-from perdure.models.touches import Meeting
+from perdure.models.rules.foreseen_conflicts import conflicts_text
+from perdure.models.rules.slots import LIMIT_GATE, next_free_slot, no_slot_reason
+from perdure.models.touches import OverlapCheck
 from perdure.models.window import Offset, Window
 from perdure.text import one_line
 
 OVERTAKEN_MOST = 8
-"""Items that may begin before the first one that waits for files, and keep it waiting because they change them too:
-after twice the usual number at once, its files are kept free for it."""
+"""Items that may begin before the first one that waits for files, and keep it waiting because they change them too.
+
+After so many, twice the usual number at once, its files are kept free for it.
+"""
 
 EXPLAINED_MOST = 100
-"""Items that wait of which each is told for whose files it does, where no slot is free either; of those behind them
-only that. Nobody reads further, and for a thousand it took longer than a decision may."""
+"""Waiting items of which each is told whose files it waits for, where no slot is free either; those behind them are
+told only of the slots. Nobody reads further, and for a thousand it took longer than a decision may."""
 
 
 @dataclass(frozen=True)
-class Start:
+class ItemStart:
     """An item that begins now. `usd`: the most it may pay, over all its runs; None: as settings say."""
 
     id: str
     usd: float | None
 
 
-def views(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[ItemView, ...]:
-    """All items as they are shown, in the order in which they were added."""
-    graph, why = Dependencies.of(state), refusals(request, state, now)
+def item_views(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[ItemView, ...]:
+    """Return all items as they are shown, in the order in which they were added."""
+    graph, reasons = Dependencies.from_state(state), waiting_reasons(request, state, now)
     critical = frozenset(graph.critical)
     return tuple(
-        unbegun(_view(state, at, graph, why.get(id, ""), id in critical), state.status)
-        for id, at in sorted(state.items.items(), key=lambda one: (one[1].order, one[0]))
+        item_as_cut_off(_item_view(state, item_state, graph, reasons.get(id, ""), id in critical), state.status)
+        for id, item_state in sorted(state.items.items(), key=lambda pair: (pair[1].order, pair[0]))
     )
 
 
-def startable(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[Start, ...]:
-    """The items that begin now, first the one that unblocks most: the longest chain, priority and age decide ties."""
-    return tuple(_Round(request, state, now).decided().starts)
+def startable_items(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[ItemStart, ...]:
+    """Return the items that begin now, first the one that unblocks most; longest chain, priority and age decide
+    ties."""
+    return tuple(_StartRound(request, state, now).decide_starts().starts)
 
 
-def refusals(request: BacklogRequest, state: BacklogState, now: datetime) -> dict[str, str]:
-    """Of items that are ready and do not begin now: why, in one line."""
-    return _Round(request, state, now, explains=True).decided().why
+def waiting_reasons(request: BacklogRequest, state: BacklogState, now: datetime) -> dict[str, str]:
+    """Return by item, of those that are ready and do not begin now, why not, in one line."""
+    return _StartRound(request, state, now, explains=True).decide_starts().reasons
 
 
 def next_to_land(state: BacklogState) -> str:
-    """The item whose turn it is; empty: somebody has it, or nobody asked.
+    """Return the item whose turn to land comes now; empty: another one has the turn, or none has asked.
 
-    In the order in which they asked, whatever they unblock: what unblocks most was begun first, a landing takes a small
-    part of a delivery's time, and so nobody waits longer than those before him take.
+    They land in the order in which they asked, whatever they unblock: what unblocks most was begun first, a landing
+    takes a small part of a delivery's time, and so no item waits longer than the landings before it take.
     """
-    if state.turn:
+    if state.landing_item:
         return ""
-    asked = (id for id in state.queue if id in state.items and state.items[id].phase is ItemPhase.BUILDING)
-    return next(asked, "")
+    candidates = (id for id in state.landing_queue if id in state.items and state.items[id].phase is ItemPhase.BUILDING)
+    return next(candidates, "")
 
 
-def wanted(state: BacklogState) -> int:
-    """The number of items that were to land: one whose parts took its place is none of them."""
-    return sum(at.phase is not ItemPhase.DECOMPOSED for at in state.items.values())
+def count_items_to_land(state: BacklogState) -> int:
+    """Count the items that are to land; one that was replaced by its parts is none of them."""
+    return sum(item_state.phase is not ItemPhase.DECOMPOSED for item_state in state.items.values())
 
 
-def ended(request: BacklogRequest, state: BacklogState, now: datetime) -> bool:
-    """Nothing can move any more: no item is being built, and none will begin, were the window open and nothing held."""
-    if any(at.phase is ItemPhase.BUILDING for at in state.items.values()):
+def is_finished(request: BacklogRequest, state: BacklogState, now: datetime) -> bool:
+    """Return whether nothing of the backlog can move any more.
+
+    No item is being built, and none would begin, were the window open and the backlog not held.
+    """
+    if any(item_state.phase is ItemPhase.BUILDING for item_state in state.items.values()):
         return False
-    freely = request.model_copy(update={"window": None})
-    return not startable(freely, state.model_copy(update={"held": ""}), now)
+    without_window = request.model_copy(update={"window": None})
+    return not startable_items(without_window, state.model_copy(update={"hold_reason": ""}), now)
 
 
-def wakes(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
-    """The time at which items may begin that wait for it alone: the window opens, or one that waits for a person leaves
-    its slot. None: nothing waits for a time."""
-    times = {time for time in (_opens(request, state, now), next_free(request, state, now)) if time is not None}
-    return next((time for time in sorted(times) if startable(request, state, time)), None)
+def next_start_time(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
+    """Return the time at which items may begin that wait for nothing else; None: none waits for a time.
+
+    The window opens then, or an item that waits for a person gives its slot to others.
+    """
+    times = {
+        time for time in (_window_opening(request, state, now), next_free_slot(request, state, now)) if time is not None
+    }
+    return next((time for time in sorted(times) if startable_items(request, state, time)), None)
 
 
-def _opens(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
-    """The time at which the window opens; None: it is open."""
+def _window_opening(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
+    """Return the time at which the window opens; None: it is open, or there is none."""
     if not request.window or (window := Window.parse(request.window)).is_open(now, _offsets(state)):
         return None
-    return window.next_open(now, _offsets(state))
+    return window.next_opening(now, _offsets(state))
 
 
-def _view(state: BacklogState, at: ItemState, graph: Dependencies, why: str, critical: bool) -> ItemView:
-    phase, because = _standing(state, at, graph, why)
+def _item_view(
+    state: BacklogState, item_state: ItemState, graph: Dependencies, reason: str, critical: bool
+) -> ItemView:
+    """Return one item as it is shown. `reason`: why it does not begin, of one that is ready."""
+    phase, because = _phase_and_reason(state, item_state, graph, reason)
     waits = phase == "waits"
     if phase in ("building", "landing"):
-        because = " · ".join(filter(None, (because, foreseen(state, at.item.id))))
+        because = " · ".join(filter(None, (because, conflicts_text(state, item_state.item.id))))
     return ItemView(
-        id=at.item.id,
+        id=item_state.item.id,
         phase=phase,
         because=because,
-        caption=at.item.caption,
-        delivery=at.delivery,
-        commit=at.commit,
-        branch=at.branch,
-        pull_request=at.pull_request,
-        unblocks=graph.unblocks[at.item.id],
-        depends_on=at.item.depends_on,
-        blocked_by=graph.blocked.get(at.item.id, ""),
-        gate=at.gate if waits else "",
-        of=at.of if waits else "",
-        since=at.since if waits else None,
-        usd=at.usd,
-        priority=at.item.priority,
+        caption=item_state.item.caption,
+        delivery=item_state.delivery,
+        commit=item_state.commit,
+        branch=item_state.branch,
+        pull_request=item_state.pull_request,
+        unblocks=graph.unblocks[item_state.item.id],
+        depends_on=item_state.item.depends_on,
+        blocked_by=graph.blocked_by.get(item_state.item.id, ""),
+        gate=item_state.gate if waits else "",
+        target=item_state.target if waits else "",
+        since=item_state.waiting_since if waits else None,
+        usd=item_state.usd,
+        priority=item_state.item.priority,
         critical=critical,
     )
 
 
-def _standing(state: BacklogState, at: ItemState, graph: Dependencies, why: str) -> tuple[str, str]:
-    """The phase that is shown, and why it stands there, in one line."""
-    id = at.item.id
-    if at.phase is ItemPhase.BUILDING:
-        if at.waits:
-            return "building" if at.gate == ROOM else "waits", at.waits
-        if id == state.turn:
-            return "landing", "has the turn" + (f" since {state.granted:%H:%M} UTC" if state.granted else "")
-        if id in state.queue:
-            before = len([one for one in state.queue[: state.queue.index(id)] if one != state.turn]) + bool(state.turn)
-            return "landing", f"{before} before it" if before else "is the next"
+def _phase_and_reason(state: BacklogState, item_state: ItemState, graph: Dependencies, reason: str) -> tuple[str, str]:
+    """Return the phase in which an item is shown, and in one line why it is in that phase.
+
+    reason  why it does not begin, of one that is ready
+    """
+    id = item_state.item.id
+    if item_state.phase is ItemPhase.BUILDING:
+        if item_state.waiting_for:
+            return "building" if item_state.gate == LIMIT_GATE else "waits", item_state.waiting_for
+        if id == state.landing_item:
+            return "landing", "has the turn" + (
+                f" since {state.turn_granted_at:%H:%M} UTC" if state.turn_granted_at else ""
+            )
+        if id in state.landing_queue:
+            landings_before = len(
+                [
+                    item_id
+                    for item_id in state.landing_queue[: state.landing_queue.index(id)]
+                    if item_id != state.landing_item
+                ]
+            ) + bool(state.landing_item)
+            return "landing", f"{landings_before} before it" if landings_before else "is the next"
         return "building", ""
-    if at.phase is not ItemPhase.WAITING:
-        return at.phase.value, at.words or at.reason
-    if culprit := graph.blocked.get(id):
-        over = state.items.get(culprit)
-        words = one_line((over.words or over.reason or over.phase.value) if over else "is not there", 100)
-        return "blocked", f"blocked by {culprit} ({words})"
+    if item_state.phase is not ItemPhase.WAITING:
+        return item_state.phase.value, item_state.message or item_state.reason
+    if culprit := graph.blocked_by.get(id):
+        culprit_state = state.items.get(culprit)
+        culprit_reason = one_line(
+            (culprit_state.message or culprit_state.reason or culprit_state.phase.value)
+            if culprit_state
+            else "is not there",
+            100,
+        )
+        return "blocked", f"blocked by {culprit} ({culprit_reason})"
     if missing := graph.missing[id]:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         return "after", f"after {', '.join(missing[:3])}{more}"
-    return "ready", why
+    return "ready", reason
 
 
 def _offsets(state: BacklogState) -> tuple[Offset, ...]:
+    """Return the UTC offsets of the window's zone; none before the backlog's base was found."""
     return state.opened.offsets if state.opened is not None else ()
 
 
-def _closed(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
-    """Say why nothing at all begins now; empty: something may."""
-    if state.held:
-        return state.held
+def _closed_reason(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
+    """Return the reason why no item at all may begin now: a hold, or the window; empty: items may."""
+    if state.hold_reason:
+        return state.hold_reason
     if request.window and not (window := Window.parse(request.window)).is_open(now, _offsets(state)):
-        return f"window opens {window.day(now, _offsets(state))}{window.words}"
+        return f"window opens {window.day_prefix(now, _offsets(state))}{window.opening_text}"
     return ""
 
 
-def rank(graph: Dependencies, at: ItemState) -> tuple[int, int, int, int, str]:
-    """Smallest first: how many it unblocks, the longest chain behind it, priority, age; no two are equal."""
-    id = at.item.id
-    return (-graph.unblocks[id], -graph.chain[id], -at.item.priority, at.order, id)
+def start_rank(graph: Dependencies, item_state: ItemState) -> tuple[int, int, int, int, str]:
+    """Return an item's sort key for starting, smallest first; no two are equal.
+
+    It counts how many items it unblocks, then the longest chain behind it, priority, and age.
+    """
+    id = item_state.item.id
+    return (-graph.unblocks[id], -graph.chain_length[id], -item_state.item.priority, item_state.order, id)
 
 
-def left_usd(request: BacklogRequest, state: BacklogState) -> float | None:
-    """Dollars that nobody has paid and no delivery that runs may still pay; None: there is no budget."""
+def unreserved_usd(request: BacklogRequest, state: BacklogState) -> float | None:
+    """Return the dollars of the backlog's budget that no item has paid and no running one may still pay; None: no
+    budget."""
     if request.budget_usd is None:
         return None
-    return round(request.budget_usd + state.extra_usd - sum(_taken(at) for at in state.items.values()), 6)
+    return round(
+        request.budget_usd + state.extra_usd - sum(_reserved_usd(item_state) for item_state in state.items.values()), 6
+    )
 
 
-def _taken(at: ItemState) -> float:
-    return max(at.usd, at.granted or 0.0) if at.phase is ItemPhase.BUILDING else at.usd
+def _reserved_usd(item_state: ItemState) -> float:
+    """Return the dollars that an item takes from the budget: while it is built all that it may pay, else what it
+    paid."""
+    return (
+        max(item_state.usd, item_state.granted_usd or 0.0) if item_state.phase is ItemPhase.BUILDING else item_state.usd
+    )
 
 
 @dataclass
-class _Round:
-    """One look at all that is ready, in order. `explains`: goes on to the end, for the reasons."""
+class _StartRound:
+    """One decision about all items that are ready, in order.
+
+    explains  goes on after the last start, so that `reasons` has every item that does not begin
+    """
 
     request: BacklogRequest
     state: BacklogState
     now: datetime
     explains: bool = False
-    starts: list[Start] = field(default_factory=list)
-    why: dict[str, str] = field(default_factory=dict)
+    starts: list[ItemStart] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
 
-    def decided(self) -> _Round:
+    def decide_starts(self) -> _StartRound:
+        """Decide for every ready item whether it begins now: fill `starts` and `reasons`, and return the round itself.
+
+        An item does not begin while the backlog is closed, while money or a free slot is missing, and while items that
+        are being built change the same files. Only the first item that waits for files is looked at further: once
+        OVERTAKEN_MOST others have overtaken it, later items that change its files wait for it, and so do items of
+        unknown files, where some overtaker's files had not been known beforehand.
+
+        A start gets the item's own budget, or else an equal share of what remains of the backlog's, and never more than
+        remains.
+        """
         state = self.state
-        closed = _closed(self.request, state, self.now)
-        building = sorted((at for at in state.items.values() if at.phase is ItemPhase.BUILDING), key=_age)
-        full = no_slot(self.request, state, building, self.now)
+        closed = _closed_reason(self.request, state, self.now)
+        building = sorted(
+            (item_state for item_state in state.items.values() if item_state.phase is ItemPhase.BUILDING), key=_age_key
+        )
+        full = no_slot_reason(self.request, state, building, self.now)
         if (closed or full) and not self.explains:
             return self  # as after most of what a backlog hears
-        graph = Dependencies.of(state)
+        graph = Dependencies.from_state(state)
         ready = [state.items[id] for id, missing in graph.missing.items() if not missing]
-        ready.sort(key=lambda at: rank(graph, at))
-        left = left_usd(self.request, state)
-        share_of = sum(1 for id in graph.missing if id not in graph.blocked)
-        meeting, kept = Meeting(), list[ItemState]()
-        first_kept, surprised = False, ""
-        for at in ready:
+        ready.sort(key=lambda item_state: start_rank(graph, item_state))
+        remaining_usd = unreserved_usd(self.request, state)
+        sharers = sum(1 for id in graph.missing if id not in graph.blocked_by)
+        overlap_check, protected = OverlapCheck(), list[ItemState]()
+        is_first_checked, overtaken_by_surprise = False, ""
+        for item_state in ready:
             if full and not self.explains:
                 break
-            told = full and len(self.why) >= EXPLAINED_MOST
-            words = closed
-            if not words and left is not None and left < USD_LEAST:
-                words = f"budget: ${_cents(max(left, 0.0)):.2f} left"
-            if not words and not told and (other := self._other(meeting, at, [*building, *kept])):
-                words = f"after {other}: same files"
-                if not first_kept:
-                    first_kept = True
-                    overtook = self._overtook(meeting, at)
-                    kept += [at] if len(overtook) >= OVERTAKEN_MOST else []
-                    surprised = at.item.id if kept and any(not one.item.touches for one in overtook) else ""
-            if not words and surprised and not at.touches and self.request.overlap == "wait":
-                words = f"after {surprised}: its plan may name the same files"
-            words = words or full
-            if words:
-                self.why[at.item.id] = words
+            is_explained = full and len(self.reasons) >= EXPLAINED_MOST
+            reason = closed
+            if not reason and remaining_usd is not None and remaining_usd < USD_LEAST:
+                reason = f"budget: ${_floor_to_cents(max(remaining_usd, 0.0)):.2f} left"
+            if (
+                not reason
+                and not is_explained
+                and (other := self._overlapping_item(overlap_check, item_state, [*building, *protected]))
+            ):
+                reason = f"after {other}: same files"
+                if not is_first_checked:
+                    is_first_checked = True
+                    overtakers = self._find_overtakers(overlap_check, item_state)
+                    protected += [item_state] if len(overtakers) >= OVERTAKEN_MOST else []
+                    overtaken_by_surprise = (
+                        item_state.item.id
+                        if protected and any(not overtaker.item.touches for overtaker in overtakers)
+                        else ""
+                    )
+            if not reason and overtaken_by_surprise and not item_state.touches and self.request.overlap == "wait":
+                reason = f"after {overtaken_by_surprise}: its plan may name the same files"
+            reason = reason or full
+            if reason:
+                self.reasons[item_state.item.id] = reason
                 continue
-            usd = at.item.budget_usd
-            if left is not None:
-                usd = max(USD_LEAST, min(left, usd if usd is not None else _cents(left / share_of)))
-                left = round(left - usd, 6)
-                usd = round(usd + at.usd, 6)
-            share_of -= 1
-            self.starts.append(Start(at.item.id, usd))
-            building.append(at)
-            full = no_slot(self.request, state, building, self.now)
+            usd = item_state.item.budget_usd
+            if remaining_usd is not None:
+                usd = max(
+                    USD_LEAST, min(remaining_usd, usd if usd is not None else _floor_to_cents(remaining_usd / sharers))
+                )
+                remaining_usd = round(remaining_usd - usd, 6)
+                usd = round(usd + item_state.usd, 6)
+            sharers -= 1
+            self.starts.append(ItemStart(item_state.item.id, usd))
+            building.append(item_state)
+            full = no_slot_reason(self.request, state, building, self.now)
         return self
 
-    def _other(self, meeting: Meeting, at: ItemState, others: list[ItemState]) -> str:
-        """The first of these that changes what this one changes; empty: none does, or that does not count."""
-        if self.request.overlap == "build" or not at.touches:
+    def _overlapping_item(self, overlap_check: OverlapCheck, item_state: ItemState, others: list[ItemState]) -> str:
+        """Return the id of the first of these items that changes the same files; empty: none does, or overlaps do not
+        count."""
+        if self.request.overlap == "build" or not item_state.touches:
             return ""
-        met = (one.item.id for one in others if meeting.may(at.touches, one.touches))
-        return next(met, "")
+        overlapping = (
+            other.item.id for other in others if overlap_check.may_overlap(item_state.touches, other.touches)
+        )
+        return next(overlapping, "")
 
-    def _overtook(self, meeting: Meeting, at: ItemState) -> list[ItemState]:
-        """Those of the ones that keep it waiting that have begun since it was ready, as many as are too many."""
+    def _find_overtakers(self, overlap_check: OverlapCheck, item_state: ItemState) -> list[ItemState]:
+        """Return the items that change the same files and have begun since this one was ready, at most
+        OVERTAKEN_MOST."""
         items = self.state.items
-        since = [items[id].ended for id in at.item.depends_on if id in items]
-        ready = max((time for time in [*since, at.ended, at.added, self.state.began] if time is not None), default=None)
-        if ready is None:
+        times = [items[id].ended_at for id in item_state.item.depends_on if id in items]
+        ready_since = max(
+            (
+                time
+                for time in [*times, item_state.ended_at, item_state.added_at, self.state.began_at]
+                if time is not None
+            ),
+            default=None,
+        )
+        if ready_since is None:
             return []
-        begun = [one for one in items.values() if one.began is not None and one.began >= ready]
-        found = list[ItemState]()
-        for one in sorted((one for one in begun if one.touches and one is not at), key=_age):
-            found += [one] if meeting.may(at.touches, one.touches) else []
-            if len(found) >= OVERTAKEN_MOST:
+        began_later = [
+            other for other in items.values() if other.began_at is not None and other.began_at >= ready_since
+        ]
+        overtakers = list[ItemState]()
+        for other in sorted(
+            (other for other in began_later if other.touches and other is not item_state), key=_age_key
+        ):
+            overtakers += [other] if overlap_check.may_overlap(item_state.touches, other.touches) else []
+            if len(overtakers) >= OVERTAKEN_MOST:
                 break
-        return found
+        return overtakers
 
 
-def _age(at: ItemState) -> tuple[int, str]:
-    return (at.order, at.item.id)
+def _age_key(item_state: ItemState) -> tuple[int, str]:
+    """Return a sort key by which older items come first."""
+    return (item_state.order, item_state.item.id)
 
 
-def _cents(usd: float) -> float:
-    """Rounded down: shares together are never more than there is."""
+def _floor_to_cents(usd: float) -> float:
+    """Return an amount rounded down to cents, so that all shares together are never more than there is."""
     return floor(usd * 100 + 1e-6) / 100

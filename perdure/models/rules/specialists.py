@@ -9,113 +9,131 @@ from perdure.models.backlog import BacklogItem
 from perdure.models.ids import digest
 from perdure.models.limits import NAME_CHARS
 from perdure.models.plan import Plan, Task
-from perdure.models.specialists import PlannedTask, TaskBuilt, Within
+from perdure.models.specialists import ParentDelivery, PlannedTask, TaskResult
 
 
-def split(plan: Plan) -> tuple[PlannedTask, ...]:
-    """All tasks of the plan in its order, each after those it has to wait for; empty where one agent does as well: no
-    two of them could be built at the same time.
+def split_into_tasks(plan: Plan) -> tuple[PlannedTask, ...]:
+    """Return all tasks of the plan in its order, each with those it has to wait for; empty: one agent does as well.
 
-    At the same time are built two tasks that have a role each, say which files they change, share none, and do not
-    depend on each other. All others follow the plan's order.
+    It does where no two tasks could be built at the same time. Two can that have a role each, say which files they
+    change, share none, and do not depend on each other. All others follow the plan's order.
     """
-    after = _order(plan.tasks)
+    predecessors = _order_tasks(plan.tasks)
     tasks = tuple(
         PlannedTask(
             number=number,
             title=" ".join(task.title.split())[:100],
-            words=_words(number, task),
+            details=_task_text(number, task),
             role=task.role or "",
-            after=tuple(sorted(after[number])),
+            after=tuple(sorted(predecessors[number])),
         )
         for number, task in enumerate(plan.tasks, 1)
     )
     count = len(tasks)
-    apart = any(b not in after[a] and a not in after[b] for a in after for b in range(a + 1, count + 1))
-    return tasks if apart else ()
+    are_some_parallel = any(
+        second not in predecessors[first] and first not in predecessors[second]
+        for first in predecessors
+        for second in range(first + 1, count + 1)
+    )
+    return tasks if are_some_parallel else ()
 
 
-def backlog_of(workflow_id: str, plan: str, head: str) -> str:
-    """The workflow id of the tasks of one plan, built on one commit: another plan's tasks are others."""
+def tasks_backlog_id(workflow_id: str, plan: str, head: str) -> str:
+    """Return the workflow id of the backlog of one plan's tasks, built on one commit: another plan has another
+    backlog."""
     return f"{workflow_id}/tasks-{digest(plan, head)[:6]}"
 
 
-def is_of(backlog: str, workflow_id: str) -> bool:
-    """True where a backlog of that id holds the tasks of this delivery."""
+def is_tasks_backlog(backlog: str, workflow_id: str) -> bool:
+    """Return whether a backlog of that id holds the tasks of this delivery."""
     return backlog.rpartition("/")[0] == workflow_id and backlog.startswith(f"{workflow_id}/tasks-")
 
 
-def of_item(within: Within | None, item: BacklogItem) -> Within | None:
-    """The place of one task; None for an item that is none."""
-    if within is None:
+def parent_of_task(parent: ParentDelivery | None, item: BacklogItem) -> ParentDelivery | None:
+    """Return the parent delivery with the number and title of the task that this item is; None: it is no task.
+
+    parent  the delivery whose tasks the backlog holds; None: a backlog of requests
+    """
+    if parent is None:
         return None
     title = item.request.partition("\n")[0].partition(": ")[2]
-    return within.model_copy(update={"task": int(item.id.partition("-")[0]), "title": title[:NAME_CHARS]})
+    return parent.model_copy(update={"task": int(item.id.partition("-")[0]), "title": title[:NAME_CHARS]})
 
 
-def branch_of(delivery: str, backlog: str) -> str:
-    """The vault's branch on which its tasks land; nobody pushes it."""
+def tasks_branch(delivery: str, backlog: str) -> str:
+    """Return the branch of the vault on which a delivery's tasks land; nobody pushes it."""
     return f"{delivery}/{backlog.rpartition('/')[2]}"
 
 
-def built(tasks: Sequence[TaskBuilt]) -> bool:
-    """True where there is something of them."""
+def has_landed_task(tasks: Sequence[TaskResult]) -> bool:
+    """Return whether any of the tasks has landed."""
     return any(task.commit for task in tasks)
 
 
-def left(tasks: Sequence[TaskBuilt]) -> str:
-    """For the agent who goes on alone: the tasks that are done, those that are left and why; empty: none is left."""
+def remaining_tasks_text(tasks: Sequence[TaskResult]) -> str:
+    """Return what the agent that goes on alone is told: which tasks are done and which are not, and why; empty: all are
+    done."""
     if all(task.commit for task in tasks):
         return ""
     lines = [
-        f"{task.number}. {task.title}: " + ("done" if task.commit else f"left to do ({task.words or 'not begun'})")
+        f"{task.number}. {task.title}: " + ("done" if task.commit else f"left to do ({task.reason or 'not begun'})")
         for task in tasks
     ]
     return "\n".join(["Tasks of the plan, as they stand in the worktree:", *lines, "Do what is left."])
 
 
-def summary(tasks: Sequence[TaskBuilt]) -> str:
-    """In one line: what became of each."""
-    return " · ".join(f"{task.item} {task.commit[:7] or task.words or 'not begun'}" for task in tasks)
+def tasks_summary(tasks: Sequence[TaskResult]) -> str:
+    """Return one line for people that says of each task its commit, or why it has none."""
+    return " · ".join(f"{task.item} {task.commit[:7] or task.reason or 'not begun'}" for task in tasks)
 
 
-def _order(tasks: Sequence[Task]) -> dict[int, set[int]]:
-    """By number, all tasks before it. Two that may not be built at the same time, and that the plan does not order,
-    come in the plan's order: between two that nothing orders an arrow makes no circle."""
-    before: dict[int, set[int]] = {number: set() for number in range(1, len(tasks) + 1)}
+def _order_tasks(tasks: Sequence[Task]) -> dict[int, set[int]]:
+    """Return, by number, the numbers of all tasks that have to land before a task.
+
+    Two that may not be built at the same time, and that the plan does not order, come in the plan's order: an arrow
+    between two that nothing orders makes no cycle.
+    """
+    predecessors: dict[int, set[int]] = {number: set() for number in range(1, len(tasks) + 1)}
     for number, task in enumerate(tasks, 1):
         for other in task.depends_on:
-            _arrow(before, other, number)
-    for second in before:
+            _add_predecessor(predecessors, other, number)
+    for second in predecessors:
         for first in range(1, second):
-            ordered = first in before[second] or second in before[first]
-            if not ordered and not _together(tasks[first - 1], tasks[second - 1]):
-                _arrow(before, first, second)
-    return before
+            is_ordered = first in predecessors[second] or second in predecessors[first]
+            if not is_ordered and not _can_run_together(tasks[first - 1], tasks[second - 1]):
+                _add_predecessor(predecessors, first, second)
+    return predecessors
 
 
-def _arrow(before: dict[int, set[int]], first: int, second: int) -> None:
-    """All that is before `first` is before `second` and all behind it."""
-    sooner = {first, *before[first]}
-    for number, known in before.items():
-        if number == second or second in known:
-            known |= sooner
+def _add_predecessor(predecessors: dict[int, set[int]], first: int, second: int) -> None:
+    """Put task `first` and all before it before task `second` and all behind it, in the given sets."""
+    earlier = {first, *predecessors[first]}
+    for number, task_predecessors in predecessors.items():
+        if number == second or second in task_predecessors:
+            task_predecessors |= earlier
 
 
-def _together(one: Task, other: Task) -> bool:
-    if not (one.role and other.role):
+def _can_run_together(task: Task, other: Task) -> bool:
+    """Return whether two tasks have a role each, both name files, and no file of one may be a file of the other."""
+    if not (task.role and other.role):
         return False
-    return bool(one.files) and bool(other.files) and not any(_meet(a, b) for a in one.files for b in other.files)
+    return (
+        bool(task.files)
+        and bool(other.files)
+        and not any(_may_overlap(path, other_path) for path in task.files for other_path in other.files)
+    )
 
 
-def _meet(a: str, b: str) -> bool:
-    """True where two paths are the same file, one is a folder around the other, or nobody can tell."""
-    a, b = (posixpath.normpath(path.strip().lstrip("/") or ".") for path in (a, b))
-    if any(mark in path for path in (a, b) for mark in "*?[") or "." in (a, b):
+def _may_overlap(first: str, second: str) -> bool:
+    """Return whether two paths are the same file, one is a folder around the other, or nobody can tell (patterns, the
+    root)."""
+    first, second = (posixpath.normpath(path.strip().lstrip("/") or ".") for path in (first, second))
+    if any(mark in path for path in (first, second) for mark in "*?[") or "." in (first, second):
         return True
-    return a == b or a.startswith(f"{b}/") or b.startswith(f"{a}/")
+    return first == second or first.startswith(f"{second}/") or second.startswith(f"{first}/")
 
 
-def _words(number: int, task: Task) -> str:
+def _task_text(number: int, task: Task) -> str:
+    """Return a task as text for its agent: title, details and files."""
     files = f"\nFiles: {', '.join(task.files)}" if task.files else ""
     return f"Task {number}: {task.title}\n\n{task.details}{files}"

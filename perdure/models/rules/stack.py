@@ -1,4 +1,7 @@
-"""A stack of pull requests: the branch that each item begins from, and goes into. Pure; the same for the same state."""
+"""A stack of pull requests: the branch that each item begins from, and the one its pull request is into.
+
+Pure functions; the same for the same state.
+"""
 
 from __future__ import annotations
 
@@ -10,107 +13,147 @@ from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.result import DeliveryResult, ReviewStatus, Status, TestsStatus
 
 
-def no_place(item: BacklogItem, items: Mapping[str, BacklogItem]) -> str:
-    """Say why an item has no place in a stack, as `field: why`; empty: it has one."""
+def no_place_reason(item: BacklogItem, items: Mapping[str, BacklogItem]) -> str:
+    """Return the reason why an item has no place in a stack, as `field: why`; empty: it has one.
+
+    It has check commands, or depends on items of which none stands on all others: a pull request has one base.
+    """
     if item.check:
         return "check: runs with each landing on the branch of the backlog, and a stack has none: leave it out"
-    on = {id: _behind(id, items) for id in item.depends_on if id in items}
-    if on and not any(on.keys() - {id} <= behind for id, behind in on.items()):
-        names = " and ".join(on)
+    dependencies = {id: _all_dependencies(id, items) for id in item.depends_on if id in items}
+    if dependencies and not any(dependencies.keys() - {id} <= indirect for id, indirect in dependencies.items()):
+        names = " and ".join(dependencies)
         return f"depends_on: {names}: a pull request has one base, and neither stands on the other: let one of them do"
     return ""
 
 
-def placed(whole: str, parts: list[BacklogItem], items: Mapping[str, BacklogItem]) -> list[BacklogItem]:
-    """The parts of an item of a stack, on what that one stood on. Each has a place: where two would have to stand side
-    by side below a third one, all of them stand one on the other, in the order in which they can be built.
+def place_parts(whole_id: str, parts: list[BacklogItem], items: Mapping[str, BacklogItem]) -> list[BacklogItem]:
+    """Return the parts of an item of a stack, on what that item stood on, without check commands.
 
-    items   all others, and the whole. Checks are left out: they are run on the branch that a stack does not have
+    Where two parts would stand side by side below a third item, all of them stand one on the other, in an order in
+    which they can be built, so that each has a place.
+
+    whole_id  of the item; items: all others of the stack, and that item
+
+    Check commands are run on a backlog's branch, which a stack does not have.
     """
-    under, ids = items[whole].depends_on, tuple(part.id for part in parts)
-    made = [part.model_copy(update={"check": (), "depends_on": part.depends_on or under}) for part in parts]
+    dependencies, part_ids = items[whole_id].depends_on, tuple(part.id for part in parts)
+    placed_parts = [
+        part.model_copy(update={"check": (), "depends_on": part.depends_on or dependencies}) for part in parts
+    ]
     others = {
-        id: item.model_copy(update={"depends_on": tuple(dict.fromkeys((*item.depends_on, *ids)))})
+        id: item.model_copy(update={"depends_on": tuple(dict.fromkeys((*item.depends_on, *part_ids)))})
         for id, item in items.items()
-        if whole in item.depends_on
+        if whole_id in item.depends_on
     }
-    known = {**items, **others, **{part.id: part for part in made}}
-    if not any(no_place(one, known) for one in (*others.values(), *made)):
-        return made
-    by_id, below, chain = {part.id: part for part in made}, under, list[BacklogItem]()
-    for id in TopologicalSorter({part.id: [on for on in part.depends_on if on in ids] for part in made}).static_order():
-        on = tuple(dict.fromkeys((*by_id[id].depends_on, *below)))
-        chain.append(by_id[id].model_copy(update={"depends_on": on}))
+    all_items = {**items, **others, **{part.id: part for part in placed_parts}}
+    if not any(no_place_reason(candidate, all_items) for candidate in (*others.values(), *placed_parts)):
+        return placed_parts
+    by_id, below, chain = {part.id: part for part in placed_parts}, dependencies, list[BacklogItem]()
+    for id in TopologicalSorter(
+        {part.id: [lower for lower in part.depends_on if lower in part_ids] for part in placed_parts}
+    ).static_order():
+        lower = tuple(dict.fromkeys((*by_id[id].depends_on, *below)))
+        chain.append(by_id[id].model_copy(update={"depends_on": lower}))
         below = (id,)
     return chain
 
 
-def begins_from(state: BacklogState, id: str) -> str:
-    """The branch of the item below, where that one's pull request is open; else what that went into; else the base.
+def start_branch(state: BacklogState, id: str) -> str:
+    """Return the branch that an item's delivery begins from.
 
-    Of several, the one that stands on most of the others, then the one that landed last.
+    It is the branch of the item below, where that one's pull request is open; else the branch which that went into;
+    else the base. Of several items below, the one that stands on most of the others counts, then the one that landed
+    last.
     """
     assert state.opened is not None
-    items = {name: at.item for name, at in state.items.items()}
-    below = [state.items[name] for name in _behind(id, items) if state.items[name].phase is ItemPhase.LANDED]
+    items = {name: item_state.item for name, item_state in state.items.items()}
+    below = [state.items[name] for name in _all_dependencies(id, items) if state.items[name].phase is ItemPhase.LANDED]
     if not below:
         return state.opened.base
-    names = {at.item.id for at in below}
-    top = max(below, key=lambda at: (len(names & _behind(at.item.id, items)), _landed_at(at), at.item.id))
-    return stands_for(state, top)
+    landed_ids = {item_state.item.id for item_state in below}
+    top = max(
+        below,
+        key=lambda item_state: (
+            len(landed_ids & _all_dependencies(item_state.item.id, items)),
+            _landing_time(item_state),
+            item_state.item.id,
+        ),
+    )
+    return branch_with_work(state, top)
 
 
-def stands_for(state: BacklogState, at: ItemState) -> str:
-    """The branch that has what this item brought: its own, or where that was merged the one it went into."""
+def branch_with_work(state: BacklogState, item_state: ItemState) -> str:
+    """Return the branch that has what this item brought: its own, or where that was merged the one it went into."""
     assert state.opened is not None
-    by_branch = {one.branch: one for one in state.items.values() if one.branch}
+    by_branch = {other.branch: other for other in state.items.values() if other.branch}
     for _ in state.items:  # a circle of branches would be somebody else's doing
-        if not at.merged:
-            return at.branch
-        if at.into not in by_branch:
-            return at.into or state.opened.base
-        at = by_branch[at.into]
+        if not item_state.merged:
+            return item_state.branch
+        if item_state.into not in by_branch:
+            return item_state.into or state.opened.base
+        item_state = by_branch[item_state.into]
     return state.opened.base
 
 
-def moves(state: BacklogState) -> dict[str, str]:
-    """Of items whose pull request is into a branch that was merged: by item, the branch it has to be into."""
-    by_branch = {at.branch: at for at in state.items.values() if at.branch}
-    found = {}
-    for id, at in state.items.items():
-        if at.phase is ItemPhase.LANDED and not at.merged and at.into in by_branch and by_branch[at.into].merged:
-            found[id] = stands_for(state, by_branch[at.into])
-    return found
+def retargets(state: BacklogState) -> dict[str, str]:
+    """Return, by item, the branch to which a pull request has to be retargeted, since the branch it is into was
+    merged."""
+    by_branch = {item_state.branch: item_state for item_state in state.items.values() if item_state.branch}
+    targets = {}
+    for id, item_state in state.items.items():
+        if (
+            item_state.phase is ItemPhase.LANDED
+            and not item_state.merged
+            and item_state.into in by_branch
+            and by_branch[item_state.into].merged
+        ):
+            targets[id] = branch_with_work(state, by_branch[item_state.into])
+    return targets
 
 
-def standing(state: BacklogState) -> list[str]:
-    """Items whose pull request is open, or may be again, and into the branch of another item."""
-    branches = {at.branch for at in state.items.values() if at.branch}
-    open = (at.phase is ItemPhase.LANDED and not at.merged and not at.closed for at in state.items.values())
-    return [id for (id, at), there in zip(state.items.items(), open, strict=True) if there and at.into in branches]
+def stacked_items(state: BacklogState) -> list[str]:
+    """Return the items whose pull request is open, or may be opened again, and is into the branch of another item."""
+    branches = {item_state.branch for item_state in state.items.values() if item_state.branch}
+    open_flags = (
+        item_state.phase is ItemPhase.LANDED and not item_state.merged and not item_state.closed
+        for item_state in state.items.values()
+    )
+    return [
+        id
+        for (id, item_state), is_open in zip(state.items.items(), open_flags, strict=True)
+        if is_open and item_state.into in branches
+    ]
 
 
-def proposed(result: DeliveryResult) -> str:
-    """The commit of a delivery's pull request that others may build on; empty: it failed, or is a draft with doubts."""
-    tested = result.tests.status is TestsStatus.GREEN and result.review.status is not ReviewStatus.BLOCKED
-    whole = result.status in (Status.DELIVERED, Status.COMPLETED) or (result.status is Status.DRAFT and tested)
-    return (result.head_sha or "") if whole and not result.reason else ""
+def stackable_commit(result: DeliveryResult) -> str:
+    """Return the commit of a delivery's pull request that others may build on.
+
+    Empty: the delivery failed, or its pull request is a draft with red tests or blockers.
+    """
+    has_no_doubts = result.tests.status is TestsStatus.GREEN and result.review.status is not ReviewStatus.BLOCKED
+    is_complete = result.status in (Status.DELIVERED, Status.COMPLETED) or (
+        result.status is Status.DRAFT and has_no_doubts
+    )
+    return (result.head_sha or "") if is_complete and not result.reason else ""
 
 
-def _behind(id: str, items: Mapping[str, BacklogItem]) -> set[str]:
-    """All that an item depends on, directly or not."""
-    found, left = set[str](), list(_of(items.get(id)))
-    while left:
-        one = left.pop()
-        if one in items and one not in found:
-            found.add(one)
-            left += _of(items[one])
-    return found
+def _all_dependencies(id: str, items: Mapping[str, BacklogItem]) -> set[str]:
+    """Return the ids of all items that an item depends on, directly or through others."""
+    dependencies, to_visit = set[str](), list(_direct_dependencies(items.get(id)))
+    while to_visit:
+        item_id = to_visit.pop()
+        if item_id in items and item_id not in dependencies:
+            dependencies.add(item_id)
+            to_visit += _direct_dependencies(items[item_id])
+    return dependencies
 
 
-def _of(item: BacklogItem | None) -> Iterable[str]:
+def _direct_dependencies(item: BacklogItem | None) -> Iterable[str]:
+    """Return the ids that an item depends on; none for None."""
     return item.depends_on if item is not None else ()
 
 
-def _landed_at(at: ItemState) -> float:
-    return at.ended.timestamp() if at.ended is not None else 0.0
+def _landing_time(item_state: ItemState) -> float:
+    """Return when an item landed, in seconds since 1970; 0: not known."""
+    return item_state.ended_at.timestamp() if item_state.ended_at is not None else 0.0

@@ -11,10 +11,10 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import ItemView
 from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.decisions import Gate
-from perdure.models.limits import END_CHARS
-from perdure.models.rules.scheduling import left_usd, views
+from perdure.models.limits import END_MESSAGE_CHARS
+from perdure.models.rules.scheduling import item_views, unreserved_usd
 from perdure.models.webui.details import DETAILS_BYTES, price
-from perdure.models.webui.markdown import cell, code, copied, on_page
+from perdure.models.webui.markdown import code_span, copyable_lines, escape_line, page_link
 
 SHOWN = (
     *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),
@@ -40,151 +40,185 @@ _UPDATES: dict[str, tuple[str, dict[str, object], str]] = {
 }
 
 
-def details(request: BacklogRequest, state: BacklogState, now: datetime, id: str = "") -> str:
-    """First what waits for a person, then all items, those that move before those that ended; at most DETAILS_BYTES."""
-    items = _ordered(views(request, state, now))
-    waiting = [item for item in items if item.phase == "waits"]
+def render_backlog_details(request: BacklogRequest, state: BacklogState, now: datetime, id: str = "") -> str:
+    """Return the current details in Markdown: first what waits for a person, then all items in the order of SHOWN.
+
+    At most DETAILS_BYTES; items that do not fit are counted. `id`: the workflow's, for commands and the link to its
+    page.
+    """
+    items = _sort_items(item_views(request, state, now))
+    waiting_items = [item for item in items if item.phase == "waits"]
     lines = [
-        f"### {_headline(state, items)}",
-        *_words(state),
-        *_goes_on(state, id),
-        *_asks(state),
-        *_waiting(waiting, state),
-        *_facts(request, state),
-        *(on_page(state.opened.page, "backlogs", id) if state.opened is not None and id else []),
+        f"### {_status_line(state, items)}",
+        *_message_lines(state),
+        *_resume_lines(state, id),
+        *_base_question_lines(state),
+        *_waiting_section(waiting_items, state),
+        *_fact_lines(request, state),
+        *(page_link(state.opened.page, "backlogs", id) if state.opened is not None and id else []),
     ]
-    room = DETAILS_BYTES - len("\n".join(lines).encode()) - 200
+    remaining_bytes = DETAILS_BYTES - len("\n".join(lines).encode()) - 200
     head = (f"| item{_GAP} | {_GAP} | why{_GAP} | unblocks{_GAP} | paid |", "|:--|:--|:--|--:|--:|")
-    return "\n".join([*lines, "", *head, *_rows((_row(item, _GAP) for item in items), len(items), room)])
+    return "\n".join(
+        [*lines, "", *head, *_fit_rows((_item_row(item, _GAP) for item in items), len(items), remaining_bytes)]
+    )
 
 
-def table(request: BacklogRequest, state: BacklogState) -> str:
-    """The items as the pull request of their branch lists them, what landed before the rest."""
-    at = {id: (one.phase is not ItemPhase.LANDED, one.order, id) for id, one in state.items.items()}
-    rows = (_landed(state, id) for id in sorted(state.items, key=lambda id: at[id]))
+def render_items_table(request: BacklogRequest, state: BacklogState) -> str:
+    """Return the Markdown table of items for the pull request of their branch: what landed first, at most
+    _TABLE_BYTES."""
+    order = {id: (item.phase is not ItemPhase.LANDED, item.order, id) for id, item in state.items.items()}
+    rows = (_pull_request_row(state, id) for id in sorted(state.items, key=lambda id: order[id]))
     head = ("| item | what | came of it | commit | paid |", "|:--|:--|:--|:--|--:|")
-    return "\n".join([*head, *_rows(rows, len(at), _TABLE_BYTES)])
+    return "\n".join([*head, *_fit_rows(rows, len(order), _TABLE_BYTES)])
 
 
-def counted(items: Iterable[ItemView]) -> str:
-    """`3 landed · 2 building · 1 waits for you`, in the order of SHOWN."""
+def count_phases(items: Iterable[ItemView]) -> str:
+    """Return how many items are in which phase, in the order of SHOWN: `3 landed · 2 building · 1 waits for you`."""
     phases = [item.phase for item in items]
-    known = [(phase, phases.count(phase)) for phase in SHOWN]
-    words = {"waits": "waits for you", "after": "after others"}
-    return " · ".join(f"{number} {words.get(phase, phase)}" for phase, number in known if number)
+    counts = [(phase, phases.count(phase)) for phase in SHOWN]
+    labels = {"waits": "waits for you", "after": "after others"}
+    return " · ".join(f"{number} {labels.get(phase, phase)}" for phase, number in counts if number)
 
 
-def _ordered(items: Iterable[ItemView]) -> list[ItemView]:
-    """As in SHOWN; of one phase, first what unblocks most."""
-    place = {phase: at for at, phase in enumerate(SHOWN)}
-    return sorted(items, key=lambda item: (place.get(item.phase, len(SHOWN)), -item.unblocks))
+def _sort_items(items: Iterable[ItemView]) -> list[ItemView]:
+    """Return the items in the order of SHOWN; within a phase, first those that most others wait for."""
+    rank = {phase: position for position, phase in enumerate(SHOWN)}
+    return sorted(items, key=lambda item: (rank.get(item.phase, len(SHOWN)), -item.unblocks))
 
 
-def _headline(state: BacklogState, items: list[ItemView]) -> str:
-    waits = bool(state.asks) or any(item.phase == "waits" for item in items)
-    standing = "Waiting for you" if waits else state.status.capitalize()
-    return f"{standing}: {len(items)} item{'s' if len(items) != 1 else ''} · {counted(items)}"
+def _status_line(state: BacklogState, items: list[ItemView]) -> str:
+    """Return the first line: the backlog's status, or that it waits for a person, and its items counted."""
+    needs_person = bool(state.base_question) or any(item.phase == "waits" for item in items)
+    status = "Waiting for you" if needs_person else state.status.capitalize()
+    return f"{status}: {len(items)} item{'s' if len(items) != 1 else ''} · {count_phases(items)}"
 
 
-def _words(state: BacklogState) -> list[str]:
-    found = (("Message", state.message, 300), ("Held", state.held, END_CHARS), ("Waiting", state.waiting, 300))
-    return [f"**{name}:** {cell(words, most)}  " for name, words, most in found if words]
+def _message_lines(state: BacklogState) -> list[str]:
+    """Return lines for the message, the reason of a hold, and what it waits for, as far as there are such."""
+    texts = (
+        ("Message", state.message, 300),
+        ("Held", state.hold_reason, END_MESSAGE_CHARS),
+        ("Waiting", state.waiting, 300),
+    )
+    return [f"**{name}:** {escape_line(text, most)}  " for name, text, most in texts if text]
 
 
 _DONE_WITH = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.CANCELLED, ItemPhase.DECOMPOSED)
 
 
-def _goes_on(state: BacklogState, id: str) -> list[str]:
-    """The way on for whoever reads that it is held, or has ended without all of it."""
+def _resume_lines(state: BacklogState, id: str) -> list[str]:
+    """Return a line on how to go on with a backlog that is held, or that ended before all items landed; else no line.
+
+    None for a plan's tasks either: their delivery says so.
+    """
     if not id or (state.opened is not None and state.opened.within is not None):  # tasks: their delivery says so
         return []
-    typed = shlex.quote(id)
+    quoted_id = shlex.quote(id)
     if state.status == "running":
-        on = f"{code(f'perdure backlog resume {typed}')}, or More Actions, Send a Signal `resume`"
-        return [f"**To go on:** {on}  "] if state.held else []
-    left = state.status != "cancelled" and any(at.phase not in _DONE_WITH for at in state.items.values())
-    return [f"**To go on with what did not land:** {code(f'perdure backlog retry {typed}')}  "] if left else []
+        how = f"{code_span(f'perdure backlog resume {quoted_id}')}, or More Actions, Send a Signal `resume`"
+        return [f"**To go on:** {how}  "] if state.hold_reason else []
+    unfinished = state.status != "cancelled" and any(item.phase not in _DONE_WITH for item in state.items.values())
+    return (
+        [f"**To go on with what did not land:** {code_span(f'perdure backlog retry {quoted_id}')}  "]
+        if unfinished
+        else []
+    )
 
 
-def _asks(state: BacklogState) -> list[str]:
-    if not state.asks:
+def _base_question_lines(state: BacklogState) -> list[str]:
+    """Return the section about a base that the branch does not follow, with the update that decides it; empty: nothing
+    is asked."""
+    if not state.base_question:
         return []
     lines = [
         "",
-        f"### Waiting for you: {cell(state.opened.base if state.opened else '', 60)}",
-        cell(state.asks, 600),
+        f"### Waiting for you: {escape_line(state.opened.base if state.opened else '', 60)}",
+        escape_line(state.base_question, 600),
         "",
     ]
-    lines += ["Once that is out of the way, More Actions, Send an Update `follow`:", *copied("{}")]
-    return [*lines, "or to leave the branch where it stands:", *copied(json.dumps({"leave": True})), ""]
+    lines += ["Once that is out of the way, More Actions, Send an Update `follow`:", *copyable_lines("{}")]
+    return [*lines, "or to leave the branch where it stands:", *copyable_lines(json.dumps({"leave": True})), ""]
 
 
-def _waiting(items: list[ItemView], state: BacklogState) -> list[str]:
+def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
+    """Return the section with each waiting item's question, command, update and JSON; the first _WAITING items, others
+    are counted."""
     if not items:
         return []
     lines = ["", "### Waiting for you", "In a terminal; or here: More Actions, Send an Update, choose the name, paste:"]
-    room = _ABOUT_BYTES
+    remaining_bytes = _ABOUT_BYTES
     for item in items[:_WAITING]:
-        update, said, typed = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
+        update, payload, command = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
         unblocks = f"{item.unblocks} item{'s wait' if item.unblocks != 1 else ' waits'} for it"
         since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
-        lines.append(f"- **{cell(item.id, 40)}**: {cell(item.because, 200)} ({unblocks}{since})")
-        about = [f"  - {cell(line, 300)}" for line in state.items[item.id].about.splitlines()]
-        while about and len("\n".join(about).encode()) > room:
+        lines.append(f"- **{escape_line(item.id, 40)}**: {escape_line(item.because, 200)} ({unblocks}{since})")
+        about = [f"  - {escape_line(line, 300)}" for line in state.items[item.id].about.splitlines()]
+        while about and len("\n".join(about).encode()) > remaining_bytes:
             about = [*about[:-2], "  - …"] if len(about) > 1 else []
-        room -= len("\n".join(about).encode())
+        remaining_bytes -= len("\n".join(about).encode())
         lines += ["", *about]
-        lines += ["", code(typed.format(shlex.quote(item.delivery))), f"or `{update}`"]
-        lines += copied(json.dumps({"item": item.id, "of": item.of, **said}, ensure_ascii=False))
+        lines += ["", code_span(command.format(shlex.quote(item.delivery))), f"or `{update}`"]
+        lines += copyable_lines(json.dumps({"item": item.id, "of": item.target, **payload}, ensure_ascii=False))
     return [*lines, *([f"- {len(items) - _WAITING} more"] if len(items) > _WAITING else []), ""]
 
 
-def _facts(request: BacklogRequest, state: BacklogState) -> list[str]:
-    lines = [f"- repository {code(request.repository)}"]
+def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
+    """Return the list of facts: repository, branch, money, concurrency, pull request and the newest three notes."""
+    lines = [f"- repository {code_span(request.repository)}"]
     if state.opened is not None:
-        at = f" at `{state.head[:7]}`" if state.head else ""
-        lines.append(f"- branch {code(state.opened.branch)}{at}, base {code(state.opened.base)}")
-    paid = price(round(sum(at.usd for at in state.items.values()), 6))
-    left = left_usd(request, state)
+        position = f" at `{state.head[:7]}`" if state.head else ""
+        lines.append(f"- branch {code_span(state.opened.branch)}{position}, base {code_span(state.opened.base)}")
+    paid = price(round(sum(position.usd for position in state.items.values()), 6))
+    free_usd = unreserved_usd(request, state)
     lines.append(
-        f"- paid {paid}" + (f" of {price(request.budget_usd)}, free {price(left)}" if left is not None else "")
+        f"- paid {paid}" + (f" of {price(request.budget_usd)}, free {price(free_usd)}" if free_usd is not None else "")
     )
-    lines.append(f"- at most {request.parallel} at once" + (f", {cell(request.window, 60)}" if request.window else ""))
+    lines.append(
+        f"- at most {request.parallel} at once" + (f", {escape_line(request.window, 60)}" if request.window else "")
+    )
     if state.pull_request:
-        lines.append(f"- pull request {_link(state.pull_request)}")
-    return lines + [f"- {cell(note, 200)}" for note in state.notes[-3:]]
+        lines.append(f"- pull request {_link_or_code(state.pull_request)}")
+    return lines + [f"- {escape_line(note, 200)}" for note in state.notes[-3:]]
 
 
-def _row(item: ItemView, gap: str) -> str:
-    why = cell(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
+def _item_row(item: ItemView, gap: str) -> str:
+    """Return an item's row in the details. `gap`: put behind each cell, where the renderer leaves no space."""
+    why = escape_line(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
     mark = "**" if item.critical else ""
-    name = f"{mark}{cell(item.id, 40)}{mark}"
+    name = f"{mark}{escape_line(item.id, 40)}{mark}"
     paid = price(item.usd) if item.usd else ""
     return f"| {name}{gap} | {item.phase}{gap} | {why}{gap} | {item.unblocks or ''}{gap} | {paid} |"
 
 
-def _landed(state: BacklogState, id: str) -> str:
-    at = state.items[id]
-    why = "" if at.phase is ItemPhase.LANDED else at.words or at.reason
-    came = at.phase.value if at.phase is not ItemPhase.WAITING else "not begun"
-    commit = f"`{at.commit[:12]}`" if at.commit else ""
+def _pull_request_row(state: BacklogState, id: str) -> str:
+    """Return an item's row in the pull request: id, caption, what became of it, commit and cost."""
+    item = state.items[id]
+    why = "" if item.phase is ItemPhase.LANDED else item.message or item.reason
+    outcome = item.phase.value if item.phase is not ItemPhase.WAITING else "not begun"
+    commit = f"`{item.commit[:12]}`" if item.commit else ""
     return (
-        f"| {cell(id, 40)} | {cell(at.item.caption, 80)} | {came}{': ' if why else ''}{cell(why, 120)} "
-        f"| {commit} | {price(at.usd) if at.usd else ''} |"
+        f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | {outcome}{': ' if why else ''}{escape_line(why, 120)} "
+        f"| {commit} | {price(item.usd) if item.usd else ''} |"
     )
 
 
-def _rows(rows: Iterable[str], there: int, room: int) -> list[str]:
-    """As many as fit into `room` bytes, and how many more there are: of a thousand most are not even made."""
-    found = list[str]()
+def _fit_rows(rows: Iterable[str], total: int, remaining_bytes: int) -> list[str]:
+    """Return the first rows that fit into so many bytes, and a last one that counts the others.
+
+    `total` is the number of rows: of a thousand most are not even made.
+    """
+    fitting = list[str]()
     for row in rows:
-        room -= len(row.encode()) + 1
-        if room < 0:
-            return [*found, f"| … {there - len(found)} more | | | | |"]
-        found.append(row)
-    return found
+        remaining_bytes -= len(row.encode()) + 1
+        if remaining_bytes < 0:
+            return [*fitting, f"| … {total - len(fitting)} more | | | | |"]
+        fitting.append(row)
+    return fitting
 
 
-def _link(address: str) -> str:
+def _link_or_code(address: str) -> str:
+    """Return an address as a Markdown link; as code where it is no web address, or has characters that would break the
+    link."""
     plain = address.startswith(("https://", "http://")) and not any(c in " ()<>[]`|\\" for c in address)
-    return f"[{cell(address, 200)}]({address})" if plain and address.isprintable() else code(address)
+    return f"[{escape_line(address, 200)}]({address})" if plain and address.isprintable() else code_span(address)

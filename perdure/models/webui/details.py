@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 
-from perdure.models.decisions import Asked, Decided, Gate, Question, QuestionKind
+from perdure.models.decisions import DecisionRecord, Gate, PendingDecision, Question, QuestionKind
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.summary import local_repository
-from perdure.models.webui.markdown import cell, code, compact, copied, on_page
+from perdure.models.webui.markdown import code_span, compact_json, copyable_lines, escape_line, page_link
 from perdure.models.work import TestVerdict
 
 DETAILS_BYTES = 20_000
 """Of a delivery's current details: what Temporal documents as their limit. The Web UI carries them in an address."""
 
 
-__all__ = ["cell", "details", "dollars"]
+__all__ = ["dollars", "escape_line", "render_delivery_details"]
 
 _MARKS = {"done": "✓", "failed": "✗", "running": "…", "cancelled": "–"}
 _STEPS = 12
@@ -29,27 +29,31 @@ _GAP = "\u00a0\u00a0"
 """The Web UI puts no space between the columns of a table."""
 
 
-def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "", id: str = "") -> str:
-    """Status first, then what it is about, then one row a step, then what a person might do: at most DETAILS_BYTES.
+def render_delivery_details(state: DeliveryState, request: DeliveryRequest, delivery: str = "", id: str = "") -> str:
+    """Return the current details in Markdown: status and facts, a row for each step, the plan, then what a person might
+    do.
 
-    `delivery`: its key, for what reads its plan and diff; `id`: the workflow's, for what leads to its page.
+    At most DETAILS_BYTES. `delivery`: its key, to read its plan and diff; `id`: the workflow's, for the link to its
+    page.
     """
-    above = [f"### {_headline(state)}", *_words(state), *_facts(state, request, id)]
-    below = waiting_for_you(state, delivery)
-    room = DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200  # the table's head, and lines between
-    plan = _plan(state.plan_words or request.plan or "", room // 2)
-    table = _table(state.steps, room - len("\n".join(plan).encode()))
+    above = [f"### {_status_line(state)}", *_message_lines(state), *_fact_lines(state, request, id)]
+    below = waiting_section(state, delivery)
+    remaining_bytes = (
+        DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200
+    )  # the table's head, and lines between
+    plan = _plan_lines(state.plan_text or request.plan or "", remaining_bytes // 2)
+    table = _steps_table(state.steps, remaining_bytes - len("\n".join(plan).encode()))
     return "\n".join([*above, *table, *plan, *([""] if below else []), *below])
 
 
-def _plan(words: str, room: int) -> list[str]:
-    """The lines of what is to be built, as far as they fit into `room` bytes; whoever wrote it, it stays words."""
+def _plan_lines(text: str, remaining_bytes: int) -> list[str]:
+    """Return the section with the plan, as much as fits into so many bytes; its text is escaped, whoever wrote it."""
     lines: list[str] = []
-    room -= 100
-    for line in words[:PLAN_SHOWN_BYTES].splitlines():
-        shown = f"{cell(line, 1000)}  "
-        room -= len(shown.encode()) + 1
-        if room < 0:
+    remaining_bytes -= 100
+    for line in text[:PLAN_SHOWN_BYTES].splitlines():
+        shown = f"{escape_line(line, 1000)}  "
+        remaining_bytes -= len(shown.encode()) + 1
+        if remaining_bytes < 0:
             lines.append("…")
             break
         if shown.strip():
@@ -57,85 +61,91 @@ def _plan(words: str, room: int) -> list[str]:
     return ["", "### Plan", *lines] if any(line.strip(" …") for line in lines) else []
 
 
-def refused(words: str) -> str:
-    """Of a request that is not delivered because it is wrong."""
-    return f"### Refused\n\n**Message:** {cell(words, 400)}\n\nSend it again, corrected, under another id."
+def render_refused(message: str) -> str:
+    """Return the details of a request that was refused because it is wrong."""
+    return f"### Refused\n\n**Message:** {escape_line(message, 400)}\n\nSend it again, corrected, under another id."
 
 
-def _headline(state: DeliveryState) -> str:
+def _status_line(state: DeliveryState) -> str:
+    """Return the first line: the phase it is in, what waits for a person, or how it ended and why."""
     if state.status is None:
         running = f"Running: {state.phase}" if state.phase else "Preparing"
-        return headline(state) or running
-    words = state.status.replace("_", " ").capitalize()
-    return f"{words}: {state.reason.replace('_', ' ')}" if state.reason else words
+        return waiting_headline(state) or running
+    status = state.status.replace("_", " ").capitalize()
+    return f"{status}: {state.reason.replace('_', ' ')}" if state.reason else status
 
 
-def _words(state: DeliveryState) -> list[str]:
-    lines = [f"**Message:** {cell(state.message, 400)}"] if state.message else []
-    if state.waiting and not headline(state):
-        lines.append(f"**Waiting:** {cell(state.waiting, 200)}")
+def _message_lines(state: DeliveryState) -> list[str]:
+    """Return lines for the message and for what it waits for; the latter only where the first line does not say it."""
+    lines = [f"**Message:** {escape_line(state.message, 400)}"] if state.message else []
+    if state.waiting and not waiting_headline(state):
+        lines.append(f"**Waiting:** {escape_line(state.waiting, 200)}")
     return [*lines, ""] if lines else []
 
 
-def _facts(state: DeliveryState, request: DeliveryRequest, id: str) -> list[str]:
+def _fact_lines(state: DeliveryState, request: DeliveryRequest, id: str) -> list[str]:
+    """Return the list of facts: issue, request, repository, branch, changed promises, money, decisions, assumptions,
+    notes, links."""
     lines = []
     if number := request.issue_number:
-        title = cell(state.prepared.title, 200) if state.prepared else ""
+        title = escape_line(state.prepared.title, 200) if state.prepared else ""
         lines.append(f"- issue #{number}" + (f": {title}" if title else ""))
     if request.request.strip():
-        lines.append(f"- request: {cell(request.request, 200)}")
+        lines.append(f"- request: {escape_line(request.request, 200)}")
     if (prepared := state.prepared) is not None:
         lines.append(
-            f"- repository {code(request.repository)}, base {code(prepared.base)} at `{prepared.base_sha[:7]}`"
+            f"- repository {code_span(request.repository)}, base {code_span(prepared.base)} at `{prepared.base_sha[:7]}`"
         )
-        lines.append(f"- branch {code(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
+        lines.append(f"- branch {code_span(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
     if state.tests is not None and state.tests.promises:
-        lines.append(f"- changed promises: {_promises(state.tests)}")
-    lines.append(f"- spent {_spent(state)}")
-    lines += [f"- {_decision(key, made)}" for key, made in list(state.decided.items())[-_NOTES:]]
-    lines += [f"- assumed: {cell(words, 200)}" for words in state.assumptions[-_NOTES:]]
-    if state.said:
-        lines.append(f"- words that no turn has read yet: {len(state.said)}")
-    if state.held and state.asked is not None and state.status is None:
-        lines.append(f"- {cell(state.held, 200)}")
-    lines += [f"- {cell(note, 200)}" for note in state.notes[-_NOTES:]]
+        lines.append(f"- changed promises: {_changed_promises(state.tests)}")
+    lines.append(f"- spent {_spending_text(state)}")
+    lines += [f"- {_decision_text(key, decision)}" for key, decision in list(state.decided.items())[-_NOTES:]]
+    lines += [f"- assumed: {escape_line(assumption, 200)}" for assumption in state.assumptions[-_NOTES:]]
+    if state.pending_messages:
+        lines.append(f"- words that no turn has read yet: {len(state.pending_messages)}")
+    if state.hold_reason and state.pending_decision is not None and state.status is None:
+        lines.append(f"- {escape_line(state.hold_reason, 200)}")
+    lines += [f"- {escape_line(note, 200)}" for note in state.notes[-_NOTES:]]
     if id and state.prepared is not None:
-        lines += on_page(state.prepared.page, "deliveries", id)
+        lines += page_link(state.prepared.page, "deliveries", id)
     if state.pull_request:
-        lines.append(_pull_request(state.pull_request))
+        lines.append(_pull_request_line(state.pull_request))
     return lines
 
 
-def _promises(tests: TestVerdict) -> str:
-    """Tests of the base that fail on the change: how many, and the first ones."""
+def _changed_promises(tests: TestVerdict) -> str:
+    """Return how many tests of the base fail on the change, and the names of the first ones."""
     more = tests.promises - len(tests.promised)
-    names = [code(label) for label in tests.promised] + ([f"{more} more"] if more > 0 else [])
+    names = [code_span(label) for label in tests.promised] + ([f"{more} more"] if more > 0 else [])
     return ", ".join(names)
 
 
-def _decision(key: str, made: Decided) -> str:
-    """`plan 1a2b3c4d: approved by Ada: as we said`."""
-    words = made.verdict + (f" by {cell(made.by, 60)}" if made.by else "")
-    said = cell(made.note, 160)
-    return f"{cell(key.replace('_', ' ').replace(':', ' ', 1), 80)}: {words}" + (f": {said}" if said else "")
+def _decision_text(key: str, decision: DecisionRecord) -> str:
+    """Return a decision on one line: `plan 1a2b3c4d: approved by Ada: as we said`."""
+    verdict = decision.verdict + (f" by {escape_line(decision.by, 60)}" if decision.by else "")
+    note = escape_line(decision.note, 160)
+    return f"{escape_line(key.replace('_', ' ').replace(':', ' ', 1), 80)}: {verdict}" + (f": {note}" if note else "")
 
 
-def _spent(state: DeliveryState) -> str:
-    words = price(state.spend.usd)
+def _spending_text(state: DeliveryState) -> str:
+    """Return what was spent, of which budget, and how much at most for replies that were cut off."""
+    text = price(state.spend.usd)
     if state.prepared is not None:
-        words += f" of {price(state.prepared.budget_usd + state.extra_usd)}"
+        text += f" of {price(state.prepared.budget_usd + state.extra_usd)}"
     if at_risk := state.spend.at_risk_usd:
-        words += f", and at most {price(at_risk)} for replies that were cut off"
-    return words
+        text += f", and at most {price(at_risk)} for replies that were cut off"
+    return text
 
 
-def _table(steps: list[StepRecord], room: int) -> list[str]:
-    """One row a step: the newest that fit into `room` bytes, and how many came before them."""
+def _steps_table(steps: list[StepRecord], remaining_bytes: int) -> list[str]:
+    """Return the Markdown table of steps: the newest that fit into so many bytes, at most _STEPS, and how many came
+    before."""
     rows: list[str] = []
     for record in reversed(steps[-_STEPS:]):
-        row = _row(record)
-        room -= len(row.encode()) + 1
-        if room < 0:
+        row = _step_row(record)
+        remaining_bytes -= len(row.encode()) + 1
+        if remaining_bytes < 0:
             break
         rows.insert(0, row)
     if not rows:
@@ -145,41 +155,44 @@ def _table(steps: list[StepRecord], room: int) -> list[str]:
     return ["", head, "|:--|:--|:--|:--|", *([f"| | {before} before{_GAP} | | |"] if before else []), *rows]
 
 
-def _row(record: StepRecord) -> str:
+def _step_row(record: StepRecord) -> str:
+    """Return a step's row: mark, name, result, and how long it took and what it cost."""
     name = record.step.replace("_", " ") + (f" {record.attempt}" if record.attempt > 1 else "")
     result = " · ".join(
         part
         for part in (
             f"{record.turns} turns" if record.turns > 1 else "",
-            cell(record.summary, 300 if record.step == Step.RUN_TESTS else 120),
+            escape_line(record.summary, 300 if record.step == Step.RUN_TESTS else 120),
             f"`{record.commit[:7]}`" if record.commit else "",
         )
         if part
     )
-    time = _span(record.duration_s) if record.duration_s is not None else ""
-    took = f",{_GAP[0]}".join(part for part in (time, price(record.cost_usd) if record.turns else "") if part)
-    return f"| {_MARKS.get(record.status, '')}{_GAP[0]} | {name}{_GAP} | {result}{_GAP} | {took} |"
+    time = _duration(record.duration_s) if record.duration_s is not None else ""
+    cost = f",{_GAP[0]}".join(part for part in (time, price(record.cost_usd) if record.turns else "") if part)
+    return f"| {_MARKS.get(record.status, '')}{_GAP[0]} | {name}{_GAP} | {result}{_GAP} | {cost} |"
 
 
-def _span(seconds: float) -> str:
-    """In one word for a narrow column that would be broken at every space."""
+def _duration(seconds: float) -> str:
+    """Return a duration without a breaking space: a narrow column would be broken at every one."""
     whole = round(seconds)
     return "<1\u00a0s" if whole < 1 else f"{whole}\u00a0s" if whole < 120 else f"{whole // 60}\u00a0min"
 
 
-def _pull_request(pull: PullRequest) -> str:
+def _pull_request_line(pull: PullRequest) -> str:
+    """Return the line that links to the pull request; in a local forge, with the command that shows it."""
     if kept_in := local_repository(pull):  # nothing that a browser could open
-        return f"- pull request #{pull.number} in {code(kept_in)}: `perdure pulls {pull.number}` there"
+        return f"- pull request #{pull.number} in {code_span(kept_in)}: `perdure pulls {pull.number}` there"
     return f"- pull request [#{pull.number}]({pull.url})"
 
 
 def price(amount: float | None) -> str:
-    """Two bare dollar signs on one line would make a formula of what is between them."""
+    """Return an amount for Markdown, with its dollar sign escaped: two bare ones on a line would make a formula of what
+    is between."""
     return dollars(amount).replace("$", "\\$")
 
 
 def dollars(amount: float | None) -> str:
-    """`$0.43`; a price nobody knows is "unknown", never zero."""
+    """Return an amount, `$0.43`; a price nobody knows is "unknown", never zero."""
     if amount is None:
         return "unknown"
     return "under $0.01" if 0 < amount < 0.005 else f"${amount:.2f}"
@@ -194,68 +207,87 @@ _HOW = {
 }
 
 
-def headline(state: DeliveryState) -> str:
-    """Return what a person sees first of one that waits for somebody; empty when it waits for nobody."""
-    if (asked := state.asked) is not None:
-        words = "an agent asks" if asked.question is not None else asked.words
-        return f"Waiting for you: {cell(words, 200)}"
-    return cell(state.held[:1].upper() + state.held[1:], 200) if state.held else ""
+def waiting_headline(state: DeliveryState) -> str:
+    """Return the line that says for what it waits for a person, or that it is held; empty: neither."""
+    if (pending_decision := state.pending_decision) is not None:
+        question = "an agent asks" if pending_decision.question is not None else pending_decision.summary
+        return f"Waiting for you: {escape_line(question, 200)}"
+    return escape_line(state.hold_reason[:1].upper() + state.hold_reason[1:], 200) if state.hold_reason else ""
 
 
-def waiting_for_you(state: DeliveryState, delivery: str = "") -> list[str]:
-    """The last section, in Markdown lines; none when nothing is asked and nothing is held, or it has ended."""
+def waiting_section(state: DeliveryState, delivery: str = "") -> list[str]:
+    """Return the last section, in Markdown lines: how to decide, or how to let it go on after a hold.
+
+    Empty when nothing is asked and nothing is held, or it has ended.
+    """
     if state.status is not None:
         return []
-    if (asked := state.asked) is not None:
-        return ["### Waiting for you", *_asked(asked), *_material(asked, state, delivery), "", *_decisions(asked)]
-    if state.held:
-        return ["### Waiting for you", "More Actions, Send a Signal, `resume` lets it go on:", *copied("{}")]
+    if (pending_decision := state.pending_decision) is not None:
+        return [
+            "### Waiting for you",
+            *_question_lines(pending_decision),
+            *_reading_instructions(pending_decision, state, delivery),
+            "",
+            *_decision_updates(pending_decision),
+        ]
+    if state.hold_reason:
+        return ["### Waiting for you", "More Actions, Send a Signal, `resume` lets it go on:", *copyable_lines("{}")]
     return []
 
 
-def _asked(asked: Asked) -> list[str]:
-    lines = _question(asked.question) if asked.question is not None else [f"**Decide:** {cell(asked.words, 300)}"]
-    lines.append(f"**Since:** {asked.since:%Y-%m-%d %H\\:%M} UTC")
-    if asked.expires is not None:
-        lines.append(f"**Ends by itself:** {asked.expires:%Y-%m-%d %H\\:%M} UTC, undecided")
+def _question_lines(pending_decision: PendingDecision) -> list[str]:
+    """Return lines for what is to be decided, since when it waits, and when it ends undecided."""
+    lines = (
+        _agent_question(pending_decision.question)
+        if pending_decision.question is not None
+        else [f"**Decide:** {escape_line(pending_decision.summary, 300)}"]
+    )
+    lines.append(f"**Since:** {pending_decision.since:%Y-%m-%d %H\\:%M} UTC")
+    if pending_decision.expires is not None:
+        lines.append(f"**Ends by itself:** {pending_decision.expires:%Y-%m-%d %H\\:%M} UTC, undecided")
     return lines
 
 
-def _question(question: Question) -> list[str]:
-    why = [f"**It matters:** {cell(question.why, 500)}"] if question.why else []
-    return [f"**Question:** {cell(question.text, 1000)}", *why]
+def _agent_question(question: Question) -> list[str]:
+    """Return lines for an agent's question and why it matters."""
+    why = [f"**It matters:** {escape_line(question.why, 500)}"] if question.why else []
+    return [f"**Question:** {escape_line(question.text, 1000)}", *why]
 
 
-def _material(asked: Asked, state: DeliveryState, delivery: str) -> list[str]:
-    """Say how to read in the Web UI what is decided: it is in the vault, and no history holds it."""
-    if not delivery or state.prepared is None or asked.gate not in _HOW:
+def _reading_instructions(pending_decision: PendingDecision, state: DeliveryState, delivery: str) -> list[str]:
+    """Return how to read in the Web UI what is decided: it is in the vault, and no history holds it.
+
+    Empty for a gate about nothing that can be read, and where the delivery's key is not known.
+    """
+    if not delivery or state.prepared is None or pending_decision.gate not in _HOW:
         return []
-    how = f"**{_HOW[asked.gate]}:** Standalone Activities, Start, type `read`, queue {code(state.prepared.queue)}, data"
-    what: dict[str, object] = {"delivery": delivery, "what": "diff"}
-    if asked.gate is Gate.TESTS:
+    how = f"**{_HOW[pending_decision.gate]}:** Standalone Activities, Start, type `read`, queue {code_span(state.prepared.queue)}, data"
+    read_input: dict[str, object] = {"delivery": delivery, "what": "diff"}
+    if pending_decision.gate is Gate.TESTS:
         report = state.tests.report if state.tests else ""
-        what = {"delivery": delivery, "what": "artifact", "checkpoint": report}
-    elif asked.gate in (Gate.PLAN, Gate.ITEMS):
-        what = {"delivery": delivery, "what": "artifact", "checkpoint": state.plan}
-    return ["", how, *copied(compact(what))]
+        read_input = {"delivery": delivery, "what": "artifact", "checkpoint": report}
+    elif pending_decision.gate in (Gate.PLAN, Gate.ITEMS):
+        read_input = {"delivery": delivery, "what": "artifact", "checkpoint": state.plan}
+    return ["", how, *copyable_lines(compact_json(read_input))]
 
 
-def _decisions(asked: Asked) -> list[str]:
+def _decision_updates(pending_decision: PendingDecision) -> list[str]:
+    """Return each update that decides it, with its JSON to copy; `edit_plan` only as a command for a terminal."""
     lines = [_UPDATE]
-    for name, said in asked.examples():
+    for name, payload in pending_decision.example_updates():
         if name == "edit_plan":
             lines.append("`edit_plan` needs a terminal: `perdure approve --edit`")
             continue
         lines.append(f"`{name}`")
-        for choice in _choices(asked, said) if name == "answer" else [said]:
-            lines += copied(choice)
+        for choice in _answer_payloads(pending_decision, payload) if name == "answer" else [payload]:
+            lines += copyable_lines(choice)
     return lines
 
 
-def _choices(asked: Asked, example: str) -> list[str]:
-    """A line for each answer there is; for a free one the example."""
-    question = asked.question
+def _answer_payloads(pending_decision: PendingDecision, example: str) -> list[str]:
+    """Return the JSON of update `answer` for each possible answer; for a free text, the example."""
+    question = pending_decision.question
     if question is None or question.kind is QuestionKind.TEXT:
         return [example]
     answers = ("yes", "no") if question.kind is QuestionKind.YES_NO else question.choices
-    return [compact({**json.loads(example), "answer": answer}) for answer in answers]
+    return [compact_json({**json.loads(example), "answer": answer}) for answer in answers]

@@ -8,5 +8,6 @@ from perdure.page.views import activity, backlog, decide, delivery, history, hos
 
 
 def all_routes() -> list[web.RouteDef]:
+    """Collect the routes of all views."""
     views = (inbox, decide, delivery, backlog, activity, history, hosts, start)
     return [route for view in views for route in view.routes()]

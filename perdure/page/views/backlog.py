@@ -11,18 +11,18 @@ from typing import Any
 from aiohttp import web
 from markupsafe import Markup
 
-from perdure.cli.backlog.drawing import draw
-from perdure.cli.backlog.report import MARKS, state
-from perdure.cli.backlog.text import ORDER
-from perdure.cli.backlog.watch import asked_of
-from perdure.cli.words import short
-from perdure.client import Backlog, Described
+from perdure.cli.backlog.drawing import draw_graph
+from perdure.cli.backlog.report import MARKS, item_state
+from perdure.cli.backlog.text import PHASE_ORDER
+from perdure.cli.backlog.watch import read_pending_decisions
+from perdure.cli.formatting import short_sha
+from perdure.client import Backlog, RunDescription
 from perdure.models.errors import BadInput
-from perdure.models.webui.backlog import counted
-from perdure.page.live import stream
-from perdure.page.render import done, perdure_of, person_of, render, text_of
+from perdure.models.webui.backlog import count_phases
+from perdure.page.live import stream_part
+from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render
 
-_SAID = {
+_MESSAGES = {
     "hold": "nothing further begins until it is resumed",
     "resume": "it goes on",
     "cancel": "it was asked to stop; what has landed stays",
@@ -30,86 +30,89 @@ _SAID = {
 
 
 def routes() -> list[web.RouteDef]:
+    """Return the routes of this view."""
     return [
-        web.get("/backlogs/{id}", show),
-        web.get("/live/backlogs/{id}", live),
-        web.post("/backlogs/{id}/{act:hold|resume|cancel|follow|leave}", act),
+        web.get("/backlogs/{id}", show_backlog),
+        web.get("/live/backlogs/{id}", stream_backlog),
+        web.post("/backlogs/{id}/{act:hold|resume|cancel|follow|leave}", act_on_backlog),
         web.post("/backlogs/{id}/items/{item}/{act:retry|skip|cancel|prioritise}", act_on_item),
     ]
 
 
-async def show(request: web.Request) -> web.StreamResponse:
-    """The whole page."""
-    backlog = _backlog(request)
-    return render(request, "backlog.html", **await _values(backlog, await backlog.describe()))
+async def show_backlog(request: web.Request) -> web.StreamResponse:
+    """Render the page of one backlog."""
+    backlog = _backlog_of(request)
+    return render(request, "backlog.html", **await _template_values(backlog, await backlog.describe()))
 
 
-async def live(request: web.Request) -> web.StreamResponse:
-    """The page's inner part, whenever something of it is different."""
-    backlog = _backlog(request)
+async def stream_backlog(request: web.Request) -> web.StreamResponse:
+    """Stream the page's inner part, again whenever something in it is different."""
+    backlog = _backlog_of(request)
 
-    async def look() -> tuple[object, Described]:
+    async def look() -> tuple[object, RunDescription]:
         seen = await backlog.describe()
         return (seen.run_id, seen.events, seen.running), seen
 
-    return await stream(request, "backlog_inner.html", look, partial(_values, backlog))
+    return await stream_part(request, "backlog_inner.html", look, partial(_template_values, backlog))
 
 
-async def act(request: web.Request) -> web.StreamResponse:
-    """Carry out an act on all of it."""
-    backlog, name = _backlog(request), request.match_info["act"]
+async def act_on_backlog(request: web.Request) -> web.StreamResponse:
+    """Apply what a form asks for to the whole backlog: hold, resume, cancel, follow or leave; lead back to its page."""
+    backlog, name = _backlog_of(request), request.match_info["act"]
     match name:
         case "hold":
-            await backlog.hold(await text_of(request, "text"))
+            await backlog.hold(await form_text(request, "text"))
         case "resume":
             await backlog.resume()
         case "cancel":
             await backlog.cancel()
         case _:
-            said = await backlog.follow(leave=name == "leave", by=person_of(request))
-            return done(request, request.path.rpartition("/")[0], said)
-    return done(request, request.path.rpartition("/")[0], _SAID[name])
+            reply = await backlog.follow(leave=name == "leave", by=person_of(request))
+            return redirect_with_message(request, request.path.rpartition("/")[0], reply)
+    return redirect_with_message(request, request.path.rpartition("/")[0], _MESSAGES[name])
 
 
 async def act_on_item(request: web.Request) -> web.StreamResponse:
-    """Carry out an act on one item; the backlog says what came of it."""
-    backlog, item, by = _backlog(request), request.match_info["item"], person_of(request)
+    """Apply what a form asks for to one item: retry, skip, cancel or prioritise; lead back with the reply."""
+    backlog, item, by = _backlog_of(request), request.match_info["item"], person_of(request)
     match request.match_info["act"]:
         case "retry":
-            said = await backlog.retry(item, by=by)
+            reply = await backlog.retry(item, by=by)
         case "skip":
-            said = await backlog.skip(item, await text_of(request, "text"), by=by)
+            reply = await backlog.skip(item, await form_text(request, "text"), by=by)
         case "cancel":
-            said = await backlog.cancel_item(item, by=by)
+            reply = await backlog.cancel_item(item, by=by)
         case _:
-            said = await backlog.prioritise(item, _number(await text_of(request, "text")), by=by)
-    return done(request, request.rel_url.raw_path.partition("/items/")[0], said)
+            reply = await backlog.prioritise(item, _parse_priority(await form_text(request, "text")), by=by)
+    return redirect_with_message(request, request.rel_url.raw_path.partition("/items/")[0], reply)
 
 
-async def _values(backlog: Backlog, seen: Described) -> dict[str, Any]:
+async def _template_values(backlog: Backlog, seen: RunDescription) -> dict[str, Any]:
+    """Read the backlog's progress and what its items wait for, and return the values of the template."""
     progress = await backlog.progress()
-    asked = await asked_of(backlog, progress)
-    order = {phase: place for place, phase in enumerate(ORDER)}
+    pending_decisions = await read_pending_decisions(backlog, progress)
+    order = {phase: place for place, phase in enumerate(PHASE_ORDER)}
     return {
         "id": backlog.id,
         "seen": seen,
         "progress": progress,
-        "headline": counted(progress.items),
-        "asked": [(view, asked[view.id]) for view in progress.items if view.id in asked],
+        "headline": count_phases(progress.items),
+        "asked": [(view, pending_decisions[view.id]) for view in progress.items if view.id in pending_decisions],
         "items": sorted(progress.items, key=lambda view: order.get(view.phase, len(order))),
-        "graph": Markup(draw(progress, "svg")),  # noqa: S704  # drawn by us, its words escaped there
-        "state": state,
+        "graph": Markup(draw_graph(progress, "svg")),  # noqa: S704  # drawn by us, its words escaped there
+        "state": item_state,
         "marks": MARKS,
-        "short": short,
+        "short": short_sha,
     }
 
 
-def _number(text: str) -> int:
+def _parse_priority(text: str) -> int:
+    """Parse a priority; raise BadInput for what is no whole number."""
     try:
         return int(text)
     except ValueError:
         raise BadInput(f"{text[:20]!r} is no priority", fix="-100 to 100") from None
 
 
-def _backlog(request: web.Request) -> Backlog:
+def _backlog_of(request: web.Request) -> Backlog:
     return perdure_of(request).backlog(request.match_info["id"])

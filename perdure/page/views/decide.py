@@ -12,109 +12,136 @@ from perdure.cli.decide.asking import meant, none_of
 from perdure.cli.decide.edit import plan_to_edit, put_again
 from perdure.cli.decide.planfile import blank, parsed
 from perdure.cli.decide.showing import asked_lines
-from perdure.client import Answered, Delivery
-from perdure.models.decisions import Asked
+from perdure.client import DecisionReply, Delivery
+from perdure.models.decisions import PendingDecision
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
-from perdure.page.render import delivery_of, done, part, person_of, render
+from perdure.page.render import delivery_of, path_part, person_of, redirect_with_message, render
 from perdure.text import one_line
 
 Fields = dict[str, str]
 
 
 def routes() -> list[web.RouteDef]:
+    """Return the routes of this view."""
     return [
-        web.get("/deliveries/{id}/decide", decide_page),
-        web.post("/deliveries/{id}/decide/{update}", decide),
+        web.get("/deliveries/{id}/decide", show_decision),
+        web.post("/deliveries/{id}/decide/{update}", post_decision),
     ]
 
 
-async def decide_page(request: web.Request) -> web.Response:
-    """All of what it waits for, with every way to decide; as a fragment where a card asks for it."""
+async def show_decision(request: web.Request) -> web.Response:
+    """Render all of what a delivery waits for, with every way to decide; as a fragment where a card asks for it.
+
+    A plan that can be edited is read for that; why it cannot be read is said in its place. Raises NotCounted when
+    nothing waits.
+    """
     delivery = delivery_of(request)
-    asked = await delivery.waits_for()
-    edit, why = "", ""
-    if "edit_plan" in asked.options:
+    pending_decision = await delivery.waits_for()
+    edit, reason = "", ""
+    if "edit_plan" in pending_decision.options:
         try:
             edit, *_ = await plan_to_edit(delivery)
         except PerdureError as error:
-            why = error.what
+            reason = error.what
     fragment = request.headers.get("HX-Request") == "true"
     template = "asked.html" if fragment else "decide.html"
-    lines = await asked_lines(delivery, asked)
-    return render(request, template, id=delivery.id, asked=asked, lines=lines, edit=edit, why=why)
+    lines = await asked_lines(delivery, pending_decision)
+    return render(request, template, id=delivery.id, asked=pending_decision, lines=lines, edit=edit, why=reason)
 
 
-async def decide(request: web.Request) -> web.Response:
-    delivery, fields = delivery_of(request), await _fields(request)
+async def post_decision(request: web.Request) -> web.Response:
+    """Send the decision of a posted form to the delivery, and lead back to the form's page with the reply.
+
+    Where it does not count, why and what was typed is shown. Answers 404 for an unknown update.
+    """
+    delivery, fields = delivery_of(request), await _form_fields(request)
     update = request.match_info["update"]
-    if (way := _DECISIONS.get(update)) is None:
+    if (send := _DECISIONS.get(update)) is None:
         raise web.HTTPNotFound
-    if not (of := fields.get("of", "")):
-        return _not_done(request, BadInput("a form has to say what it decides", where="of", fix="open the page again"))
+    if not (target := fields.get("of", "")):
+        return _render_refusal(
+            request, BadInput("a form has to say what it decides", where="of", fix="open the page again")
+        )
     try:
-        answered = await way(delivery, of, fields, person_of(request))
+        reply = await send(delivery, target, fields, person_of(request))
     except BadInput as error:
-        return _not_done(request, error, fields)
-    words = answered.words if answered.read else not_read_yet()
-    return done(request, _back(request, delivery.id), f"{delivery.id}: {one_line(words, 300)}")
+        return _render_refusal(request, error, fields)
+    message = reply.message if reply.received else not_read_yet()
+    return redirect_with_message(
+        request, _page_of_form(request, delivery.id), f"{delivery.id}: {one_line(message, 300)}"
+    )
 
 
-async def _approve(delivery: Delivery, of: str, fields: Fields, by: str) -> Answered:
-    return await delivery.approve(of, note=fields.get("note", ""), by=by)
+async def _send_approval(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
+    return await delivery.approve(target, note=fields.get("note", ""), by=by)
 
 
-async def _reject(delivery: Delivery, of: str, fields: Fields, by: str) -> Answered:
+async def _send_rejection(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
     if not fields.get("note", "").strip():
         raise BadInput("say why: planning or fixing goes on with it", where="note", fix="write it beside Reject")
-    return await delivery.reject(fields["note"], of, by=by)
+    return await delivery.reject(fields["note"], target, by=by)
 
 
-async def _answer(delivery: Delivery, of: str, fields: Fields, by: str) -> Answered:
-    words = fields.get("answer", "")
-    if not words.strip():
+async def _send_answer(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
+    """Send the answer to the delivery's question, as the choice it means.
+
+    Raises BadInput for an empty answer and for none of the choices.
+    """
+    answer = fields.get("answer", "")
+    if not answer.strip():
         raise BadInput("the answer is empty", where="answer", fix="write or choose one")
-    asked = (await delivery.describe()).asked
-    if asked is not None and asked.of == of and asked.question is not None:
-        words = meant(asked.question, words)
-        what, _ = none_of(asked.question, words, delivery.id)
+    pending_decision = (await delivery.describe()).pending_decision
+    if pending_decision is not None and pending_decision.target == target and pending_decision.question is not None:
+        answer = meant(pending_decision.question, answer)
+        what, _ = none_of(pending_decision.question, answer, delivery.id)
         if what:
-            raise BadInput(what, where=one_line(asked.question.text), fix="choose one of them")
-    return await delivery.answer(words, of, by=by)
+            raise BadInput(what, where=one_line(pending_decision.question.text), fix="choose one of them")
+    return await delivery.answer(answer, target, by=by)
 
 
-async def _edit_plan(delivery: Delivery, of: str, fields: Fields, by: str) -> Answered:
-    """The edited plan in the place of the one that waits, and approved; unchanged it is an approval."""
+async def _send_edited_plan(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
+    """Replace the plan that waits by the edited one, and approve that; unchanged it is an approval.
+
+    Raises BadInput for an empty plan. Where no worker takes the edit, its approval is not sent.
+    """
     text = fields.get("plan", "")
     if blank(text):
         raise BadInput("the plan is empty", where="plan", fix="approve it as it is, or reject it")
-    asked = await _still(delivery, of)
+    pending_decision = await _require_pending(delivery, target)
     before, _, markdown = await plan_to_edit(delivery)
     if text.strip() == before.strip():
-        return await delivery.approve(of, by=by)
+        return await delivery.approve(target, by=by)
     plan, title = parsed(text, markdown=markdown)
-    answered = await delivery.edit_plan(plan, of, title=title, by=by)
-    if not answered.read:
-        return answered
-    return await delivery.approve((await put_again(delivery, asked)).of, by=by)
+    reply = await delivery.edit_plan(plan, target, title=title, by=by)
+    if not reply.received:
+        return reply
+    return await delivery.approve((await put_again(delivery, pending_decision)).target, by=by)
 
 
-async def _still(delivery: Delivery, of: str) -> Asked:
-    asked = await delivery.waits_for()
-    if asked.of != of:
-        raise NotCounted(f"it waits for {asked.gate.replace('_', ' ')} {asked.of} by now, not for {one_line(of, 64)}")
-    return asked
+async def _require_pending(delivery: Delivery, target: str) -> PendingDecision:
+    """Return the decision that the delivery waits for; raise NotCounted where it is not `target` any more."""
+    pending_decision = await delivery.waits_for()
+    if pending_decision.target != target:
+        raise NotCounted(
+            f"it waits for {pending_decision.gate.replace('_', ' ')} {pending_decision.target} by now, not for {one_line(target, 64)}"
+        )
+    return pending_decision
 
 
-async def _add_budget(delivery: Delivery, of: str, fields: Fields, by: str) -> Answered:
-    """Once for what waits, however many send it."""
-    usd, tokens = _number(fields, "usd"), _number(fields, "tokens")
+async def _send_budget(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
+    """Add dollars, tokens or time for what waits, once, however many send the form. Raises BadInput for no number."""
+    usd, tokens = _parse_number(fields, "usd"), _parse_number(fields, "tokens")
     if tokens != int(tokens):
         raise BadInput(f"{fields['tokens'][:40]!r} is no number of tokens", where="tokens")
-    return await delivery.add_budget(usd, int(tokens), fields.get("time") or None, of, by=by, id=f"page-{of}")
+    return await delivery.add_budget(usd, int(tokens), fields.get("time") or None, target, by=by, id=f"page-{target}")
 
 
-def _number(fields: Fields, name: str) -> float:
+def _parse_number(fields: Fields, name: str) -> float:
+    """Parse the number in a form's field, with `$` and thousands' commas; 0 where it is empty.
+
+    Raises BadInput for no number.
+    """
     text = fields.get(name, "").strip().lstrip("$")
     try:
         return float(text.replace(",", "")) if text else 0
@@ -122,29 +149,32 @@ def _number(fields: Fields, name: str) -> float:
         raise BadInput(f"{text[:40]!r} is no number", where=name, fix="such as 5") from None
 
 
-_DECISIONS: dict[str, Callable[[Delivery, str, Fields, str], Awaitable[Answered]]] = {
-    "approve": _approve,
-    "reject": _reject,
-    "answer": _answer,
-    "edit_plan": _edit_plan,
-    "add_budget": _add_budget,
+_DECISIONS: dict[str, Callable[[Delivery, str, Fields, str], Awaitable[DecisionReply]]] = {
+    "approve": _send_approval,
+    "reject": _send_rejection,
+    "answer": _send_answer,
+    "edit_plan": _send_edited_plan,
+    "add_budget": _send_budget,
 }
 
 
-async def _fields(request: web.Request) -> Fields:
-    """The texts of a form, with newlines as everywhere else."""
+async def _form_fields(request: web.Request) -> Fields:
+    """Return the texts of a form by field, with newlines as everywhere else."""
     form = await request.post()
     return {name: value.replace("\r\n", "\n") for name, value in form.items() if isinstance(value, str)}
 
 
-def _not_done(request: web.Request, error: BadInput, fields: Fields | None = None) -> web.Response:
-    """The delivery's own words, and what was typed, so that it is not lost."""
+def _render_refusal(request: web.Request, error: BadInput, fields: Fields | None = None) -> web.Response:
+    """Render why a decision does not count, with what was typed, so that it is not lost.
+
+    Status 409 for NotCounted, else 400.
+    """
     typed = next((fields[name] for name in ("note", "answer", "plan", "text") if fields and fields.get(name)), "")
     status = 409 if isinstance(error, NotCounted) else 400
     return render(request, "error.html", status=status, what=error.what, where=error.where, fix=error.fix, typed=typed)
 
 
-def _back(request: web.Request, id: str) -> str:
-    """The delivery's page where the form stood there, else the inbox."""
-    its = f"/deliveries/{part(id)}"
+def _page_of_form(request: web.Request, id: str) -> str:
+    """Return the path of the delivery's page where the form stood there, else of the inbox."""
+    its = f"/deliveries/{path_part(id)}"
     return its if urlsplit(request.headers.get("Referer", "")).path == its else "/"

@@ -12,25 +12,25 @@ from typing import Any
 
 from aiohttp import web
 
-from perdure.cli.look.compare import comparison, rows_of
-from perdure.cli.look.report.facts import Report
+from perdure.cli.look.compare import comparison_rows, load_comparison
+from perdure.cli.look.report.facts import DeliveryReport
 from perdure.cli.look.report.from_host import PNG
-from perdure.cli.look.report.gather import gather
-from perdure.cli.look.report.page import values_of
-from perdure.client import Delivery, Described
+from perdure.cli.look.report.gather import gather_report
+from perdure.cli.look.report.page import template_values
+from perdure.client import Delivery, RunDescription
 from perdure.client.forking import fork
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
-from perdure.page.live import stream
-from perdure.page.render import delivery_of, done, part, perdure_of, person_of, render, text_of
+from perdure.page.live import stream_part
+from perdure.page.render import delivery_of, form_text, path_part, perdure_of, person_of, redirect_with_message, render
 
 _REPORTS_MOST = 16
 """Deliveries whose report is kept until something happens to them: some hundred KiB each."""
 
-REPORTS: web.AppKey[dict[str, tuple[object, Report, list[str]]]] = web.AppKey("reports")
+REPORTS: web.AppKey[dict[str, tuple[object, DeliveryReport, list[str]]]] = web.AppKey("reports")
 
-_SAID = {
+_MESSAGES = {
     "say": "its next turn reads it",
     "hold": "no further turn begins until it is resumed",
     "resume": "it goes on",
@@ -44,34 +44,35 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def routes() -> list[web.RouteDef]:
+    """Return the routes of this view."""
     return [
-        web.get("/deliveries/{id}", show),
-        web.get("/live/deliveries/{id}", live),
-        web.get("/compare", compare),
-        web.get("/deliveries/{id}/pictures/{sha256}", picture),
-        web.post("/deliveries/{id}/{act:say|hold|resume|cancel|retry|rewind|fork}", act),
+        web.get("/deliveries/{id}", show_delivery),
+        web.get("/live/deliveries/{id}", stream_delivery),
+        web.get("/compare", show_comparison),
+        web.get("/deliveries/{id}/pictures/{sha256}", serve_screenshot),
+        web.post("/deliveries/{id}/{act:say|hold|resume|cancel|retry|rewind|fork}", act_on_delivery),
     ]
 
 
-async def show(request: web.Request) -> web.StreamResponse:
-    """The whole page."""
+async def show_delivery(request: web.Request) -> web.StreamResponse:
+    """Render the page of one delivery."""
     delivery = delivery_of(request)
-    return render(request, "delivery.html", **await _values(request, delivery, await delivery.describe()))
+    return render(request, "delivery.html", **await _template_values(request, delivery, await delivery.describe()))
 
 
-async def live(request: web.Request) -> web.StreamResponse:
-    """The page's inner part, whenever something of it is different."""
+async def stream_delivery(request: web.Request) -> web.StreamResponse:
+    """Stream the page's inner part, again whenever something in it is different."""
     delivery = delivery_of(request)
 
-    async def look() -> tuple[object, Described]:
+    async def look() -> tuple[object, RunDescription]:
         seen = await delivery.describe()
-        return (seen.run_id, seen.events, seen.running, seen.asked, seen.pending), seen
+        return (seen.run_id, seen.events, seen.running, seen.pending_decision, seen.pending), seen
 
-    return await stream(request, "delivery_inner.html", look, partial(_values, request, delivery))
+    return await stream_part(request, "delivery_inner.html", look, partial(_template_values, request, delivery))
 
 
-async def picture(request: web.Request) -> web.StreamResponse:
-    """A screenshot, as its hash names it: a PNG or nothing."""
+async def serve_screenshot(request: web.Request) -> web.StreamResponse:
+    """Answer with a screenshot, as its hash names it: a PNG, or 404."""
     if not _SHA256.fullmatch(sha256 := request.match_info["sha256"]):
         raise web.HTTPNotFound(text="no such picture")
     data = await delivery_of(request).artifact(sha256)
@@ -80,27 +81,32 @@ async def picture(request: web.Request) -> web.StreamResponse:
     return web.Response(body=data, content_type="image/png")
 
 
-async def compare(request: web.Request) -> web.StreamResponse:
-    """`/compare?one=ID&other=ID`: two deliveries side by side, as `perdure compare` shows them. BadInput without two
-    ids, and for one that is not there."""
-    one, other = (request.query.get(name, "").strip() for name in ("one", "other"))
-    if not one or not other or one == other:
+async def show_comparison(request: web.Request) -> web.StreamResponse:
+    """Render two deliveries side by side, `/compare?one=ID&other=ID`, as `perdure compare` shows them.
+
+    Raises BadInput without two ids, and for one that there is not.
+    """
+    first, other = (request.query.get(name, "").strip() for name in ("one", "other"))
+    if not first or not other or first == other:
         raise BadInput("name two deliveries to compare", fix="/compare?one=ID&other=ID")
-    found = await comparison(perdure_of(request).delivery(one), perdure_of(request).delivery(other))
-    return render(request, "compare.html", found=found, rows=rows_of(found)[1:])
+    compared = await load_comparison(perdure_of(request).delivery(first), perdure_of(request).delivery(other))
+    return render(request, "compare.html", found=compared, rows=comparison_rows(compared)[1:])
 
 
-async def act(request: web.Request) -> web.StreamResponse:
-    """Carry out an act that decides nothing it waits for."""
-    delivery, said = delivery_of(request), await text_of(request, "text")
-    words = _SAID[name := request.match_info["act"]]
+async def act_on_delivery(request: web.Request) -> web.StreamResponse:
+    """Apply what a form asks for: say, hold, resume, cancel, retry, rewind or fork; lead to the delivery's page.
+
+    None of these decides what it waits for. A fork leads to the new delivery.
+    """
+    delivery, text = delivery_of(request), await form_text(request, "text")
+    message = _MESSAGES[name := request.match_info["act"]]
     match name:
         case "say":
-            if not said.strip():
+            if not text.strip():
                 raise BadInput("there are no words to say", fix="write some")
-            await delivery.say(said, id=await text_of(request, "once"))
+            await delivery.say(text, id=await form_text(request, "once"))
         case "hold":
-            await delivery.hold(said, by=person_of(request))
+            await delivery.hold(text, by=person_of(request))
         case "resume":
             await delivery.resume()
         case "cancel":
@@ -108,31 +114,36 @@ async def act(request: web.Request) -> web.StreamResponse:
         case "retry":
             await delivery.retry()
         case "rewind":
-            to, (model, agent) = await text_of(request, "to"), await _other(request)
-            back = await rewind(delivery, to, say=said, model=model, agent=agent, by=person_of(request))
-            words = f"it was rewound to {back.place} just so before: nothing was done now"
-            words = words if back.before else f"rewound: it takes {back.place} anew"
+            to, (model, agent) = await form_text(request, "to"), await _form_overrides(request)
+            rewound = await rewind(delivery, to, say=text, model=model, agent=agent, by=person_of(request))
+            message = f"it was rewound to {rewound.place} just so before: nothing was done now"
+            message = message if rewound.already_done else f"rewound: it takes {rewound.place} anew"
         case "fork":
-            to, (model, agent), key = await text_of(request, "to"), await _other(request), perdure_of(request).key
-            made = await fork(delivery, to, say=said, model=model, agent=agent, key=key)
-            delivery, words = made.delivery, f"a sibling of {delivery.id}, from before {made.began.at}"
-    return done(request, f"/deliveries/{part(delivery.id)}", words)
+            to, (model, agent), key = (
+                await form_text(request, "to"),
+                await _form_overrides(request),
+                perdure_of(request).key,
+            )
+            forked = await fork(delivery, to, say=text, model=model, agent=agent, key=key)
+            delivery, message = forked.delivery, f"a sibling of {delivery.id}, from before {forked.origin.at}"
+    return redirect_with_message(request, f"/deliveries/{path_part(delivery.id)}", message)
 
 
-async def _other(request: web.Request) -> tuple[str, str]:
-    """Another model and another agent, where the form names them."""
-    return (await text_of(request, "model")).strip(), (await text_of(request, "agent")).strip()
+async def _form_overrides(request: web.Request) -> tuple[str, str]:
+    """Return the model and the agent that the form names, each empty where it names none."""
+    return (await form_text(request, "model")).strip(), (await form_text(request, "agent")).strip()
 
 
-async def _values(request: web.Request, delivery: Delivery, seen: Described) -> dict[str, Any]:
-    report, places = await _report(request, delivery, seen)
+async def _template_values(request: web.Request, delivery: Delivery, seen: RunDescription) -> dict[str, Any]:
+    """Read the delivery's report and return the values of the template, with links to its screenshots."""
+    report, places = await _report_and_places(request, delivery, seen)
     shots = report.screenshots.pictures if report.screenshots else ()
     pictures = {
-        shot.artifact: f"/deliveries/{part(delivery.id)}/pictures/{shot.artifact}"
+        shot.artifact: f"/deliveries/{path_part(delivery.id)}/pictures/{shot.artifact}"
         for shot in shots
         if _SHA256.fullmatch(shot.artifact)
     }
-    return values_of(report, pictures) | {
+    return template_values(report, pictures) | {
         "id": delivery.id,
         "seen": seen,
         "once": secrets.token_hex(16),
@@ -140,14 +151,20 @@ async def _values(request: web.Request, delivery: Delivery, seen: Described) -> 
     }
 
 
-async def _report(request: web.Request, delivery: Delivery, seen: Described) -> tuple[Report, list[str]]:
-    """Everything that can be read of it, and the places of its turns; again when its history has grown."""
-    kept = request.app[REPORTS]
+async def _report_and_places(
+    request: web.Request, delivery: Delivery, seen: RunDescription
+) -> tuple[DeliveryReport, list[str]]:
+    """Read all that can be read of the delivery, and the places of its turns.
+
+    Taken from a cache while its history has not grown. The cache keeps the reports of the _REPORTS_MOST deliveries that
+    were looked at last.
+    """
+    cache = request.app[REPORTS]
     key = (seen.run_id, seen.events, seen.running)
-    found = kept.pop(delivery.id, None)
-    if found is None or found[0] != key:
-        found = key, await gather(delivery, seen=True), [one.place for one in await turns(delivery)]
-    kept[delivery.id] = found
-    while len(kept) > _REPORTS_MOST:
-        del kept[next(iter(kept))]
-    return found[1:]
+    cached = cache.pop(delivery.id, None)
+    if cached is None or cached[0] != key:
+        cached = key, await gather_report(delivery, passive=True), [turn.place for turn in await turns(delivery)]
+    cache[delivery.id] = cached
+    while len(cache) > _REPORTS_MOST:
+        del cache[next(iter(cache))]
+    return cached[1:]

@@ -15,38 +15,38 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWork
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.adapters.system.files import held
+from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
-from perdure.client.budgets import read_table
-from perdure.client.listing import newest
-from perdure.client.view import Listed
+from perdure.client.budgets import read_budget_table
+from perdure.client.listing import list_newest
+from perdure.client.view import ListEntry
 from perdure.models.errors import PerdureError
-from perdure.models.limits import TASK_QUEUE, WORKER_SAYS
-from perdure.models.treasury import Table
+from perdure.models.limits import TASK_QUEUE, WORKER_REPORT_INTERVAL
+from perdure.models.treasury import TreasuryTable
 from perdure.page.render import perdure_of, render
 
 DAYS = 14
-"""Of spending, today among them."""
+"""Days of spending, today among them."""
 
 _COUNTED = 5_000
 """Deliveries whose cost is added up, the newest: a second of the server's time."""
 
 _PAGE, _PAGES = 200, 25
-"""Of workers' reports, one a worker and queue: a server keeps those of workers that are gone, for a day, and in no
-order that would put those first that live."""
+"""Workers' reports in one answer, and answers that are read; there is one report for each worker and queue. A server
+keeps those of workers that are gone, for a day, and in no order that would put those first that live."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 _HEARD = timedelta(minutes=5)
 """As long as a server remembers who asked for work: a worker that said nothing since is gone."""
 
-_SILENT = 3 * WORKER_SAYS
-"""One report may be lost, the next one late."""
+_SILENT = 3 * WORKER_REPORT_INTERVAL
+"""After this long without a report a worker is silent: one report may be lost, the next one late."""
 
 _NAME = re.compile("[0-9a-f]{32}")
 
 _NAMED = 50
-"""Repositories, and labels, the dearest."""
+"""Repositories, and labels, that are shown, the dearest."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,13 @@ class Slots:
 
 @dataclass(frozen=True)
 class Worker:
-    """One process that takes work. `identity`: `pid@host/worker`; seen: when it asked for work last, or said how it is;
-    slots: none where the server keeps no such reports; state: as far as it is known here, see state_of."""
+    """One process that takes work.
+
+    identity  `pid@host/worker`
+    seen      when it asked for work last, or reported how it is
+    slots     none where the server keeps no such reports
+    state     as far as it is known here, see worker_state
+    """
 
     identity: str
     seen: datetime
@@ -71,25 +76,25 @@ class Worker:
 
 
 def routes() -> list[web.RouteDef]:
-    return [web.get("/hosts", show)]
+    return [web.get("/hosts", show_hosts)]
 
 
-async def show(request: web.Request) -> web.StreamResponse:
-    """The page; what of it cannot be read is said on it."""
+async def show_hosts(request: web.Request) -> web.StreamResponse:
+    """Render the page of workers, budgets and spending; why the budgets cannot be read is said on it."""
     client, trouble = perdure_of(request).client, ""
-    table: Table | None = None
+    table: TreasuryTable | None = None
     try:
-        table = await read_table(client)
+        table = await read_budget_table(client)
     except PerdureError as error:
         trouble = f"{error.what}: {error.fix}" if error.fix else error.what
     since = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
-    listed = await newest(client, _COUNTED, f"StartTime >= '{since.isoformat()}'")
-    days, repositories, labels = spent(listed)
+    listed = await list_newest(client, _COUNTED, f"StartTime >= '{since.isoformat()}'")
+    days, repositories, labels = sum_costs(listed)
     return render(
         request,
         "hosts.html",
-        workers=await workers(client, Home.find()),
-        beat_s=round(WORKER_SAYS.total_seconds()),
+        workers=await list_workers(client, Home.find()),
+        beat_s=round(WORKER_REPORT_INTERVAL.total_seconds()),
         silent_s=round(_SILENT.total_seconds()),
         table=table,
         trouble=trouble,
@@ -97,102 +102,111 @@ async def show(request: web.Request) -> web.StreamResponse:
         repositories=repositories,
         labels=labels,
         most=max(days.values(), default=0.0),
-        unknown=sum(one.cost_usd is None for one in listed),
+        unknown=sum(entry.cost_usd is None for entry in listed),
         counted=len(listed),
     )
 
 
-async def workers(client: Client, home: Home) -> list[Worker]:
-    """All that have asked for work in the last minutes, those that asked last first. Raises RPCError."""
-    asked = DescribeTaskQueueRequest(
+async def list_workers(client: Client, home: Home) -> list[Worker]:
+    """List all workers that have asked for work in the last minutes, those that asked last first. Raises RPCError."""
+    request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=TASK_QUEUE),
         task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
     )
-    polled = (await client.workflow_service.describe_task_queue(asked)).pollers
-    seen = {one.identity: one.last_access_time.ToDatetime(UTC) for one in polled}
-    heartbeats = await _heartbeats(client)
+    polled = (await client.workflow_service.describe_task_queue(request)).pollers
+    last_seen = {poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in polled}
+    heartbeats = await _heartbeats_by_worker(client)
     for identity, beats in heartbeats.items():
-        seen[identity] = max(seen.get(identity, _NEVER), *(beat.heartbeat_time.ToDatetime(UTC) for beat in beats))
-    found = [
-        Worker(identity, at, _slots(beats := heartbeats.get(identity, [])), state_of(identity, beats, at, home))
-        for identity, at in seen.items()
+        last_seen[identity] = max(
+            last_seen.get(identity, _NEVER), *(beat.heartbeat_time.ToDatetime(UTC) for beat in beats)
+        )
+    listed = [
+        Worker(
+            identity, time, _slots_of(beats := heartbeats.get(identity, [])), worker_state(identity, beats, time, home)
+        )
+        for identity, time in last_seen.items()
     ]
-    return sorted(found, key=lambda worker: worker.seen, reverse=True)
+    return sorted(listed, key=lambda worker: worker.seen, reverse=True)
 
 
-async def _heartbeats(client: Client) -> dict[str, list[WorkerHeartbeat]]:
-    """By worker, its last heartbeats, one a queue; empty where the server has none of these."""
-    asked = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE)
-    found = defaultdict[str, list[WorkerHeartbeat]](list)
+async def _heartbeats_by_worker(client: Client) -> dict[str, list[WorkerHeartbeat]]:
+    """Fetch each worker's newest heartbeats, one a queue, by its identity; empty where the server has none of these."""
+    request = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE)
+    by_worker = defaultdict[str, list[WorkerHeartbeat]](list)
     for _ in range(_PAGES):
         try:
-            listed = await client.workflow_service.list_workers(asked)
+            page = await client.workflow_service.list_workers(request)
         except RPCError as error:
             if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
                 raise
             return {}
-        for beat in (one.worker_heartbeat for one in listed.workers_info):
+        for beat in (info.worker_heartbeat for info in page.workers_info):
             if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _HEARD:
-                found[beat.worker_identity].append(beat)
-        asked.next_page_token = listed.next_page_token
-        if not asked.next_page_token:
+                by_worker[beat.worker_identity].append(beat)
+        request.next_page_token = page.next_page_token
+        if not request.next_page_token:
             break
-    return found
+    return by_worker
 
 
-def _slots(beats: list[WorkerHeartbeat]) -> tuple[Slots, ...]:
-    found = list[Slots]()
-    for beat in filter(_runs, beats):
-        of, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
-        places = of.current_used_slots + of.current_available_slots
-        found.append(Slots(beat.task_queue, of.current_used_slots, places, heard))
-    return tuple(sorted(found, key=lambda slot: slot.queue))
+def _slots_of(beats: list[WorkerHeartbeat]) -> tuple[Slots, ...]:
+    """Return the slots in these heartbeats of workers that run, by queue."""
+    slots = list[Slots]()
+    for beat in filter(_is_running, beats):
+        info, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
+        places = info.current_used_slots + info.current_available_slots
+        slots.append(Slots(beat.task_queue, info.current_used_slots, places, heard))
+    return tuple(sorted(slots, key=lambda slot: slot.queue))
 
 
-def _runs(beat: WorkerHeartbeat) -> bool:
+def _is_running(beat: WorkerHeartbeat) -> bool:
     return beat.status == WorkerStatus.WORKER_STATUS_RUNNING
 
 
-def state_of(identity: str, beats: list[WorkerHeartbeat], seen: datetime, home: Home) -> str:
-    """`gone`: it has ended. `leaving`: it said that it ends. `silent`: it says no more how it is. Else empty.
+def worker_state(identity: str, beats: list[WorkerHeartbeat], seen: datetime, home: Home) -> str:
+    """Return `gone`, `leaving` or `silent` for a worker that does not work; else empty.
 
-    A worker holds a lock of its home for life: of this home's on this host it is known at once whether it lives. It is
-    this home's when it takes work from this host's own queue, or has left its lock here; by the name of a host or the
-    number of a process nobody is known.
+    `gone`: it has ended. `leaving`: it said that it ends. `silent`: it no longer reports. A worker holds a lock of its
+    home for life: of this home's on this host it is known at once whether it lives. It is this home's when it takes
+    work from this host's own queue, or has left its lock here; by the name of a host or the number of a process nobody
+    is known.
     """
     name = identity.rpartition("/")[2]
     lock = home.inflight / f"{name}.lock"
-    ours = _NAME.fullmatch(name) and (any(beat.task_queue == home.queue() for beat in beats) or lock.exists())
-    if ours and not held(lock):
+    is_ours = _NAME.fullmatch(name) and (any(beat.task_queue == home.queue() for beat in beats) or lock.exists())
+    if is_ours and not is_locked(lock):
         return "gone"
-    if beats and not any(map(_runs, beats)):
+    if beats and not any(map(_is_running, beats)):
         return "leaving"
     return "silent" if beats and datetime.now(UTC) - seen > _SILENT else ""
 
 
-def spent(listed: list[Listed]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """Dollars by the day on which deliveries began (UTC), by repository and by label, the dearest first. Attempts and
-    tasks are parts of their delivery, whose cost has theirs in it; one with several labels counts under each."""
+def sum_costs(listed: list[ListEntry]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Sum dollars by the day on which deliveries began (UTC, newest first), by repository and by label (dearest first).
+
+    Attempts and tasks are parts of their delivery, whose cost has theirs in it, and are left out. A delivery with
+    several labels counts under each.
+    """
     days, repositories, labels = (defaultdict[str, float](float) for _ in range(3))
-    ids = {one.delivery_id for one in listed}
-    for one in listed:
-        if one.cost_usd is not None and not _is_part(one.delivery_id, ids):
-            days[f"{one.started.astimezone(UTC):%Y-%m-%d}"] += one.cost_usd
-            repositories[one.repository] += one.cost_usd
-            for label in one.labels:
-                labels[label] += one.cost_usd
-    return dict(sorted(days.items(), reverse=True)), _dearest(repositories), _dearest(labels)
+    ids = {entry.delivery_id for entry in listed}
+    for entry in listed:
+        if entry.cost_usd is not None and not _is_part(entry.delivery_id, ids):
+            days[f"{entry.started.astimezone(UTC):%Y-%m-%d}"] += entry.cost_usd
+            repositories[entry.repository] += entry.cost_usd
+            for label in entry.labels:
+                labels[label] += entry.cost_usd
+    return dict(sorted(days.items(), reverse=True)), _most_costly(repositories), _most_costly(labels)
 
 
-def _dearest(found: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(found.items(), key=lambda one: -one[1])[:_NAMED])
+def _most_costly(costs: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(costs.items(), key=lambda pair: -pair[1])[:_NAMED])
 
 
 def _is_part(id: str, ids: set[str]) -> bool:
-    """True for an attempt or a task of another delivery."""
+    """Return True for an attempt or a task of another delivery among `ids`."""
     for mark in ("/attempt-", "/tasks-"):
-        whole, found, _ = id.partition(mark)
-        if found and whole in ids:
+        whole, separator, _ = id.partition(mark)
+        if separator and whole in ids:
             return True
     return False

@@ -8,96 +8,102 @@ from typing import Any
 
 from aiohttp import web
 
-from perdure.client.overview import Row
+from perdure.client.overview import OverviewRow
 from perdure.models.phases import Phase
-from perdure.page.live import stream
-from perdure.page.render import age, overview_of, part, render
+from perdure.page.live import stream_part
+from perdure.page.render import age_text, overview_of, path_part, render
 
 _FRESH_S, _PATIENCE_S = 2.0, 0.025
-"""As old as the page may be at first, and as long as it waits for a newer look: one at hundreds of deliveries takes a
-tenth of a second and more, and what is live gets it as soon as it is there."""
+"""How old rows may be as the page is opened, and how long it waits for a newer look: one at hundreds of deliveries
+takes a tenth of a second and more, and the live part gets it as soon as it is there."""
 
 _ENDED = "ended"
 _LANES = (*(phase.value for phase in Phase), "backlogs", "beginning", _ENDED)
 
 
 def routes() -> list[web.RouteDef]:
-    return [web.get("/", inbox), web.get("/live/inbox", live)]
+    return [web.get("/", show_inbox), web.get("/live/inbox", stream_inbox)]
 
 
-async def inbox(request: web.Request) -> web.StreamResponse:
+async def show_inbox(request: web.Request) -> web.StreamResponse:
     overview = overview_of(request)
     rows = await overview.rows(_FRESH_S, _PATIENCE_S)
-    return render(request, "inbox.html", **_values(rows, overview.trouble))
+    return render(request, "inbox.html", **_template_values(rows, overview.trouble))
 
 
-async def live(request: web.Request) -> web.StreamResponse:
-    """Both parts, whenever something in them is different; ages too."""
+async def stream_inbox(request: web.Request) -> web.StreamResponse:
+    """Stream both parts of the page, again whenever something in them is different; ages too."""
     overview = overview_of(request)
 
-    async def look() -> tuple[object, Sequence[Row]]:
+    async def look() -> tuple[object, Sequence[OverviewRow]]:
         rows = await overview.rows()
-        return (rows, overview.trouble, _ages(rows)), rows
+        return (rows, overview.trouble, _changing_texts(rows)), rows
 
-    async def values(rows: Sequence[Row]) -> dict[str, Any]:
-        return _values(rows, overview.trouble)
+    async def values(rows: Sequence[OverviewRow]) -> dict[str, Any]:
+        return _template_values(rows, overview.trouble)
 
-    return await stream(request, "inbox_live.html", look, values)
+    return await stream_part(request, "inbox_live.html", look, values)
 
 
-def _values(rows: Sequence[Row], trouble: str) -> dict[str, Any]:
+def _template_values(rows: Sequence[OverviewRow], trouble: str) -> dict[str, Any]:
+    """Return the values of the template: what waits, the lanes of the board, and the functions that a card calls."""
     return {
         "waiting": [row for row in rows if row.waits],
-        "lanes": lanes(rows),
+        "lanes": group_by_lane(rows),
         "trouble": trouble,
-        "anchor": anchor,
-        "link": link,
-        "worker": worker,
-        "state": state,
+        "anchor": anchor_of,
+        "link": path_of,
+        "worker": worker_text,
+        "state": card_class,
     }
 
 
-def _ages(rows: Sequence[Row]) -> list[str]:
-    """The words that change by themselves."""
-    return [age(row.since or row.started, row.closed) + worker(row) for row in rows if row.closed is None]
+def _changing_texts(rows: Sequence[OverviewRow]) -> list[str]:
+    """Return the texts of running rows that change with time alone: their ages, and whether a worker is at them."""
+    return [age_text(row.since or row.started, row.closed) + worker_text(row) for row in rows if row.closed is None]
 
 
-def lanes(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Deliveries by phase, in the order of the phases; those that have ended last. Empty lanes are left out."""
-    found: dict[str, list[Row]] = {name: [] for name in _LANES}
+def group_by_lane(rows: Sequence[OverviewRow]) -> list[tuple[str, list[OverviewRow]]]:
+    """Return the rows of the board by lane, without empty lanes: the phases in order, then the others.
+
+    The others are `backlogs`, `beginning`, for deliveries that are in no phase yet, and `ended`, for both kinds.
+    """
+    by_lane: dict[str, list[OverviewRow]] = {name: [] for name in _LANES}
     for row in rows:
         if row.closed is not None:
             name = _ENDED
         elif row.kind == "backlog":
             name = "backlogs"
         else:
-            name = row.phase if row.phase in found else "beginning"
-        found[name].append(row)
-    return [(name, there) for name, there in found.items() if there]
+            name = row.phase if row.phase in by_lane else "beginning"
+        by_lane[name].append(row)
+    return [(name, lane_rows) for name, lane_rows in by_lane.items() if lane_rows]
 
 
-def anchor(row: Row) -> str:
-    """A name for its place on the page: another one once it asks for something else, so that no word that was typed
-    for one plan can be sent for the next."""
-    of = row.asked.key if row.asked and row.closed is None else ""
-    return f"r{sha256(f'{row.id} {of}'.encode()).hexdigest()[:16]}"
+def anchor_of(row: OverviewRow) -> str:
+    """Return a name for a row's place on the page, another one once it asks for something else.
+
+    So no word that was typed for one plan can be sent for the next.
+    """
+    decision_key = row.pending_decision.key if row.pending_decision and row.closed is None else ""
+    return f"r{sha256(f'{row.id} {decision_key}'.encode()).hexdigest()[:16]}"
 
 
-def link(row: Row) -> str:
-    return f"/{'backlogs' if row.kind == 'backlog' else 'deliveries'}/{part(row.id)}"
+def path_of(row: OverviewRow) -> str:
+    return f"/{'backlogs' if row.kind == 'backlog' else 'deliveries'}/{path_part(row.id)}"
 
 
-def worker(row: Row) -> str:
-    """Say of what runs if a worker is at it."""
+def worker_text(row: OverviewRow) -> str:
+    """Return in words whether a worker is at a running row; empty for one that waits and for a backlog."""
     if row.waits or row.kind == "backlog":
         return ""
     if row.silent_since is not None:
-        return f"worker silent for {age(row.silent_since)}"
+        return f"worker silent for {age_text(row.silent_since)}"
     if row.attempt and not row.worker:
         return "no worker has taken it"
     return "worker alive" if row.worker else "between two turns"
 
 
-def state(row: Row) -> str:
-    """The class of its card."""
+def card_class(row: OverviewRow) -> str:
+    """Return the CSS class of a row's card."""
     return "silent" if row.silent_since is not None else "waiting" if row.waits else ""

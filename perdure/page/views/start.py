@@ -1,4 +1,4 @@
-"""`/start`: a delivery or a backlog from a form, made from the shapes that are published."""
+"""`/start`: a delivery or a backlog from a form, made from the schemas that are published."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiDictProxy
 
-from perdure.cli.backlog.file import parsed
+from perdure.cli.backlog.file import parse_backlog_file
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.request import DeliveryRequest
-from perdure.page.render import done, part, perdure_of, render, text_of
+from perdure.page.render import form_text, path_part, perdure_of, redirect_with_message, render
 
 PATIENCE = timedelta(seconds=5)
-"""For a worker to accept it, which takes milliseconds: a person sees then what is wrong with it."""
+"""How long to wait until a worker accepts it, which takes milliseconds: a person sees then what is wrong with it."""
 
 _FIRST = ("repository", "request", "issue", "base", "phases", "gates", "attempts", "budget_usd")
 _NOT_BY_HAND = frozenset({"spec_version", "source", "proof", "landing", "resume", "forked"})
@@ -24,12 +24,12 @@ _LONG = frozenset({"request", "plan", "config"})
 
 
 @dataclass(frozen=True)
-class Field:
-    """One field of a form. `kind`: text, area, number, switch, or choices of which several may be taken."""
+class FormField:
+    """One field of a form. `kind`: text, area, number, switch, list, or choices of which several may be taken."""
 
     name: str
     kind: str
-    words: str
+    description: str
     choices: tuple[str, ...] = ()
     needed: bool = False
     least: float | None = None
@@ -37,104 +37,113 @@ class Field:
 
 
 def routes() -> list[web.RouteDef]:
+    """Return the routes of this view."""
     return [
-        web.get("/start", show),
-        web.post("/start/delivery", delivery),
-        web.post("/start/backlog", backlog),
+        web.get("/start", show_start),
+        web.post("/start/delivery", start_delivery),
+        web.post("/start/backlog", start_backlog),
     ]
 
 
-async def show(request: web.Request) -> web.StreamResponse:
-    """Both forms, empty, or with the repository that a link has named."""
-    return render(request, "start.html", fields=fields(), given=request.query, wrong="", text="")
+async def show_start(request: web.Request) -> web.StreamResponse:
+    """Render both forms, empty, or with the repository that a link has named."""
+    return render(request, "start.html", fields=form_fields(), given=request.query, wrong="", text="")
 
 
-async def delivery(request: web.Request) -> web.StreamResponse:
-    """Start a delivery, or come to the one of the same words that runs."""
+async def start_delivery(request: web.Request) -> web.StreamResponse:
+    """Start a delivery from its form, or attach to the one of the same request that runs; lead to its page.
+
+    What is wrong with the form is shown on it again, with status 400.
+    """
     form: MultiDictProxy[Any] = await request.post()
-    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    values = {name: value for name, value in form.items() if isinstance(value, str)}
     try:
-        submitted = await perdure_of(request).submit(asked(form), patience=PATIENCE)
+        submitted = await perdure_of(request).submit(parse_form(form), patience=PATIENCE)
     except (BadInput, InvalidRequest) as error:
         wrong = f"{error.what}{f' ({error.fix})' if error.fix else ''}"
-        return render(request, "start.html", status=400, fields=fields(), given=given, wrong=wrong, text="")
-    words = "it runs already" if submitted.attached else "it has begun"
+        return render(request, "start.html", status=400, fields=form_fields(), given=values, wrong=wrong, text="")
+    message = "it runs already" if submitted.attached else "it has begun"
     if submitted.accepted is False:
-        words = "it waits for a worker: perdure up --detach starts one"
-    return done(request, f"/deliveries/{part(submitted.delivery.id)}", words)
+        message = "it waits for a worker: perdure up --detach starts one"
+    return redirect_with_message(request, f"/deliveries/{path_part(submitted.delivery.id)}", message)
 
 
-async def backlog(request: web.Request) -> web.StreamResponse:
-    """Start a backlog from what would stand in its file, YAML or JSON; a mistake is named with its line."""
-    text, id = await text_of(request, "backlog"), (await text_of(request, "id")).strip()
+async def start_backlog(request: web.Request) -> web.StreamResponse:
+    """Start a backlog from its file's text, YAML or JSON, and lead to its page; a mistake is shown with its line."""
+    text, id = await form_text(request, "backlog"), (await form_text(request, "id")).strip()
     try:
         if not id:
             raise BadInput("the backlog has no name", where="id", fix="give it one, such as night")
-        written = parsed(text, "backlog")
+        written = parse_backlog_file(text, "backlog")
         try:
-            made = await perdure_of(request).submit_backlog(written.raw, id, patience=PATIENCE)
+            submission = await perdure_of(request).submit_backlog(written.raw, id, patience=PATIENCE)
         except InvalidRequest as error:
-            raise written.placed(error) from None
+            raise written.locate_error(error) from None
     except BadInput as error:
-        wrong = " · ".join(words for words in (error.what, error.where, error.fix) if words)
-        given = {"id": id}
-        return render(request, "start.html", status=400, fields=fields(), given=given, wrong=wrong, text=text)
-    words = "it is there already" if made.attached else "it has begun"
-    return done(request, f"/backlogs/{part(made.backlog.id)}", words)
+        wrong = " · ".join(message for message in (error.what, error.where, error.fix) if message)
+        values = {"id": id}
+        return render(request, "start.html", status=400, fields=form_fields(), given=values, wrong=wrong, text=text)
+    message = "it is there already" if submission.attached else "it has begun"
+    return redirect_with_message(request, f"/backlogs/{path_part(submission.backlog.id)}", message)
 
 
-def fields() -> list[Field]:
-    """The form of a delivery, from its published shape: what is asked most comes first."""
+def form_fields() -> list[FormField]:
+    """Return the fields of a delivery's form, from its published schema: what is asked most comes first."""
     schema = DeliveryRequest.model_json_schema()
-    words = dict(_field_words(DeliveryRequest.__doc__ or ""))
-    found = [
-        _field(name, _plain(shape, schema), words.get(name, ""), name in schema.get("required", ()))
+    descriptions = dict(_parse_field_texts(DeliveryRequest.__doc__ or ""))
+    unordered = [
+        _make_field(name, _plain_schema(shape, schema), descriptions.get(name, ""), name in schema.get("required", ()))
         for name, shape in schema["properties"].items()
         if name not in _NOT_BY_HAND
     ]
     order = {name: place for place, name in enumerate(_FIRST)}
-    return sorted(found, key=lambda one: order.get(one.name, len(order)))
+    return sorted(unordered, key=lambda field: order.get(field.name, len(order)))
 
 
-def asked(form: MultiDictProxy[Any]) -> dict[str, Any]:
-    """The request that a form stands for: what was left empty is left out. BadInput for a number that is none."""
+def parse_form(form: MultiDictProxy[Any]) -> dict[str, Any]:
+    """Parse a delivery's form to a request: what was left empty is left out.
+
+    Raises BadInput for a number that is none.
+    """
     raw: dict[str, Any] = {}
-    for one in fields():
-        said = [value.strip() for value in form.getall(one.name, []) if isinstance(value, str) and value.strip()]
-        if not said:
+    for field in form_fields():
+        texts = [value.strip() for value in form.getall(field.name, []) if isinstance(value, str) and value.strip()]
+        if not texts:
             continue
-        match one.kind:
+        match field.kind:
             case "switch":
-                raw[one.name] = said[0] == "true"
+                raw[field.name] = texts[0] == "true"
             case "number":
-                raw[one.name] = _number(one.name, said[0])
+                raw[field.name] = _parse_number(field.name, texts[0])
             case "choices" | "list":
-                raw[one.name] = said if one.kind == "choices" else [part.strip() for part in said[0].split(",")]
+                raw[field.name] = texts if field.kind == "choices" else [part.strip() for part in texts[0].split(",")]
             case _:
-                raw[one.name] = said[0]
+                raw[field.name] = texts[0]
     return raw
 
 
-def _number(name: str, text: str) -> int | float:
+def _parse_number(name: str, text: str) -> int | float:
+    """Parse the whole or decimal number in a field; raise BadInput for what is none."""
     try:
         return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         raise BadInput(f"{name}: {text[:40]!r} is no number") from None
 
 
-def _field(name: str, shape: Mapping[str, Any], words: str, needed: bool) -> Field:
+def _make_field(name: str, shape: Mapping[str, Any], description: str, needed: bool) -> FormField:
+    """Make the form field of a property from its schema without references."""
     kinds = {"boolean": "switch", "integer": "number", "number": "number", "array": "list"}
     kind = "area" if name in _LONG else kinds.get(str(shape.get("type")), "text")
     choices = tuple(map(str, shape.get("items", {}).get("enum", ()))) if kind == "list" else ()
     kind = "choices" if choices else kind
     least = shape.get("minimum", shape.get("exclusiveMinimum"))
-    return Field(name, kind, words, choices, needed, least, shape.get("maximum"))
+    return FormField(name, kind, description, choices, needed, least, shape.get("maximum"))
 
 
-def _plain(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A property's shape without null and references."""
-    if options := [one for one in shape.get("anyOf", ()) if one.get("type") != "null"]:
-        shape = next((one for one in options if one.get("type") == "string"), options[0])
+def _plain_schema(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Resolve a property's schema: null and references are gone, and of several types text is taken, else the first."""
+    if options := [option for option in shape.get("anyOf", ()) if option.get("type") != "null"]:
+        shape = next((option for option in options if option.get("type") == "string"), options[0])
     if ref := shape.get("$ref"):
         shape = schema["$defs"][ref.rpartition("/")[2]]
     items = shape.get("items")
@@ -143,13 +152,13 @@ def _plain(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, 
     return shape
 
 
-def _field_words(doc: str) -> list[tuple[str, str]]:
-    """The words of each field, as the shape's description has them: name, two spaces, words, which may go on below."""
-    found = list[tuple[str, str]]()
+def _parse_field_texts(doc: str) -> list[tuple[str, str]]:
+    """Parse the text about each field out of a model's docstring: name, two spaces, text, which may go on below."""
+    texts = list[tuple[str, str]]()
     for line in doc.splitlines():
-        name, gap, words = line.strip().partition("  ")
+        name, gap, text = line.strip().partition("  ")
         if gap and name.replace("_", "").isalpha() and name in DeliveryRequest.model_fields:
-            found.append((name, words.strip()))
-        elif found and line.startswith(" " * 20):
-            found[-1] = found[-1][0], f"{found[-1][1]} {line.strip()}"
-    return found
+            texts.append((name, text.strip()))
+        elif texts and line.startswith(" " * 20):
+            texts[-1] = texts[-1][0], f"{texts[-1][1]} {line.strip()}"
+    return texts

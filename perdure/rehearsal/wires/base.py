@@ -1,4 +1,4 @@
-"""The protocol of a wire: how requests are read, and what a reply or an error looks like on it."""
+"""The protocol of a wire: how requests are parsed, and what a reply or an error looks like on it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from perdure.rehearsal.record import INPUT_KINDS
-from perdure.rehearsal.wire import CacheControl, Message, Refused, Request, invalid
+from perdure.rehearsal.wire import ApiMessage, ApiRefusal, CacheControl, Request, invalid_request
 
 Json = dict[str, Any]
 
-PIECE = 24
-"""Characters a delta: small enough that a cut falls into the middle of a sentence or of a tool's input."""
+PIECE_CHARS = 24
+"""Size of a stream's deltas: small enough that a cut falls into the middle of a sentence or of a tool's input."""
 
-AUTOMATIC = CacheControl(type="ephemeral")
-"""On the wires that know no marks everything up to the last block is cached."""
+AUTOMATIC_CACHE = CacheControl(type="ephemeral")
+"""The cache breakpoint of requests on wires without breakpoints: everything up to the last block is cached."""
 
 
 @dataclass(frozen=True)
-class Came:
-    """A request as it came. `path` is what the route caught besides, such as a model's name and method."""
+class IncomingRequest:
+    """An HTTP request as it came. `path` is what the route matched besides, such as a model's name and method."""
 
     raw: bytes
     headers: Mapping[str, str]
@@ -32,73 +32,77 @@ class Came:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request, understood.
+class ParsedRequest:
+    """A request in the shape of the Messages API, and what its wire needs for the reply.
 
-    request   in the shape of the Messages API: what a screenplay sees
-    freeform  tools that take a text and no object; their input is `{"input": text}` here
-    spaces    tool → its namespace, where it has one
-    framed    a stream is one of server-sent events, not a JSON array
-    usage     a stream ends with what it cost
+    request     what a screenplay sees
+    freeform    tools that take a text and no object; their input is `{"input": text}` here
+    namespaces  tool → its namespace, where it has one
+    framed      a stream is one of server-sent events, not a JSON array
+    usage       a stream ends with what it cost
     """
 
     request: Request
     freeform: frozenset[str] = frozenset()
-    spaces: Mapping[str, str] = field(default_factory=dict)
+    namespaces: Mapping[str, str] = field(default_factory=dict)
     framed: bool = True
     usage: bool = True
 
 
 class RehearsalWire(Protocol):
-    """Reads what came, and writes replies, which are messages of the Messages API everywhere else."""
+    """Parses the requests of one API and writes its replies, which are those of the Messages API everywhere else."""
 
-    def read(self, came: Came, made_up: frozenset[str]) -> Asked:
-        """Raises Refused as the real one refuses; `made_up` are tools that may stand in a conversation unoffered."""
+    def parse_request(self, incoming: IncomingRequest, made_up_tools: frozenset[str]) -> ParsedRequest:
+        """Parse a request. Raises ApiRefusal as the real API refuses it.
 
-    def whole(self, reply: Json, asked: Asked) -> Json:
-        """The body of a reply without a stream."""
+        `made_up_tools` are tools that may stand in a conversation unoffered.
+        """
 
-    def frames(self, reply: Json, asked: Asked) -> Iterator[bytes]:
-        """A stream, in the pieces in which it is sent."""
+    def reply_body(self, reply: Json, parsed: ParsedRequest) -> Json:
+        """Return the body of a reply that is not streamed."""
 
-    def error(self, refused: Refused, request_id: str) -> Json:
-        """The body of an error."""
+    def reply_frames(self, reply: Json, parsed: ParsedRequest) -> Iterator[bytes]:
+        """Yield a streamed reply, in the pieces in which it is sent."""
 
-    def broken(self, refused: Refused, request_id: str) -> bytes:
-        """An error in the middle of a stream."""
+    def error(self, refused: ApiRefusal, request_id: str) -> Json:
+        """Return the body of an error."""
+
+    def error_frame(self, refused: ApiRefusal, request_id: str) -> bytes:
+        """Return an error as a piece in the middle of a stream."""
 
 
-def pieces(text: str) -> list[str]:
-    return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+def split_text(text: str) -> list[str]:
+    """Split a text into the deltas of a stream, PIECE_CHARS each."""
+    return [text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS)]
 
 
-def body_of(raw: bytes) -> Json:
-    """The JSON object of a request. Refused where it is none."""
+def parse_body(raw: bytes) -> Json:
+    """Parse the body of a request, a JSON object. Raises ApiRefusal where it is none."""
     try:
         body = json.loads(raw)
     except ValueError:
-        raise invalid("The request body is not valid JSON") from None
+        raise invalid_request("The request body is not valid JSON") from None
     if not isinstance(body, dict):
-        raise invalid("The request body must be a JSON object")
+        raise invalid_request("The request body must be a JSON object")
     return body
 
 
-def bearer(headers: Mapping[str, str]) -> str:
-    """The token of `Authorization: Bearer …`, or nothing."""
+def bearer_token(headers: Mapping[str, str]) -> str:
+    """Return the token of `Authorization: Bearer …`, or an empty string."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def first_problem(error: ValidationError) -> tuple[str, str, str]:
-    """Return one problem as its place, its words and its kind: an unknown parameter before its consequences."""
+    """Return one validation problem as place, message and kind: an unknown parameter before its consequences."""
     problems: list[Any] = list(error.errors())
-    problem = min(problems, key=lambda p: p["type"] != "extra_forbidden")
+    problem = min(problems, key=lambda entry: entry["type"] != "extra_forbidden")
     where = ".".join(map(str, problem["loc"]))
     return where, str(problem["msg"]).removeprefix("Value error, "), str(problem["type"])
 
 
-def joined(parts: list[tuple[str, list[Json]]]) -> list[Message]:
-    """Blocks by role as messages that take turns; a user's results of tools stand before its words."""
+def merge_turns(parts: list[tuple[str, list[Json]]]) -> list[ApiMessage]:
+    """Merge blocks by role into messages that alternate; in a user's message tool results come before all else."""
     grouped: list[tuple[str, list[Json]]] = []
     for role, blocks in parts:
         if grouped and grouped[-1][0] == role:
@@ -106,7 +110,7 @@ def joined(parts: list[tuple[str, list[Json]]]) -> list[Message]:
         elif blocks:
             grouped.append((role, list(blocks)))
     return [
-        Message.model_validate(
+        ApiMessage.model_validate(
             {"role": role, "content": sorted(blocks, key=lambda block: block["type"] != "tool_result")}
             if role == "user"
             else {"role": role, "content": blocks}
@@ -115,28 +119,32 @@ def joined(parts: list[tuple[str, list[Json]]]) -> list[Message]:
     ]
 
 
-def as_messages(
-    system: Iterable[str], parts: list[tuple[str, list[Json]]], schema: Json | None, **said: Any
+def to_messages_request(
+    system: Iterable[str], parts: list[tuple[str, list[Json]]], schema: Json | None, **fields: Any
 ) -> Request:
-    """A request of another wire as one of the Messages API. `schema`: of its answer; `said`: fields as there."""
+    """Return the request of another wire as one of the Messages API.
+
+    `parts` are (role, blocks), `schema` is that of a structured answer or None, `fields` are further fields of the
+    request.
+    """
     return Request.model_validate(
         {
-            **said,
-            "system": [block for text in system for block in text_block(text)],
-            "messages": joined(parts) or [{"role": "user", "content": "…"}],
-            "cache_control": AUTOMATIC,
+            **fields,
+            "system": [block for text in system for block in text_blocks(text)],
+            "messages": merge_turns(parts) or [{"role": "user", "content": "…"}],
+            "cache_control": AUTOMATIC_CACHE,
             "output_config": {"format": {"type": "json_schema", "schema": schema}} if schema is not None else None,
         }
     )
 
 
-def text_block(text: str) -> list[Json]:
-    """One block of text; none for an empty one."""
+def text_blocks(text: str) -> list[Json]:
+    """Return a list of one block of text; an empty list for blank text."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
-def arguments_of(text: str) -> Json:
-    """The arguments of a call as an object, even where a model wrote something else."""
+def parse_arguments(text: str) -> Json:
+    """Parse the arguments of a call as an object; anything else that a model wrote becomes `{"input": …}`."""
     try:
         value = json.loads(text or "{}")
     except ValueError:
@@ -144,24 +152,26 @@ def arguments_of(text: str) -> Json:
     return value if isinstance(value, dict) else {"input": value}
 
 
-def use_block(call_id: str, name: str, given: Json) -> Json:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+def tool_use_block(call_id: str, name: str, arguments: Json) -> Json:
+    """Return a `tool_use` block of the Messages API."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def result_block(call_id: str, content: str) -> Json:
+def tool_result_block(call_id: str, content: str) -> Json:
+    """Return a `tool_result` block of the Messages API."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": content}
 
 
 def event_frame(event: Json) -> bytes:
-    """A server-sent event with its name."""
+    """Return a server-sent event with its name."""
     return f"event: {event['type']}\n".encode() + data_frame(event)
 
 
 def data_frame(data: Json) -> bytes:
-    """A server-sent event without a name."""
+    """Return a server-sent event without a name."""
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def total_input(usage: Json) -> int:
-    """All tokens of a prompt, cached or not."""
+def total_input_tokens(usage: Json) -> int:
+    """Return all tokens of a prompt, cached or not."""
     return sum(int(usage[name]) for name in INPUT_KINDS)

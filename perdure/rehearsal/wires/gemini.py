@@ -1,4 +1,4 @@
-"""Google's generateContent and streamGenerateContent on the wire."""
+"""The wire of Google's generateContent and streamGenerateContent."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from perdure.rehearsal.wire import Refused
+from perdure.rehearsal.wire import ApiRefusal
 from perdure.rehearsal.wires.base import (
-    Asked,
-    Came,
+    IncomingRequest,
     Json,
-    as_messages,
-    body_of,
+    ParsedRequest,
     data_frame,
     first_problem,
-    pieces,
-    result_block,
-    text_block,
-    total_input,
-    use_block,
+    parse_body,
+    split_text,
+    text_blocks,
+    to_messages_request,
+    tool_result_block,
+    tool_use_block,
+    total_input_tokens,
 )
 
 _FINISH = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
@@ -36,28 +36,28 @@ _STATUS = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_MOST_OUTPUT = 65_536
+_DEFAULT_MAX_OUTPUT = 65_536
 
 
-class Shape(BaseModel):
-    """Names are taken in both of protobuf's spellings."""
+class GeminiModel(BaseModel):
+    """A model of Gemini's JSON: names are accepted in both of protobuf's spellings, unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
-class GeminiCall(Shape):
+class GeminiCall(GeminiModel):
     name: str
     args: dict[str, Any] = {}
     id: str | None = None
 
 
-class GeminiResult(Shape):
+class GeminiResult(GeminiModel):
     name: str
     response: dict[str, Any]
     id: str | None = None
 
 
-class GeminiPart(Shape):
+class GeminiPart(GeminiModel):
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
@@ -66,12 +66,12 @@ class GeminiPart(Shape):
     inline_data: dict[str, Any] | None = None
 
 
-class GeminiContent(Shape):
+class GeminiContent(GeminiModel):
     role: Literal["user", "model", "function", "system"] = "user"
     parts: list[GeminiPart] = []
 
 
-class Declaration(Shape):
+class GeminiFunction(GeminiModel):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -81,14 +81,14 @@ class Declaration(Shape):
     behavior: str | None = None
 
 
-class GeminiTool(Shape):
-    function_declarations: list[Declaration] = []
+class GeminiTool(GeminiModel):
+    function_declarations: list[GeminiFunction] = []
     google_search: dict[str, Any] | None = None
     url_context: dict[str, Any] | None = None
 
 
-class Generation(Shape):
-    """Many knobs are taken and mean nothing here."""
+class GeminiGeneration(GeminiModel):
+    """Settings of the generation. Many are accepted and have no effect here."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -98,116 +98,124 @@ class Generation(Shape):
     response_schema: dict[str, Any] | None = None
 
 
-class GeminiRequest(Shape):
+class GeminiRequest(GeminiModel):
     """The body of POST /v1beta/models/MODEL:generateContent."""
 
     contents: list[GeminiContent] = Field(min_length=1)
     system_instruction: GeminiContent | None = None
     tools: list[GeminiTool] = []
     tool_config: dict[str, Any] | None = None
-    generation_config: Generation | None = None
+    generation_config: GeminiGeneration | None = None
     safety_settings: list[dict[str, Any]] | None = None
     cached_content: str | None = None
     labels: dict[str, str] | None = None
     session_id: str | None = None
 
 
-class Gemini:
-    """The model and the method stand in the path: `MODEL:generateContent`."""
+class GeminiWire:
+    """The wire of generateContent. Model and method stand in the path: `MODEL:generateContent`."""
 
-    def read(self, came: Came, made_up: frozenset[str]) -> Asked:
-        if not (came.headers.get("x-goog-api-key", "").strip() or came.query.get("key", "").strip()):
-            raise Refused(403, "permission_denied", "Method doesn't allow unregistered callers. Please use API Key.")
-        model, _, method = came.path.partition(":")
+    def parse_request(self, incoming: IncomingRequest, made_up_tools: frozenset[str]) -> ParsedRequest:
+        """Parse a request of generateContent into one of the Messages API. Raises ApiRefusal as Google refuses it."""
+        if not (incoming.headers.get("x-goog-api-key", "").strip() or incoming.query.get("key", "").strip()):
+            raise ApiRefusal(403, "permission_denied", "Method doesn't allow unregistered callers. Please use API Key.")
+        model, _, method = incoming.path.partition(":")
         if method not in ("generateContent", "streamGenerateContent"):
-            raise Refused(404, "not_found", f"Method not found: {came.path}")
+            raise ApiRefusal(404, "not_found", f"Method not found: {incoming.path}")
         try:
-            body = GeminiRequest.model_validate(body_of(came.raw))
+            body = GeminiRequest.model_validate(parse_body(incoming.raw))
         except ValidationError as error:
             where, message, kind = first_problem(error)
             if kind == "extra_forbidden":
                 path, _, name = where.rpartition(".")
-                at = f" at '{path}'" if path else ""
-                raise _bad(f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.') from None
-            raise _bad(f"Invalid value at '{where}': {message}") from None
+                place = f" at '{path}'" if path else ""
+                raise _invalid_argument(
+                    f'Invalid JSON payload received. Unknown name "{name}"{place}: Cannot find field.'
+                ) from None
+            raise _invalid_argument(f"Invalid value at '{where}': {message}") from None
         _check_calls(body.contents)
-        generation = body.generation_config or Generation()
-        request = as_messages(
+        generation = body.generation_config or GeminiGeneration()
+        request = to_messages_request(
             [part.text or "" for part in body.system_instruction.parts] if body.system_instruction else [],
-            list(_parts(body.contents)),
+            list(_to_turns(body.contents)),
             generation.response_json_schema or generation.response_schema or None,
             model=model,
-            max_tokens=generation.max_output_tokens or _MOST_OUTPUT,
-            tools=[_tool(one) for tool in body.tools for one in tool.function_declarations],
+            max_tokens=generation.max_output_tokens or _DEFAULT_MAX_OUTPUT,
+            tools=[_to_tool(declaration) for tool in body.tools for declaration in tool.function_declarations],
             stream=method == "streamGenerateContent",
         )
-        return Asked(request, framed=came.query.get("alt") == "sse")
+        return ParsedRequest(request, framed=incoming.query.get("alt") == "sse")
 
-    def whole(self, reply: Json, asked: Asked) -> Json:
-        parts = [_part(block) for block in reply["content"]]
-        return _answer(reply, parts, last=True)
+    def reply_body(self, reply: Json, parsed: ParsedRequest) -> Json:
+        parts = [_reply_part(block) for block in reply["content"]]
+        return _response_body(reply, parts, last=True)
 
-    def frames(self, reply: Json, asked: Asked) -> Iterator[bytes]:
-        parts = [part for block in reply["content"] for part in _split(block)] or [{"text": ""}]
-        answers = [_answer(reply, [part], last=n == len(parts)) for n, part in enumerate(parts, start=1)]
-        if asked.framed:
+    def reply_frames(self, reply: Json, parsed: ParsedRequest) -> Iterator[bytes]:
+        """Yield the reply as server-sent events, or as pieces of a JSON array where no events were requested."""
+        parts = [part for block in reply["content"] for part in _stream_parts(block)] or [{"text": ""}]
+        answers = [
+            _response_body(reply, [part], last=number == len(parts)) for number, part in enumerate(parts, start=1)
+        ]
+        if parsed.framed:
             yield from map(data_frame, answers)
             return
-        for number, answer in enumerate(answers):
-            yield (b"[" if number == 0 else b",\n") + json.dumps(answer).encode()
+        for index, answer in enumerate(answers):
+            yield (b"[" if index == 0 else b",\n") + json.dumps(answer).encode()
         yield b"]"
 
-    def error(self, refused: Refused, request_id: str) -> Json:
+    def error(self, refused: ApiRefusal, request_id: str) -> Json:
         status = 503 if refused.status == 529 else refused.status
         return {"error": {"code": status, "message": refused.message, "status": _STATUS.get(status, "UNKNOWN")}}
 
-    def broken(self, refused: Refused, request_id: str) -> bytes:
+    def error_frame(self, refused: ApiRefusal, request_id: str) -> bytes:
         return data_frame(self.error(refused, request_id))
 
 
-def _bad(message: str) -> Refused:
-    return Refused(400, "invalid_argument", message)
+def _invalid_argument(message: str) -> ApiRefusal:
+    """Return the refusal of an invalid request: status 400, `INVALID_ARGUMENT`."""
+    return ApiRefusal(400, "invalid_argument", message)
 
 
 def _check_calls(contents: list[GeminiContent]) -> None:
-    """A turn with calls is followed by one with as many results, and by nothing else."""
-    for before, content in zip([None, *contents], [*contents, None], strict=True):
-        calls = sum(part.function_call is not None for part in before.parts) if before else 0
+    """Raise ApiRefusal unless each turn has as many results as the turn before it has calls."""
+    for previous, content in zip([None, *contents], [*contents, None], strict=True):
+        calls = sum(part.function_call is not None for part in previous.parts) if previous else 0
         results = sum(part.function_response is not None for part in content.parts) if content else 0
         if calls != results and (calls or results):
-            raise _bad(
+            raise _invalid_argument(
                 "Please ensure that the number of function response parts is equal to the number of function call "
                 "parts of the function call turn."
             )
 
 
-def _parts(contents: list[GeminiContent]) -> Iterator[tuple[str, list[Json]]]:
-    """Blocks by role; calls without an id are counted, and results belong to them in order."""
-    asked: list[str] = []
+def _to_turns(contents: list[GeminiContent]) -> Iterator[tuple[str, list[Json]]]:
+    """Yield each turn as (role, blocks) of the Messages API. Calls without id get a number; results go in order."""
+    call_ids: list[str] = []
     count = 0
     for content in contents:
         blocks: list[Json] = []
         for part in content.parts:
             if part.function_call is not None:
                 count += 1
-                asked.append(part.function_call.id or f"call_{count}")
-                blocks.append(use_block(asked[-1], part.function_call.name, part.function_call.args))
+                call_ids.append(part.function_call.id or f"call_{count}")
+                blocks.append(tool_use_block(call_ids[-1], part.function_call.name, part.function_call.args))
             elif part.function_response is not None:
                 result = part.function_response
-                said = result.response.get("output", result.response.get("error", result.response))
-                text = said if isinstance(said, str) else json.dumps(said)
-                blocks.append(result_block(result.id or asked[0], text))
-                asked = asked[1:]
+                output = result.response.get("output", result.response.get("error", result.response))
+                text = output if isinstance(output, str) else json.dumps(output)
+                blocks.append(tool_result_block(result.id or call_ids[0], text))
+                call_ids = call_ids[1:]
             elif part.text is not None and not part.thought:
-                blocks += text_block(part.text)
+                blocks += text_blocks(part.text)
         yield "assistant" if content.role == "model" else "user", blocks
 
 
-def _tool(declared: Declaration) -> Json:
-    schema = declared.parameters_json_schema or declared.parameters or {}
+def _to_tool(function: GeminiFunction) -> Json:
+    """Return a function as a tool of the Messages API."""
+    schema = function.parameters_json_schema or function.parameters or {}
     return {
-        "name": declared.name,
-        "description": declared.description,
+        "name": function.name,
+        "description": function.description,
         "input_schema": {**schema, "type": "object"},
     }
 
@@ -215,7 +223,8 @@ def _tool(declared: Declaration) -> Json:
 # ---------------------------------------------------------------------------------------------------------- replies
 
 
-def _part(block: Json) -> Json:
+def _reply_part(block: Json) -> Json:
+    """Return a block of the reply as a part: text, function call or thought."""
     match block["type"]:
         case "text":
             return {"text": block["text"]}
@@ -226,15 +235,19 @@ def _part(block: Json) -> Json:
             return {"text": block["thinking"], "thought": True}
 
 
-def _split(block: Json) -> list[Json]:
-    """A call comes whole, text in pieces."""
+def _stream_parts(block: Json) -> list[Json]:
+    """Return a block of the reply as the parts of a stream: a call whole, text in pieces."""
     if block["type"] == "tool_use":
-        return [_part(block)]
-    return [{**_part(block), "text": piece} for piece in pieces(_part(block)["text"])]
+        return [_reply_part(block)]
+    return [{**_reply_part(block), "text": piece} for piece in split_text(_reply_part(block)["text"])]
 
 
-def _answer(reply: Json, parts: list[Json], *, last: bool) -> Json:
-    usage, entire = reply["usage"], total_input(reply["usage"])
+def _response_body(reply: Json, parts: list[Json], *, last: bool) -> Json:
+    """Return a response with these parts, its usage and ids; only the `last` of a stream has the finish reason.
+
+    The response of a refusal has no content.
+    """
+    usage, input_tokens = reply["usage"], total_input_tokens(reply["usage"])
     candidate: Json = {"index": 0}
     if reply["stop_reason"] != "refusal":
         candidate["content"] = {"role": "model", "parts": parts}
@@ -243,10 +256,10 @@ def _answer(reply: Json, parts: list[Json], *, last: bool) -> Json:
     return {
         "candidates": [candidate],
         "usageMetadata": {
-            "promptTokenCount": entire,
+            "promptTokenCount": input_tokens,
             "cachedContentTokenCount": usage["cache_read_input_tokens"],
             "candidatesTokenCount": usage["output_tokens"],
-            "totalTokenCount": entire + usage["output_tokens"],
+            "totalTokenCount": input_tokens + usage["output_tokens"],
         },
         "modelVersion": reply["model"],
         "responseId": reply["id"].removeprefix("msg_"),

@@ -1,4 +1,4 @@
-"""Both APIs of OpenAI: their errors, their key, and what a request to either may have."""
+"""What both APIs of OpenAI share: errors, key, and fields of a request."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from perdure.rehearsal.wire import Refused, Wire
-from perdure.rehearsal.wires.base import Json, bearer, first_problem
+from perdure.rehearsal.wire import ApiRefusal, StrictModel
+from perdure.rehearsal.wires.base import Json, bearer_token, first_problem
 
 _KINDS = {401: "invalid_request_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded", 529: "server_is_overloaded"}
 
 
-class OpenAiRequest(Wire):
+class OpenAiRequest(StrictModel):
+    """Fields that a request to either API may have."""
+
     model: str = Field(min_length=1)
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -29,30 +31,31 @@ class OpenAiRequest(Wire):
     top_p: float | None = None
 
 
-def authenticate(headers: Mapping[str, str]) -> None:
-    """Raise Refused where no key was sent; any will do."""
-    if not bearer(headers):
-        raise Refused(
+def check_bearer_token(headers: Mapping[str, str]) -> None:
+    """Raise ApiRefusal where no key was sent; any will do."""
+    if not bearer_token(headers):
+        raise ApiRefusal(
             401, "invalid_request_error", "Missing bearer or basic authentication in header", details={"code": None}
         )
 
 
-def unreadable(error: ValidationError) -> Refused:
-    """The refusal of a body that is not in the API's shape."""
+def validation_refusal(error: ValidationError) -> ApiRefusal:
+    """Return the refusal of a body that is not in the API's shape, by its first problem."""
     where, message, kind = first_problem(error)
     if kind == "extra_forbidden":
-        return bad(f"Unknown parameter: '{where}'.", where, "unknown_parameter")
+        return bad_request(f"Unknown parameter: '{where}'.", where, "unknown_parameter")
     if kind == "missing":
-        return bad(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
-    return bad(f"Invalid value for '{where}': {message}", where, "invalid_value")
+        return bad_request(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
+    return bad_request(f"Invalid value for '{where}': {message}", where, "invalid_value")
 
 
-def bad(message: str, param: str | None = None, code: str | None = None) -> Refused:
-    return Refused(400, "invalid_request_error", message, details={"param": param, "code": code})
+def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiRefusal:
+    """Return the refusal of an invalid request: status 400, with the parameter and a code."""
+    return ApiRefusal(400, "invalid_request_error", message, details={"param": param, "code": code})
 
 
-def error_body(refused: Refused) -> Json:
-    """`{"error": {"message", "type", "param", "code"}}`."""
+def openai_error(refused: ApiRefusal) -> Json:
+    """Return a refusal as OpenAI's error: `{"error": {"message", "type", "param", "code"}}`."""
     details = refused.details or {}
     code = details.get("code", details.get("error_code", _CODES.get(refused.status)))
     if refused.details and refused.details.get("error_code"):

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API on the wire: what Codex speaks."""
+"""The wire of OpenAI's Responses API, which Codex speaks."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.rehearsal.reply import is_genuine
-from perdure.rehearsal.wire import Refused, Thinking
+from perdure.rehearsal.reply import is_genuine_thinking
+from perdure.rehearsal.wire import ApiRefusal, Thinking
 from perdure.rehearsal.wires.base import (
-    Asked,
-    Came,
+    IncomingRequest,
     Json,
-    arguments_of,
-    as_messages,
-    body_of,
+    ParsedRequest,
     event_frame,
-    pieces,
-    result_block,
-    text_block,
-    total_input,
-    use_block,
+    parse_arguments,
+    parse_body,
+    split_text,
+    text_blocks,
+    to_messages_request,
+    tool_result_block,
+    tool_use_block,
+    total_input_tokens,
 )
-from perdure.rehearsal.wires.openai import authenticate, bad, error_body, unreadable
+from perdure.rehearsal.wires.openai import bad_request, check_bearer_token, openai_error, validation_refusal
 from perdure.rehearsal.wires.responses_input import (
     AdditionalTools,
     CallOutput,
@@ -38,22 +38,23 @@ from perdure.rehearsal.wires.responses_input import (
     ResponsesTool,
 )
 
-MOST_OUTPUT = 128_000
-"""Tokens, where a request names no limit."""
+DEFAULT_MAX_OUTPUT = 128_000
+"""Limit on a reply's tokens where a request names none."""
 
 
-class Responses:
-    """Nothing is stored: a request carries its whole conversation."""
+class ResponsesWire:
+    """The wire of the Responses API. Nothing is stored: a request carries its whole conversation."""
 
-    def read(self, came: Came, made_up: frozenset[str]) -> Asked:
-        authenticate(came.headers)
+    def parse_request(self, incoming: IncomingRequest, made_up_tools: frozenset[str]) -> ParsedRequest:
+        """Parse a request of the Responses API into one of the Messages API. Raises ApiRefusal as OpenAI refuses it."""
+        check_bearer_token(incoming.headers)
         try:
-            body = ResponsesRequest.model_validate(body_of(came.raw))
+            body = ResponsesRequest.model_validate(parse_body(incoming.raw))
         except ValidationError as error:
-            raise unreadable(error) from None
+            raise validation_refusal(error) from None
         if body.previous_response_id:
             message = f"Previous response with id '{body.previous_response_id}' not found."
-            raise bad(message, "previous_response_id", "previous_response_not_found")
+            raise bad_request(message, "previous_response_id", "previous_response_not_found")
         _check_calls(body.items)
         system, parts, tools = [body.instructions or ""], list[tuple[str, list[Json]]](), list(body.tools)
         for number, item in enumerate(body.items):
@@ -62,64 +63,70 @@ class Responses:
             elif isinstance(item, InputMessage) and item.role in ("system", "developer"):
                 system.append(item.text)
             else:
-                parts.append(_part(item, body.model, number))
-        flat = list(_flat(tools, ""))
-        request = as_messages(
+                parts.append(_to_turn(item, body.model, number))
+        flat_tools = list(_flatten_tools(tools, ""))
+        request = to_messages_request(
             system,
             parts,
             body.text.format.json_schema if body.text and body.text.format else None,
             model=body.model,
-            max_tokens=body.max_output_tokens or MOST_OUTPUT,
-            tools=[_tool(tool) for _, tool in flat if tool.name],
+            max_tokens=body.max_output_tokens or DEFAULT_MAX_OUTPUT,
+            tools=[_to_tool(tool) for _, tool in flat_tools if tool.name],
             stream=body.stream,
         )
-        freeform = frozenset(tool.name or "" for _, tool in flat if tool.type == "custom")
-        return Asked(request, freeform, {tool.name or "": space for space, tool in flat if space})
+        freeform = frozenset(tool.name or "" for _, tool in flat_tools if tool.type == "custom")
+        return ParsedRequest(
+            request, freeform, {tool.name or "": namespace for namespace, tool in flat_tools if namespace}
+        )
 
-    def whole(self, reply: Json, asked: Asked) -> Json:
-        return _response(reply, _items(reply, asked), _status(reply))
+    def reply_body(self, reply: Json, parsed: ParsedRequest) -> Json:
+        return _response_object(reply, _output_items(reply, parsed), _status(reply))
 
-    def frames(self, reply: Json, asked: Asked) -> Iterator[bytes]:
-        for number, event in enumerate(_events(reply, asked)):
+    def reply_frames(self, reply: Json, parsed: ParsedRequest) -> Iterator[bytes]:
+        for number, event in enumerate(_stream_events(reply, parsed)):
             yield event_frame({**event, "sequence_number": number})
 
-    def error(self, refused: Refused, request_id: str) -> Json:
-        return error_body(refused)
+    def error(self, refused: ApiRefusal, request_id: str) -> Json:
+        return openai_error(refused)
 
-    def broken(self, refused: Refused, request_id: str) -> bytes:
+    def error_frame(self, refused: ApiRefusal, request_id: str) -> bytes:
         error = {"code": "server_is_overloaded", "message": refused.message}
         response = {"id": f"resp_{request_id}", "object": "response", "status": "failed", "error": error, "output": []}
         return event_frame({"type": "response.failed", "response": response})
 
 
 def _check_calls(items: list[Item]) -> None:
-    """Each call has its output, each output its call, and none of them two."""
+    """Raise ApiRefusal unless each call has exactly one output, and each output its call."""
     calls = [item.call_id for item in items if isinstance(item, FunctionCall | CustomCall)]
     outputs = Counter(item.call_id for item in items if isinstance(item, CallOutput))
     for call in calls:
         if not outputs[call]:
-            raise bad(f"No tool output found for function call {call}.", "input")
-    for output, number in outputs.items():
-        if output not in calls:
-            raise bad(f"No tool call found for function call output with call_id {output}.", "input")
+            raise bad_request(f"No tool output found for function call {call}.", "input")
+    for call_id, number in outputs.items():
+        if call_id not in calls:
+            raise bad_request(f"No tool call found for function call output with call_id {call_id}.", "input")
         if number > 1:
-            raise bad(f"Duplicate item found with call_id {output}.", "input")
+            raise bad_request(f"Duplicate item found with call_id {call_id}.", "input")
 
 
-def _part(item: Item, model: str, number: int) -> tuple[str, list[Json]]:
+def _to_turn(item: Item, model: str, number: int) -> tuple[str, list[Json]]:
+    """Return an input item as (role, blocks) of the Messages API.
+
+    Raises ApiRefusal for reasoning whose encrypted content this model did not write. `number` is the item's place.
+    """
     match item:
         case InputMessage():
-            return ("assistant" if item.role == "assistant" else "user"), text_block(item.text)
+            return ("assistant" if item.role == "assistant" else "user"), text_blocks(item.text)
         case FunctionCall():
-            return "assistant", [use_block(item.call_id, item.name, arguments_of(item.arguments))]
+            return "assistant", [tool_use_block(item.call_id, item.name, parse_arguments(item.arguments))]
         case CustomCall():
-            return "assistant", [use_block(item.call_id, item.name, {"input": item.input})]
+            return "assistant", [tool_use_block(item.call_id, item.name, {"input": item.input})]
         case CallOutput():
-            return "user", [result_block(item.call_id, item.text)]
+            return "user", [tool_result_block(item.call_id, item.text)]
         case Reasoning():
-            block = Thinking(type="thinking", thinking=item.shown, signature=item.encrypted_content or "")
-            if item.encrypted_content is not None and not is_genuine(model, block):
-                raise bad(
+            block = Thinking(type="thinking", thinking=item.summary_text, signature=item.encrypted_content or "")
+            if item.encrypted_content is not None and not is_genuine_thinking(model, block):
+                raise bad_request(
                     f"The encrypted content of item {number} could not be verified.",
                     "input",
                     "invalid_encrypted_content",
@@ -129,15 +136,17 @@ def _part(item: Item, model: str, number: int) -> tuple[str, list[Json]]:
             return "user", []
 
 
-def _flat(tools: list[ResponsesTool], space: str) -> Iterator[tuple[str, ResponsesTool]]:
+def _flatten_tools(tools: list[ResponsesTool], namespace: str) -> Iterator[tuple[str, ResponsesTool]]:
+    """Yield (namespace, tool) for each tool, also inside namespaces; the namespace is empty outside of any."""
     for tool in tools:
         if tool.type == "namespace":
-            yield from _flat(tool.tools, tool.name or "")
+            yield from _flatten_tools(tool.tools, tool.name or "")
         else:
-            yield space, tool
+            yield namespace, tool
 
 
-def _tool(tool: ResponsesTool) -> Json:
+def _to_tool(tool: ResponsesTool) -> Json:
+    """Return a tool as one of the Messages API; one without parameters takes a text as `input`."""
     schema = tool.parameters or {"type": "object", "properties": {"input": {"type": "string"}}}
     return {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **schema}}
 
@@ -146,12 +155,14 @@ def _tool(tool: ResponsesTool) -> Json:
 
 
 def _status(reply: Json) -> str:
+    """Return the status of a finished response: `incomplete` at max_tokens, else `completed`."""
     return "incomplete" if reply["stop_reason"] == "max_tokens" else "completed"
 
 
-def _response(reply: Json, output: list[Json], status: str) -> Json:
-    usage, read = reply["usage"], reply["usage"]["cache_read_input_tokens"]
-    entire = total_input(usage)
+def _response_object(reply: Json, output: list[Json], status: str) -> Json:
+    """Return a `response` object of this output and status; one in progress has no usage."""
+    usage, cached_tokens = reply["usage"], reply["usage"]["cache_read_input_tokens"]
+    input_tokens = total_input_tokens(usage)
     return {
         "id": reply["id"].replace("msg_", "resp_"),
         "object": "response",
@@ -164,72 +175,75 @@ def _response(reply: Json, output: list[Json], status: str) -> Json:
         "usage": None
         if status == "in_progress"
         else {
-            "input_tokens": entire,
-            "input_tokens_details": {"cached_tokens": read},
+            "input_tokens": input_tokens,
+            "input_tokens_details": {"cached_tokens": cached_tokens},
             "output_tokens": usage["output_tokens"],
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": entire + usage["output_tokens"],
+            "total_tokens": input_tokens + usage["output_tokens"],
         },
     }
 
 
-def _items(reply: Json, asked: Asked) -> list[Json]:
-    """The reply as output items; a refusal is a message of its own kind."""
+def _output_items(reply: Json, parsed: ParsedRequest) -> list[Json]:
+    """Return the blocks of a reply as output items; a refusal is a single message of its own kind."""
     name, status = reply["id"].removeprefix("msg_"), _status(reply)
     if reply["stop_reason"] == "refusal":
         content = [{"type": "refusal", "refusal": reply["stop_details"]["explanation"]}]
         return [
             {"type": "message", "id": f"msg_{name}_0", "role": "assistant", "status": "completed", "content": content}
         ]
-    items = [_item(block, f"{name}_{number}", asked) for number, block in enumerate(reply["content"])]
+    items = [_output_item(block, f"{name}_{number}", parsed) for number, block in enumerate(reply["content"])]
     return [item if item["type"] == "reasoning" else {**item, "status": status} for item in items]
 
 
-def _item(block: Json, name: str, asked: Asked) -> Json:
+def _output_item(block: Json, name: str, parsed: ParsedRequest) -> Json:
+    """Return a block as an output item: message, function call, custom tool call or reasoning. `name` makes its id."""
     match block["type"]:
         case "text":
             content = [{"type": "output_text", "text": block["text"], "annotations": []}]
             return {"type": "message", "id": f"msg_{name}", "role": "assistant", "content": content}
         case "tool_use":
             call: Json = {"call_id": block["id"].replace("toolu_", "call_"), "name": block["name"]}
-            if space := asked.spaces.get(block["name"]):
-                call["namespace"] = space
-            if block["name"] in asked.freeform:
+            if namespace := parsed.namespaces.get(block["name"]):
+                call["namespace"] = namespace
+            if block["name"] in parsed.freeform:
                 return {"type": "custom_tool_call", "id": f"ctc_{name}", **call, "input": block["input"]["input"]}
             return {"type": "function_call", "id": f"fc_{name}", **call, "arguments": json.dumps(block["input"])}
         case _:
-            shown = block["thinking"]
+            text = block["thinking"]
             return {
                 "type": "reasoning",
                 "id": f"rs_{name}",
-                "summary": [{"type": "summary_text", "text": shown}] if shown else [],
+                "summary": [{"type": "summary_text", "text": text}] if text else [],
                 "encrypted_content": block["signature"],
             }
 
 
-def _events(reply: Json, asked: Asked) -> Iterator[Json]:
-    items, status = _items(reply, asked), _status(reply)
+def _stream_events(reply: Json, parsed: ParsedRequest) -> Iterator[Json]:
+    """Yield the events of a streamed reply: created, in progress, each item opened, filled and done, and the end."""
+    items, status = _output_items(reply, parsed), _status(reply)
     for kind in ("created", "in_progress"):
-        yield {"type": f"response.{kind}", "response": _response(reply, [], "in_progress")}
+        yield {"type": f"response.{kind}", "response": _response_object(reply, [], "in_progress")}
     for index, item in enumerate(items):
-        at = {"item_id": item["id"], "output_index": index}
-        yield {"type": "response.output_item.added", "output_index": index, "item": _opened(item)}
-        for event in _filling(item):
-            yield {**event, **at}
+        location = {"item_id": item["id"], "output_index": index}
+        yield {"type": "response.output_item.added", "output_index": index, "item": _empty_item(item)}
+        for event in _item_events(item):
+            yield {**event, **location}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
-    yield {"type": f"response.{status}", "response": _response(reply, items, status)}
+    yield {"type": f"response.{status}", "response": _response_object(reply, items, status)}
 
 
 _EMPTY: dict[str, Any] = {"content": [], "arguments": "", "input": "", "summary": []}
 
 
-def _opened(item: Json) -> Json:
-    """An item before anything of it was said."""
-    opened = {key: _EMPTY.get(key, value) for key, value in item.items()}
-    return {**opened, "status": "in_progress"} if "status" in item else opened
+def _empty_item(item: Json) -> Json:
+    """Return an item as it is announced, before any of its content is sent."""
+    emptied = {key: _EMPTY.get(key, value) for key, value in item.items()}
+    return {**emptied, "status": "in_progress"} if "status" in item else emptied
 
 
-def _filling(item: Json) -> Iterator[Json]:
+def _item_events(item: Json) -> Iterator[Json]:
+    """Yield the events that fill an item: its text, arguments, input or summary in pieces, and then whole."""
     match item["type"]:
         case "message":
             part = item["content"][0]
@@ -237,23 +251,23 @@ def _filling(item: Json) -> Iterator[Json]:
             text = part["text" if kind == "output_text" else "refusal"]
             empty = {**part, ("text" if kind == "output_text" else "refusal"): ""}
             yield {"type": "response.content_part.added", "content_index": 0, "part": empty}
-            for piece in pieces(text):
+            for piece in split_text(text):
                 yield {"type": f"response.{kind}.delta", "content_index": 0, "delta": piece}
             done = {"text": text} if kind == "output_text" else {"refusal": text}
             yield {"type": f"response.{kind}.done", "content_index": 0, **done}
             yield {"type": "response.content_part.done", "content_index": 0, "part": part}
         case "function_call":
-            for piece in pieces(item["arguments"]):
+            for piece in split_text(item["arguments"]):
                 yield {"type": "response.function_call_arguments.delta", "delta": piece}
             yield {"type": "response.function_call_arguments.done", "arguments": item["arguments"]}
         case "custom_tool_call":
-            for piece in pieces(item["input"]):
+            for piece in split_text(item["input"]):
                 yield {"type": "response.custom_tool_call_input.delta", "delta": piece}
             yield {"type": "response.custom_tool_call_input.done", "input": item["input"]}
         case _:
             for number, part in enumerate(item["summary"]):
                 empty = {**part, "text": ""}
                 yield {"type": "response.reasoning_summary_part.added", "summary_index": number, "part": empty}
-                for piece in pieces(part["text"]):
+                for piece in split_text(part["text"]):
                     yield {"type": "response.reasoning_summary_text.delta", "summary_index": number, "delta": piece}
                 yield {"type": "response.reasoning_summary_part.done", "summary_index": number, "part": part}

@@ -1,4 +1,4 @@
-"""The request of the Responses API, in the shapes that are played: anything else is refused as an unknown parameter."""
+"""The request of the Responses API, in the shapes that are played; anything else is refused as an unknown parameter."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from perdure.rehearsal.wire import Wire
+from perdure.rehearsal.wire import StrictModel
 from perdure.rehearsal.wires.openai import OpenAiRequest
 
 
-class Content(Wire):
+class ResponsesContent(StrictModel):
     """A part of a message or of a tool's output."""
 
     type: Literal["input_text", "output_text", "refusal", "input_image", "input_file", "encrypted_content"]
@@ -25,22 +25,23 @@ class Content(Wire):
     logprobs: list[dict[str, Any]] | None = None
 
 
-class Entry(Wire):
-    """Fields that every item may have. `internal_…` is Codex's own, and taken from it."""
+class ResponsesItem(StrictModel):
+    """Fields that every item of the input may have. `internal_…` is Codex's own, and accepted."""
 
     id: str | None = None
     status: str | None = None
     internal_chat_message_metadata_passthrough: dict[str, Any] | None = None
 
 
-def _said(content: object) -> object:
+def _as_input_text(content: object) -> object:
+    """Return text content as a list of one text part, other content unchanged (a validator)."""
     return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
 
 
-class InputMessage(Entry):
+class InputMessage(ResponsesItem):
     type: Literal["message"] = "message"
     role: Literal["user", "assistant", "system", "developer"]
-    content: Annotated[list[Content], BeforeValidator(_said)]
+    content: Annotated[list[ResponsesContent], BeforeValidator(_as_input_text)]
     phase: str | None = None
 
     @property
@@ -48,7 +49,7 @@ class InputMessage(Entry):
         return "\n".join(part.text or part.refusal or "" for part in self.content)
 
 
-class FunctionCall(Entry):
+class FunctionCall(ResponsesItem):
     type: Literal["function_call"]
     call_id: str
     name: str
@@ -56,7 +57,7 @@ class FunctionCall(Entry):
     namespace: str | None = None
 
 
-class CustomCall(Entry):
+class CustomCall(ResponsesItem):
     type: Literal["custom_tool_call"]
     call_id: str
     name: str
@@ -64,10 +65,10 @@ class CustomCall(Entry):
     namespace: str | None = None
 
 
-class CallOutput(Entry):
+class CallOutput(ResponsesItem):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
-    output: Annotated[list[Content], BeforeValidator(_said)]
+    output: Annotated[list[ResponsesContent], BeforeValidator(_as_input_text)]
     name: str | None = None
     namespace: str | None = None
 
@@ -76,24 +77,25 @@ class CallOutput(Entry):
         return "\n".join(part.text or "" for part in self.output)
 
 
-class SummaryPart(Wire):
+class SummaryPart(StrictModel):
     type: Literal["summary_text"]
     text: str
 
 
-class Reasoning(Entry):
+class Reasoning(ResponsesItem):
     type: Literal["reasoning"]
     summary: list[SummaryPart]
     content: list[dict[str, Any]] | None = None
     encrypted_content: str | None = None
 
     @property
-    def shown(self) -> str:
+    def summary_text(self) -> str:
+        """Return the text of the summary."""
         return "".join(part.text for part in self.summary)
 
 
-class ResponsesTool(Wire):
-    """A tool, or a namespace of several; the API's own, such as web_search, are taken and never played."""
+class ResponsesTool(StrictModel):
+    """A tool, or a namespace of several; the API's own, such as web_search, are accepted and never played."""
 
     type: str
     name: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9_-]{1,128}$")
@@ -112,7 +114,7 @@ class ResponsesTool(Wire):
     output_schema: dict[str, Any] | None = None
 
 
-class AdditionalTools(Entry):
+class AdditionalTools(ResponsesItem):
     """Tools that are declared inside the conversation."""
 
     type: Literal["additional_tools"]
@@ -123,8 +125,8 @@ class AdditionalTools(Entry):
 Item = InputMessage | FunctionCall | CustomCall | CallOutput | Reasoning | AdditionalTools
 
 
-def _typed(items: object) -> object:
-    """Text alone is a user's message, and a message may leave its type out."""
+def _add_types(items: object) -> object:
+    """Return the input as items with types: text alone is a user's message, and messages may leave the type out."""
     if isinstance(items, str):
         return [{"type": "message", "role": "user", "content": items}]
     if not isinstance(items, list):
@@ -132,7 +134,7 @@ def _typed(items: object) -> object:
     return [{"type": "message", **item} if isinstance(item, dict) else item for item in items]
 
 
-class TextFormat(Wire):
+class TextFormat(StrictModel):
     type: Literal["text", "json_schema", "json_object"]
     name: str | None = None
     description: str | None = None
@@ -140,12 +142,12 @@ class TextFormat(Wire):
     strict: bool | None = None
 
 
-class TextConfig(Wire):
+class TextConfig(StrictModel):
     verbosity: Literal["low", "medium", "high"] | None = None
     format: TextFormat | None = None
 
 
-class ReasoningConfig(Wire):
+class ReasoningConfig(StrictModel):
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"] | None = None
     summary: Literal["auto", "concise", "detailed", "none"] | None = None
     context: str | None = None
@@ -156,7 +158,7 @@ class ResponsesRequest(OpenAiRequest):
 
     items: Annotated[
         list[Annotated[Item, Field(discriminator="type")]],
-        BeforeValidator(_typed),
+        BeforeValidator(_add_types),
         Field(alias="input"),
     ]
     instructions: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.agents.efforts import harder
+from perdure.adapters.agents.efforts import next_efforts
 from perdure.models.config import StepSettings, StepsSettings
 
 
@@ -24,6 +24,6 @@ def test_it_is_one_step_above_the_settings_or_the_models_own_and_never_beyond_th
     model: str, effort: str | None, last: str | None
 ) -> None:
     settings = StepSettings.model_validate({"model": model, "effort": effort})
-    found = harder(StepsSettings(fix_tests=settings))
+    found = next_efforts(StepsSettings(fix_tests=settings))
     assert found.get("fix_tests") == last
     assert "implement" not in found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.adapters.agents.presets import SHIPPED, preset_names, read_preset
 from perdure.models.errors import BadInput
-from perdure.models.preset import Ability, fill, older, version_in
+from perdure.models.preset import Ability, fill_placeholders, find_version, is_older
 
 SMALL = 'title = "Small"\ncommand = ["small"]\nwire = "anthropic"\n'
 
@@ -71,18 +71,18 @@ def test_a_file_cannot_take_the_built_in_agents_name(tmp_path: Path) -> None:
 
 @given(st.text(), st.text())
 def test_places_are_filled_once_and_other_braces_stay(model: str, other: str) -> None:
-    assert fill('{model} {"a": 1} {unknown}', {"model": model}) == model + ' {"a": 1} {unknown}'
-    assert fill("{model}{home}", {"model": "{home}", "home": other}) == "{home}" + other
+    assert fill_placeholders('{model} {"a": 1} {unknown}', {"model": model}) == model + ' {"a": 1} {unknown}'
+    assert fill_placeholders("{model}{home}", {"model": "{home}", "home": other}) == "{home}" + other
 
 
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=4), st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_versions_are_compared_as_numbers(one: list[int], two: list[int]) -> None:
     padded = [numbers + [0] * (4 - len(numbers)) for numbers in (one, two)]
-    assert older(".".join(map(str, one)), ".".join(map(str, two))) == (padded[0] < padded[1])
+    assert is_older(".".join(map(str, one)), ".".join(map(str, two))) == (padded[0] < padded[1])
 
 
 def test_a_version_is_found_in_what_is_printed() -> None:
-    assert version_in("2.1.330 (Claude Code)") == "2.1.330"
-    assert version_in("codex-cli 0.169.0") == "0.169.0"
-    assert version_in("v22") == "22"
-    assert version_in("unknown") == ""
+    assert find_version("2.1.330 (Claude Code)") == "2.1.330"
+    assert find_version("codex-cli 0.169.0") == "0.169.0"
+    assert find_version("v22") == "22"
+    assert find_version("unknown") == ""

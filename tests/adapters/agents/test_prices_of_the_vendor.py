@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from perdure.adapters.agents.prices import PRICES, price
+from perdure.adapters.agents.prices import PRICES, usage_cost
 from perdure.models.ledger import Usage
 from tests import needs
 
@@ -123,4 +123,4 @@ async def test_a_reply_costs_what_the_vendors_own_command_line_counts_for_it(
     api.usage = usage
     found = await counted(api, model, tmp_path / "home")
     assert found["modelUsage"][model]["costBasis"] == "list", "its price for a model it does not know says nothing"
-    assert found["total_cost_usd"] == pytest.approx(price(model, usage), abs=1e-6)
+    assert found["total_cost_usd"] == pytest.approx(usage_cost(model, usage), abs=1e-6)

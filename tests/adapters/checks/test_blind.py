@@ -35,7 +35,7 @@ OWN = frozenset({"calc", "helper"})
     ],
 )
 def test_python(before: str, after: str, is_blind: bool) -> None:
-    assert blind.python("calc.py", before, after, OWN) is is_blind
+    assert blind.is_blind_python_change("calc.py", before, after, OWN) is is_blind
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_python(before: str, after: str, is_blind: bool) -> None:
 )
 def test_javascript(line: str, is_blind: bool) -> None:
     old = "const util = require('util');\n"
-    assert blind.javascript("calc.js", old, f"{old}{line}\n") is is_blind
+    assert blind.is_blind_javascript_change("calc.js", old, f"{old}{line}\n") is is_blind
 
 
 @pytest.mark.parametrize(
@@ -77,14 +77,14 @@ def test_javascript(line: str, is_blind: bool) -> None:
 )
 def test_go(line: str, is_blind: bool) -> None:
     old = 'package calc\n\nimport w "runtime"\n'
-    assert blind.go("calc.go", old, f"{old}{line}\n") is is_blind
+    assert blind.is_blind_go_change("calc.go", old, f"{old}{line}\n") is is_blind
 
 
 def test_files_that_nobody_knows_are_not_blind_and_words_for_people_are() -> None:
-    assert blind.python("docs/a.md", "", "import sys\n", OWN)
-    assert not blind.python("calc.so", "", "", OWN)
-    assert not blind.go("calc.s", "", "")
-    assert not blind.javascript("calc.ts", "", "")
+    assert blind.is_blind_python_change("docs/a.md", "", "import sys\n", OWN)
+    assert not blind.is_blind_python_change("calc.so", "", "", OWN)
+    assert not blind.is_blind_go_change("calc.s", "", "")
+    assert not blind.is_blind_javascript_change("calc.ts", "", "")
 
 
 @pytest.mark.timeout(30)
@@ -101,6 +101,6 @@ def test_files_that_nobody_knows_are_not_blind_and_words_for_people_are() -> Non
     ],
 )
 def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
-    blind.python("a.py", "", text, OWN)
-    blind.javascript("a.js", "", text)
-    blind.go("a.go", "", text)
+    blind.is_blind_python_change("a.py", "", text, OWN)
+    blind.is_blind_javascript_change("a.js", "", text)
+    blind.is_blind_go_change("a.go", "", text)

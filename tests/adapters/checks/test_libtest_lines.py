@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.libtest import read_lines
+from perdure.adapters.checks.libtest import read_libtest_output
 from perdure.adapters.checks.testcases import BadReport
 from perdure.models.report import TestCase
 from tests.command_fixtures import Bench
@@ -65,7 +65,7 @@ test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 def read(tmp_path: Path, lines: str, said: str = SAID) -> tuple[TestCase, ...]:
     (tmp_path / "lines").write_text(lines)
     (tmp_path / "said").write_text(said)
-    return read_lines(tmp_path / "lines", tmp_path / "said", tmp_path)
+    return read_libtest_output(tmp_path / "lines", tmp_path / "said", tmp_path)
 
 
 def test_each_line_is_a_case_of_the_file_that_cargo_ran(tmp_path: Path) -> None:

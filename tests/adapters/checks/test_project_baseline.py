@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.baseline import BASELINE_AGE_S, compared, complete, environment_key, recall, remember
-from perdure.adapters.checks.verdict import note, verdict
+from perdure.adapters.checks.baseline import (
+    BASELINE_AGE_S,
+    compare_with_base,
+    environment_key,
+    is_complete,
+    load_baseline,
+    store_baseline,
+)
+from perdure.adapters.checks.verdict import fix_note, verdict_of
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.output import flooded
+from perdure.adapters.system.output import flood_reason
 from perdure.models.config import TestCommand
 from perdure.models.report import CommandResult, TestCase, TestReport
 from perdure.models.work import TestVerdict
@@ -34,7 +41,7 @@ def report(*commands: CommandResult, tree: str = "t") -> TestReport:
 
 def judged(now: CommandResult | list[CommandResult], base: CommandResult | list[CommandResult]) -> TestVerdict:
     mine, theirs = (x if isinstance(x, list) else [x] for x in (now, base))
-    return verdict(compared(report(*mine), report(*theirs), "main"))
+    return verdict_of(compare_with_base(report(*mine), report(*theirs), "main"))
 
 
 def test_what_failed_before_too_does_not_make_it_red() -> None:
@@ -110,24 +117,24 @@ def test_a_run_that_stops_at_its_first_failure_has_not_shown_that_nothing_else_f
 
 def test_optional_commands_are_marked_and_never_decide() -> None:
     lint, before = ran(name="lint", code=1, required=False), ran(name="lint", required=False)
-    found = compared(report(ran(case("a", "passed")), lint), report(ran(case("a", "passed")), before), "main")
+    found = compare_with_base(report(ran(case("a", "passed")), lint), report(ran(case("a", "passed")), before), "main")
     assert [(result.name, result.since) for result in found.commands] == [("lint", "new"), ("unit", None)]
-    assert (verdict(found).status, verdict(found).new_failures, verdict(found).fixed) == ("green", 0, 0)
+    assert (verdict_of(found).status, verdict_of(found).new_failures, verdict_of(found).fixed) == ("green", 0, 0)
 
 
 def test_a_report_begins_with_what_is_to_be_mended() -> None:
     cases = [case("ok", "passed"), case("old"), case("new")]
-    found = compared(report(ran(name="lint"), ran(*cases)), report(ran(name="lint"), ran(case("old"))), "main")
+    found = compare_with_base(report(ran(name="lint"), ran(*cases)), report(ran(name="lint"), ran(case("old"))), "main")
     assert [result.name for result in found.commands] == ["unit", "lint"]
     assert [(case.name, case.known) for case in found.commands[0].cases] == [
         ("new", False), ("old", True), ("ok", False),
     ]  # fmt: skip
-    assert "known=false (1)" in note(found)
-    assert "known=true (1) were there on main before: leave them" in note(found)
+    assert "known=false (1)" in fix_note(found)
+    assert "known=true (1) were there on main before: leave them" in fix_note(found)
 
 
 def test_without_a_base_all_failures_count_and_none_is_called_new() -> None:
-    found = verdict(report(ran(case("a"))))
+    found = verdict_of(report(ran(case("a"))))
     assert (found.status, found.new_failures, found.known_failures, found.fixed) == ("red", None, None, None)
 
 
@@ -144,38 +151,38 @@ def test_fingerprints_are_of_what_failed_and_not_of_times_and_addresses() -> Non
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
-    return Vault.open(Home(tmp_path / "home"), "https://example.com/me/calc")
+    return Vault.open_or_create(Home(tmp_path / "home"), "https://example.com/me/calc")
 
 
 def test_a_base_is_remembered_for_a_while(vault: Vault) -> None:
     found = report(ran(case("b")), ran(name="lint"))
-    assert recall(vault, "k") is None
-    assert remember(vault, "k", found, now=lambda: 1000.0)
-    assert recall(vault, "k", now=lambda: 1000.0 + BASELINE_AGE_S - 1) == found
-    assert recall(vault, "k", now=lambda: 1000.0 + BASELINE_AGE_S) is None
-    assert recall(vault, "k", now=lambda: 999.0) is None, "a clock that was set back proves nothing"
-    assert recall(vault, "other") is None
+    assert load_baseline(vault, "k") is None
+    assert store_baseline(vault, "k", found, clock=lambda: 1000.0)
+    assert load_baseline(vault, "k", clock=lambda: 1000.0 + BASELINE_AGE_S - 1) == found
+    assert load_baseline(vault, "k", clock=lambda: 1000.0 + BASELINE_AGE_S) is None
+    assert load_baseline(vault, "k", clock=lambda: 999.0) is None, "a clock that was set back proves nothing"
+    assert load_baseline(vault, "other") is None
 
 
 def test_a_later_finding_takes_the_place_of_an_earlier_one(vault: Vault) -> None:
-    remember(vault, "k", report(ran(case("b"))))
-    remember(vault, "k", report(ran(case("b", "passed"))))
-    (kept,) = recall(vault, "k").commands  # type: ignore[union-attr]
+    store_baseline(vault, "k", report(ran(case("b"))))
+    store_baseline(vault, "k", report(ran(case("b", "passed"))))
+    (kept,) = load_baseline(vault, "k").commands  # type: ignore[union-attr]
     assert kept.verdict == "passed"
 
 
 def test_a_damaged_memory_is_none(vault: Vault) -> None:
-    remember(vault, "k", report(ran()))
-    vault.git.run("update-ref", "refs/baselines/k", vault.objects.blob(b'{"found_at": 1'))
-    assert recall(vault, "k") is None
+    store_baseline(vault, "k", report(ran()))
+    vault.git.execute("update-ref", "refs/baselines/k", vault.objects.write_blob(b'{"found_at": 1'))
+    assert load_baseline(vault, "k") is None
 
 
 def test_a_dead_writers_lock_costs_one_memory_and_no_more(vault: Vault) -> None:
     lock = vault.path / "refs" / "baselines" / "k.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    assert not remember(vault, "k", report(ran()))
-    assert remember(vault, "k", report(ran()))
+    assert not store_baseline(vault, "k", report(ran()))
+    assert store_baseline(vault, "k", report(ran()))
 
 
 @pytest.mark.parametrize(
@@ -186,14 +193,14 @@ def test_a_dead_writers_lock_costs_one_memory_and_no_more(vault: Vault) -> None:
         ran(verdict="contradicted", exit_code=0),
         ran(code=137),
         ran(verdict="failed", exit_code=None),
-        ran(code=1, reason=flooded()),
+        ran(code=1, reason=flood_reason()),
     ],
     ids=["timed out", "not started", "contradicted", "killed", "ended from outside", "flooded"],
 )
 def test_only_complete_runs_are_remembered(vault: Vault, result: CommandResult) -> None:
-    assert not complete(report(ran(), result))
-    assert not remember(vault, "k", report(ran(), result))
-    assert recall(vault, "k") is None
+    assert not is_complete(report(ran(), result))
+    assert not store_baseline(vault, "k", report(ran(), result))
+    assert load_baseline(vault, "k") is None
 
 
 def test_what_is_remembered_belongs_to_a_tree_its_commands_and_their_environment() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.judgement import read_events
+from perdure.adapters.checks.command_result import read_go_events
 from perdure.adapters.checks.testcases import BadReport
 
 
@@ -34,7 +34,7 @@ def test_each_test_has_its_outcome_and_what_never_ended_has_failed(tmp_path: Pat
             event("pass", package="r"),
         ),
     )
-    found = [(case.name, case.outcome, case.message) for case in read_events(file)]
+    found = [(case.name, case.outcome, case.message) for case in read_go_events(file)]
     assert found == [
         *(("p::A", "failed", "sum\n"), ("p::B", "passed", ""), ("p::C", "skipped", "")),
         *(("s", "errored", ""), ("q", "errored", ""), ("p::D", "failed", "")),
@@ -42,11 +42,11 @@ def test_each_test_has_its_outcome_and_what_never_ended_has_failed(tmp_path: Pat
 
 
 def test_packages_without_tests_have_no_cases_and_a_run_that_ended_none_has_no_report(tmp_path: Path) -> None:
-    assert read_events(events(tmp_path, event("skip"))) == ()
+    assert read_go_events(events(tmp_path, event("skip"))) == ()
     with pytest.raises(BadReport, match="the end of no package"):
-        read_events(events(tmp_path, event("run", "A"), event("pass", "A")))
+        read_go_events(events(tmp_path, event("run", "A"), event("pass", "A")))
 
 
 def test_no_file_is_no_report(tmp_path: Path) -> None:
     with pytest.raises(BadReport, match="no report was written"):
-        read_events(tmp_path / "none")
+        read_go_events(tmp_path / "none")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from recorded import COMMAND, FAILED, PASSED, recorded
 
-from perdure.adapters.checks.flakes import settled
-from perdure.adapters.checks.verdict import verdict
-from perdure.adapters.system.output import flooded
+from perdure.adapters.checks.flakes import rerun_new_failures
+from perdure.adapters.checks.verdict import verdict_of
+from perdure.adapters.system.output import flood_reason
 from perdure.models.config import TestCommand
 from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult, TestCase, TestReport
@@ -71,7 +71,7 @@ async def test_pytest_runs_again_only_the_failed_tests_each_alone_and_those_that
         "test_wrong": ("failed", False), "test_p[c[d]]": ("failed", False), "test_depends": ("passed", True),
         "test_first": ("passed", False), "test_p[a b]": ("passed", False), "test_p[\\xe9]": ("passed", False),
     }  # fmt: skip
-    found = verdict(report)
+    found = verdict_of(report)
     assert (found.status, found.failed, found.flaky) == ("red", 2, 1)
     assert found.summary == "2 of 6 fail: test_wrong, test_p[c[d]]; 1 flaky: test_depends"
     assert found.failures[0] == "tests/test_x.py::test_wrong"
@@ -101,7 +101,7 @@ async def test_a_file_that_could_not_be_loaded_at_first_makes_the_whole_command_
         }
     )
     report = await bench.run(root, f"PYTHONDONTWRITEBYTECODE=1 {PYTEST}")
-    assert verdict(report).summary == "2 green, 1 flaky: t0"
+    assert verdict_of(report).summary == "2 green, 1 flaky: t0"
     assert ran(root) == ["y"] * 3, "beside the broken file, when pytest did not find that one alone, and as a whole"
     assert sorted(path.name for path in root.iterdir()) == ["pytest.ini", "ran.log", "seen", "test_x.py", "test_y.py"]
 
@@ -150,7 +150,7 @@ MANY = {f"t{n}": "failed" for n in range(RERUN_TESTS_MOST + 1)}
         (result(127, "not_started"), None, [], "t0: exit code 127"),
         (result(1, "timed_out"), None, [], "t0: exit code 1"),
         (BROKEN.model_copy(update={"exit_code": None}), None, [], "2 of 3 fail: b, c"),
-        (BROKEN.model_copy(update={"reason": flooded()}), None, [], "2 of 3 fail: b, c"),
+        (BROKEN.model_copy(update={"reason": flood_reason()}), None, [], "2 of 3 fail: b, c"),
     ],
     ids=[
         "all flaky", "some", "known", "one known", "too many", "not selected", "no time", "ran something else",
@@ -167,10 +167,10 @@ async def test_what_is_run_again_and_what_comes_of_it(
         asked.append(case.name if case else None)
         return dict(again)[asked[-1]]
 
-    found = await settled(first, base, rerun)
+    found = await rerun_new_failures(first, base, rerun)
     assert asked == [name for name, _ in again]
     report = TestReport(commit="c", tree="t", commands=(found,), base="main" if base else "")
-    assert verdict(report).summary == summary
+    assert verdict_of(report).summary == summary
     assert all(case.message == f"of {case.name}" for case in found.cases), "a flaky test's message stays"
     if not again or again[-1][1] is None:
         assert not any(case.flaky for case in found.cases)
@@ -183,7 +183,7 @@ async def test_a_command_with_an_exit_code_alone_is_tried_once_more(bench: Bench
     assert ran(root) == ["x", "x", "y", "y"]
     assert [(result.verdict, result.flaky) for result in report.commands] == [("passed", True), ("failed", False)]
     assert report.commands[0].reason == "passed when run again: exit code 1"
-    assert verdict(report).summary == "t1: exit code 7; 1 flaky: t0"
+    assert verdict_of(report).summary == "t1: exit code 7; 1 flaky: t0"
 
 
 async def test_each_try_begins_on_a_clean_tree(bench: Bench, files: Files) -> None:
@@ -196,7 +196,7 @@ async def test_each_try_begins_on_a_clean_tree(bench: Bench, files: Files) -> No
 
     report = await bench.run(root, "test -e left && exit 0; touch left; exit 1", renew=renew)
     assert clean == [1]
-    assert verdict(report).status == "red"
+    assert verdict_of(report).status == "red"
 
 
 async def test_each_command_begins_on_a_clean_tree_whatever_the_one_before_it_left(bench: Bench, files: Files) -> None:
@@ -224,7 +224,7 @@ async def test_trying_again_takes_no_longer_than_the_command_may(bench: Bench, f
     report = await bench.run(root, TestCommand(name="t", command=COMMAND, timeout="3s"))
     assert ran(root) == ["x", "x"]
     assert sum("again" in line for line in bench.said) == 1
-    assert verdict(report).failed == 9
+    assert verdict_of(report).failed == 9
 
 
 async def test_a_runner_without_a_cache_is_run_again_as_a_whole(bench: Bench, files: Files) -> None:
@@ -232,7 +232,7 @@ async def test_a_runner_without_a_cache_is_run_again_as_a_whole(bench: Bench, fi
     report = await bench.run(root, f"{COMMAND} -p no:cacheprovider")
     assert ran(root) == ["x", "x"]
     assert bench.said[1] == "t0: again"
-    assert verdict(report).failed == 1
+    assert verdict_of(report).failed == 1
 
 
 @pytest.mark.needs("node", "npm")
@@ -251,7 +251,7 @@ describe('d', () => { it('inner is wrong', () => { note('inner'); throw new Erro
     report = await bench.run(root, "npm test")
     (flaky,) = [case for case in report.commands[0].cases if case.flaky]
     assert flaky.name == "works alone: &quot;yes&quot;"
-    assert verdict(report).summary.startswith("1 of 3 fail: inner is wrong; 1 flaky")
+    assert verdict_of(report).summary.startswith("1 of 3 fail: inner is wrong; 1 flaky")
     assert ran(root)[:4] == ["up", "alone", "inner", "alone"]
     assert ran(root).count("up") == 1
     assert "boom" in report.commands[0].tail, "people still see the usual output"

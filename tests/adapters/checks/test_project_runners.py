@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.runners import invocation
+from perdure.adapters.checks.runners import make_invocation
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.models.config import TestCommand
 from tests.project_files import Files
@@ -17,7 +17,7 @@ RESULTS = Path("/results")
 
 def call(command: str, tree: Path = Path("/nonexistent"), *, report: str | None = None, **env: str) -> Invocation:
     test = TestCommand.model_validate({"name": "unit", "command": command, "report": report})
-    return invocation(test, RESULTS, tree, tree, env)
+    return make_invocation(test, RESULTS, tree, tree, env)
 
 
 @pytest.mark.parametrize(

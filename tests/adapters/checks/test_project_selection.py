@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.verdict import verdict
+from perdure.adapters.checks.verdict import verdict_of
 from perdure.models.report import CommandResult
 from tests.command_fixtures import Bench
 from tests.needs import require
@@ -114,7 +114,7 @@ async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_te
     assert result.cases[0].name == f"{group}::{name}"
     assert result.cases[0].command == reproduces
     assert result.cases[0].message == "not alone"
-    assert verdict(report).status == "green"
+    assert verdict_of(report).status == "green"
 
 
 def _plain(word: str) -> str:
@@ -215,7 +215,7 @@ async def test_unittest_tells_of_each_test_and_runs_one_alone(bench: Bench, file
     assert cases == {"test_bad": ("failed", False), "test_depends": ("passed", True), "test_good": ("passed", False)}
     assert report.commands[0].cases[0].command == f"python3 {command} -k '*test_calc.Calc.test_bad'"
     assert "FAILED (failures=2)" in report.commands[0].tail
-    assert verdict(report).summary == "1 of 3 fail: test_bad; 1 flaky: test_depends"
+    assert verdict_of(report).summary == "1 of 3 fail: test_bad; 1 flaky: test_depends"
 
 
 async def _maven(bench: Bench, files: Files, script: str, **more: str) -> CommandResult:

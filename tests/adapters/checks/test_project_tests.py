@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from recorded import COMMAND, FAILED, PASSED, UNLOADED, recorded
 
-from perdure.adapters.checks.baseline import compared
-from perdure.adapters.checks.verdict import not_started, verdict
-from perdure.adapters.repository.detect import detect
+from perdure.adapters.checks.baseline import compare_with_base
+from perdure.adapters.checks.verdict import find_not_started, verdict_of
+from perdure.adapters.repository.detect import detect_commands
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.errors import Superseded
 from tests.command_fixtures import PYTEST, Bench
@@ -45,7 +45,7 @@ async def test_a_report_and_an_exit_code_make_a_verdict(
     (one,) = report.commands
     assert (one.verdict, one.reason, one.tail) == (result, reason, "as people see it\n")
     assert len(one.cases) == (cases or "").count("<testcase")
-    found = verdict(report)
+    found = verdict_of(report)
     assert (found.status, found.tree) == (status, "beef")
     assert found.summary.startswith(summary)
     failing = [case for case in one.cases if case.outcome in ("failed", "errored")]
@@ -76,32 +76,35 @@ async def test_all_commands_run_and_required_ones_decide(bench: Bench, files: Fi
     lint = TestCommand(name="lint", command="false", required=False)
     report = await bench.run(files(recorded(0, PASSED)), lint, COMMAND, "true")
     assert [result.verdict for result in report.commands] == ["failed", "passed", "passed"]
-    assert verdict(report).status == "green"
-    assert verdict(await bench.run(files({}), lint)).status == "none"
+    assert verdict_of(report).status == "green"
+    assert verdict_of(await bench.run(files({}), lint)).status == "none"
 
 
 async def test_a_command_that_only_has_an_exit_code_has_no_counts(bench: Bench, files: Files) -> None:
-    green, red = verdict(await bench.run(files({}), "true")), verdict(await bench.run(files({}), "true", "exit 7"))
+    green, red = (
+        verdict_of(await bench.run(files({}), "true")),
+        verdict_of(await bench.run(files({}), "true", "exit 7")),
+    )
     assert (green.passed, green.failed, green.summary) == (None, None, "t0 green")
     assert (red.status, red.failures, red.summary) == ("red", ("t1",), "t1: exit code 7")
 
 
 async def test_a_missing_program_is_told_from_a_failing_one(bench: Bench, files: Files) -> None:
     report = await bench.run(files({}), "false", "nosuchtool --run")
-    found = not_started(report)
+    found = find_not_started(report)
     assert found is not None
     assert found.command == "nosuchtool --run"
-    error = found.error("main", 'perdure.toml:14 [[test]] "unit"')
+    error = found.to_error("main", 'perdure.toml:14 [[test]] "unit"')
     assert error.what == "`nosuchtool --run` could not start on main: nosuchtool: command not found"
     assert error.fix.startswith("install nosuchtool")
-    assert not_started(await bench.run(files({}), "false")) is None
+    assert find_not_started(await bench.run(files({}), "false")) is None
 
 
 async def test_a_runner_that_is_not_installed_counts_as_not_started(bench: Bench, files: Files) -> None:
     root = files({})
     report = await bench.run(root, f"{sys.executable} -S -m pytest")
     assert [result.verdict for result in report.commands] == ["not_started"]
-    assert "No module named pytest" in not_started(report).error("main", "").what  # type: ignore[union-attr]
+    assert "No module named pytest" in find_not_started(report).to_error("main", "").what  # type: ignore[union-attr]
 
 
 async def test_a_hanging_command_fails_after_its_time(bench: Bench, files: Files) -> None:
@@ -136,7 +139,7 @@ async def test_detected_unittest_commands_find_the_tests(bench: Bench, files: Fi
         "import unittest, x\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(x.A, 1)\n"
     )
     root = files({"x.py": "A = 1\n", "tests/test_x.py": test, **({"tests/__init__.py": ""} if package else {})})
-    (found,) = detect(root).tests
+    (found,) = detect_commands(root).tests
     result = await bench.one(root, found)
     assert (result.verdict, "Ran 1 test" in result.tail) == ("passed", True)
 
@@ -162,7 +165,7 @@ async def test_a_suite_that_stops_at_a_known_failure_has_shown_nothing_about_the
     }
     base = await bench.run(files({**real, **recorded(1, FAILED)}), command)
     assert [case.outcome for case in base.commands[0].cases] == ["failed"], "it stopped"
-    found = verdict(compared(base, base, "main"))
+    found = verdict_of(compare_with_base(base, base, "main"))
     assert (found.status, found.undecidable) == ("red", True)
     assert found.summary.startswith("t0: exit code 1; main was red before and it did not run to its end")
 
@@ -174,7 +177,7 @@ async def test_what_comes_behind_red_tests_in_one_command_has_not_run_and_is_not
     for command, partial in ((f"{COMMAND} && true", True), (f"cd . && {COMMAND} 2>&1 | tee log; exit 1", False)):
         base = await bench.run(root, command)
         assert base.commands[0].partial is partial
-        assert verdict(await bench.run(root, command, baseline=base)).undecidable is partial
+        assert verdict_of(await bench.run(root, command, baseline=base)).undecidable is partial
 
 
 async def test_a_command_runs_in_its_directory_and_its_files_are_named_from_the_top(bench: Bench, files: Files) -> None:

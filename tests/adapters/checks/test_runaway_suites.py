@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.checks.judgement import TEST_TAIL_CHARS
-from perdure.adapters.checks.junit import left_behind, read_junit
+from perdure.adapters.checks.command_result import TEST_TAIL_CHARS
+from perdure.adapters.checks.junit import find_junit_files, read_junit
 from perdure.adapters.checks.testcases import BadReport
-from perdure.adapters.checks.verdict import verdict
-from perdure.adapters.system.removal import remove
+from perdure.adapters.checks.verdict import verdict_of
+from perdure.adapters.system.removal import remove_path
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.limits import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES
 from perdure.models.report import TestReport
@@ -181,7 +181,7 @@ async def test_success_after_printed_failures_is_not_believed(
     (result,) = report.commands
     assert (result.verdict, result.exit_code) == ("contradicted", 0)
     assert result.reason == "exit code 0, but 1 of 1 reported tests failed"
-    assert verdict(report).status == "red"
+    assert verdict_of(report).status == "red"
 
 
 async def test_a_suite_that_fills_its_disks_meets_their_limits_and_fails(bench: Bench, files: Files) -> None:
@@ -255,7 +255,9 @@ async def test_a_report_of_very_many_cases_is_read_and_judged(
     command = TestCommand(name="t0", command=f"{sys.executable} write.py", report="junit")
     with within_memory():
         report = await bench.run(files({"write.py": write}), command)
-    assert verdict(report).summary.startswith(f"{failed} of {cases} fail: test_case_number_7, test_case_number_1507, ")
+    assert verdict_of(report).summary.startswith(
+        f"{failed} of {cases} fail: test_case_number_7, test_case_number_1507, "
+    )
     assert report.commands[0].cases[0].message == "no\né"
 
 
@@ -277,7 +279,7 @@ async def test_a_name_too_long_for_a_command_line_is_still_judged(bench: Bench, 
     """Run again as a whole instead of alone."""
     root = files({"x.test.js": "require('node:test')('n'.repeat(200_000), () => { throw new Error('no') });\n"})
     report = await bench.run(root, "node --test")
-    assert verdict(report).status == "red"
+    assert verdict_of(report).status == "red"
     assert [len(case.name) for case in report.commands[0].cases] == [200_000]
     assert bench.said[1] == "t0: again"
 
@@ -292,8 +294,8 @@ async def test_directories_nested_a_thousand_deep_neither_stop_a_verdict_nor_the
         for _ in range(2):
             assert (await bench.one(root, TestCommand(name="t0", command=script, report="junit"))).exit_code == 3
         assert (await bench.one(root, f"{sys.executable} nest.py")).exit_code == 3
-        assert left_behind(root, ("target/surefire-reports",)) == []
+        assert find_junit_files(root, ("target/surefire-reports",)) == []
     finally:  # pytest could not: shutil.rmtree ends in a RecursionError
-        remove(root)
-        remove(bench.logs)
+        remove_path(root)
+        remove_path(bench.logs)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]

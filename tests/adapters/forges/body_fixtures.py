@@ -9,7 +9,7 @@ from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.plan import Plan, Task
 from perdure.models.publishing import ShipInput
-from perdure.models.report import Issue, Review, Severity
+from perdure.models.report import Review, ReviewIssue, Severity
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
@@ -72,5 +72,7 @@ def plan_of(text: str) -> Plan:
 
 
 def review_of(text: str) -> Review:
-    issue = Issue(title=text, description=text, severity=Severity.TECH_DEBT, file=text, line=None, suggestion=text)
+    issue = ReviewIssue(
+        title=text, description=text, severity=Severity.TECH_DEBT, file=text, line=None, suggestion=text
+    )
     return Review(summary=text, issues=[issue])

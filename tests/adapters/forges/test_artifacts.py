@@ -46,7 +46,7 @@ def origin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def vault(origin: Path, tmp_path: Path) -> Vault:
-    return Vault.open(Home(tmp_path / "home"), str(origin))
+    return Vault.open_or_create(Home(tmp_path / "home"), str(origin))
 
 
 def a_commit(path: Path, message: str, *parents: str) -> str:
@@ -184,7 +184,7 @@ def test_who_dies_after_the_push_adopts_it_the_next_time(vault: Vault, origin: P
 
 def test_who_meets_a_faster_delivery_builds_on_it(vault: Vault, origin: Path, tmp_path: Path) -> None:
     first = publish(vault, str(origin), BRANCH, "a", FILES)
-    rival = publish(Vault.open(Home(tmp_path / "other"), str(origin)), str(origin), BRANCH, "b", FILES)
+    rival = publish(Vault.open_or_create(Home(tmp_path / "other"), str(origin)), str(origin), BRANCH, "b", FILES)
     git(origin, "update-ref", f"refs/heads/{BRANCH}", first)
     move = f"unset GIT_QUARANTINE_PATH; git update-ref refs/heads/{BRANCH} {rival}"
     hook(origin, "pre-receive", f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; {move}; }}")
@@ -239,7 +239,7 @@ async def test_a_private_repository_behind_a_token_gets_its_branch_and_pages(
 ) -> None:
     url = f"{twin.hub.url}/me/calc.git"
     keys = Forges.from_environment({"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
-    vault = Vault.open(Home(tmp_path / "home"), url, keys)
+    vault = Vault.open_or_create(Home(tmp_path / "home"), url, keys)
     forge = twin.forge()
 
     def twice() -> tuple[str, str]:

@@ -9,9 +9,9 @@ import pytest
 from twin_repository import TOKEN, TwinRepository, git
 
 from perdure.adapters.forges.select import Forges
-from perdure.adapters.git.first import FIRST_COMMIT, make_first
-from perdure.adapters.git.publish import publish, publish_first
-from perdure.adapters.git.source import resolve
+from perdure.adapters.git.initial_commit import FIRST_COMMIT, write_first_commit
+from perdure.adapters.git.publish import publish_branch, publish_first_commit
+from perdure.adapters.git.target import resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
@@ -56,22 +56,22 @@ async def test_it_becomes_the_base_of_a_pull_request_and_the_default_branch(
     twin: TwinRepository, empty: Path, tmp_path: Path
 ) -> None:
     keys = Forges.from_environment({"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
-    target = await to_thread(resolve, f"{twin.hub.url}/me/new", tmp_path, keys)
-    assert (target.empty, target.base()) == (True, ("trunk", FIRST_COMMIT))
-    vault = Vault.open(Home(tmp_path / "home"), target.url, keys)
+    target = await to_thread(resolve_repository, f"{twin.hub.url}/me/new", tmp_path, keys)
+    assert (target.empty, target.base_branch()) == (True, ("trunk", FIRST_COMMIT))
+    vault = Vault.open_or_create(Home(tmp_path / "home"), target.url, keys)
     store = vault.objects
     terms = Contract(
         delivery="d-1",
         repository=target.url,
         request="",
         base="trunk",
-        base_sha=make_first(store),
+        base_sha=write_first_commit(store),
         branch=BRANCH,
         config=RepositoryConfig(version=1),
     )
-    head = store.commit(store.tree(()), [FIRST_COMMIT], "feat: x\n\nPerdure-Delivery: d-1")
-    await to_thread(publish_first, vault, terms)
-    await to_thread(publish, vault, terms, branch=BRANCH, head=head, again="")
+    head = store.write_commit(store.write_tree(()), [FIRST_COMMIT], "feat: x\n\nPerdure-Delivery: d-1")
+    await to_thread(publish_first_commit, vault, terms)
+    await to_thread(publish_branch, vault, terms, branch=BRANCH, head=head, again="")
     proposal = twin.proposal(head=BRANCH, head_sha=head, base="trunk")
     opened = await to_thread(twin.forge(name="me/new").create, proposal)
     assert opened.pull_request.number == 1

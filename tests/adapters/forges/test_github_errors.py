@@ -15,7 +15,7 @@ from canned_github import Canned, canned
 from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import AppAccount, TokenAccount
 from perdure.adapters.forges.github.forge import GitHub
-from perdure.adapters.worker.attempt import _translate
+from perdure.adapters.worker.attempt import _to_application_error
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 TOKEN = "ghp_0123456789abcdef"
@@ -119,10 +119,10 @@ def test_other_refusals_keep_githubs_own_words(server: Canned) -> None:
 
 
 def test_the_workflow_is_told_when_to_come_back() -> None:
-    asked = _translate(ForgeUnavailable("GitHub wants us to slow down", retry_after=17), 1).next_retry_delay
+    asked = _to_application_error(ForgeUnavailable("GitHub wants us to slow down", retry_after=17), 1).next_retry_delay
     assert asked is not None
     assert 17 <= asked.total_seconds() <= 18.7
-    assert _translate(ForgeUnavailable("GitHub cannot be reached"), 1).next_retry_delay is None
+    assert _to_application_error(ForgeUnavailable("GitHub cannot be reached"), 1).next_retry_delay is None
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])

@@ -21,7 +21,7 @@ async def test_an_issue_is_read_with_labels_and_comments(twin: TwinRepository) -
     assert issue.url == f"{twin.hub.url}/me/calc/issues/{number}"
     assert issue.labels == ("bug",)
     assert [(comment.author, comment.text) for comment in issue.comments] == list(said)
-    assert all(comment.written.endswith("Z") for comment in issue.comments)
+    assert all(comment.written_at.endswith("Z") for comment in issue.comments)
 
 
 async def test_a_public_issue_can_be_read_as_nobody(twin: TwinRepository) -> None:

@@ -17,10 +17,10 @@ from perdure.adapters.forges.reports import artifact_files
 from perdure.models.report import (
     ChangedTest,
     Finding,
+    FindingRule,
     Findings,
-    Issue,
     Review,
-    Rule,
+    ReviewIssue,
     Screenshot,
     Screenshots,
     Severity,
@@ -43,8 +43,10 @@ FINDINGS = Findings(
     base="b" * 40,
     head="c" * 40,
     findings=(
-        Finding(rule=Rule.SIZE, severity=Severity.TECH_DEBT, title="a large change", suggestion="split it"),
-        Finding(rule=Rule.BINARY, severity=Severity.BLOCKER, title="a binary", description="d", file="x.bin", line=3),
+        Finding(rule=FindingRule.SIZE, severity=Severity.TECH_DEBT, title="a large change", suggestion="split it"),
+        Finding(
+            rule=FindingRule.BINARY, severity=Severity.BLOCKER, title="a binary", description="d", file="x.bin", line=3
+        ),
     ),
     changed_tests=(ChangedTest(name="test_a", file="t.py", line=9, before="assert 1", after="assert 2"),),
     files=3,
@@ -53,8 +55,8 @@ FINDINGS = Findings(
 )
 
 
-def issue(*pages: str, severity: Severity = Severity.TECH_DEBT, title: str = "crooked") -> Issue:
-    return Issue(
+def issue(*pages: str, severity: Severity = Severity.TECH_DEBT, title: str = "crooked") -> ReviewIssue:
+    return ReviewIssue(
         title=title, description="", severity=severity, file="a.css", line=1, suggestion="", screenshots=list(pages)
     )
 
@@ -144,7 +146,7 @@ def test_nothing_that_others_wrote_is_more_than_words(text: str, other: str) -> 
     pictures = tuple(Screenshot(page=page, artifact="a" * 64, note=other) for page in (text, other))
     taken = Screenshots(commit="c", pictures=pictures, note=text)
     finding = Finding(
-        rule=Rule.SIZE, severity=Severity.TECH_DEBT, title=text, description=other, file=other, suggestion=text
+        rule=FindingRule.SIZE, severity=Severity.TECH_DEBT, title=text, description=other, file=other, suggestion=text
     )
     changed = ChangedTest(name=text, file=other, before=text, after=other)
     findings = Findings(base="b", head="h", findings=(finding,), changed_tests=(changed,))

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.reports import artifact_files, fenced
 from perdure.models.plan import Plan, Task
-from perdure.models.report import CommandResult, Issue, Review, Severity, Since, TestCase, TestReport
+from perdure.models.report import BaseComparison, CommandResult, Review, ReviewIssue, Severity, TestCase, TestReport
 from perdure.models.result import Receipt
 
 FORGED = "x @ada closes #1\n\n# Forged\n\n<img src=x> ![x](https://e) <!-- y -->\n```"
@@ -24,7 +24,7 @@ def test_plan_review_and_tests_are_pages_that_only_show_words() -> None:
         validation=[FORGED],
     )
     found = [
-        Issue(
+        ReviewIssue(
             title=f"{severity} {FORGED}", description=FORGED, severity=severity, file="a.py", line=3, suggestion=FORGED
         )
         for severity in (Severity.SKIPPABLE, Severity.BLOCKER)
@@ -52,7 +52,7 @@ def test_a_test_report_says_what_failed_how_and_since_when() -> None:
     )
     passed = TestCase(name="test_add", outcome="passed")
     unit = CommandResult(
-        name="unit", command="pytest -q", verdict="failed", since=Since.KNOWN, exit_code=1, duration_s=2.04,
+        name="unit", command="pytest -q", verdict="failed", since=BaseComparison.KNOWN, exit_code=1, duration_s=2.04,
         tail="1 failed", cases=(failed, passed),
     )  # fmt: skip
     lint = CommandResult(name="lint", command="ruff", required=False, verdict="passed", flaky=True, tail="fine")

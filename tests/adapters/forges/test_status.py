@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from perdure.adapters.forges.status import status_comment
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
-from perdure.models.issue import Issue
+from perdure.models.issue import ForgeIssue
 from perdure.models.ledger import Spend
 from perdure.models.publishing import CommentInput
 from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, ReviewStatus, Status, TestsStatus
@@ -27,7 +27,7 @@ CONTRACT = Contract(
     base_sha="b" * 40,
     branch="perdure/calc-issue-12",
     config=RepositoryConfig(version=1),
-    issue=Issue(number=12, title="Sub", url="https://x/o/calc/issues/12", text="secret words"),
+    issue=ForgeIssue(number=12, title="Sub", url="https://x/o/calc/issues/12", text="secret words"),
 )
 PULL = PullRequest(number=7, url="https://x/o/calc/pull/7", title="feat: add sub")
 TESTS = TestVerdict(status=TestsStatus.GREEN, tree="c0ffee" * 7, summary="4 green")

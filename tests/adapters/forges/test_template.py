@@ -13,14 +13,14 @@ from perdure.adapters.forges.body import body, marker
 from perdure.adapters.forges.template import NOT_FILLED_IN, clean
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
-from perdure.models.issue import Issue
+from perdure.models.issue import ForgeIssue
 from perdure.models.plan import Plan, Task
 from perdure.models.publishing import ShipInput
 from perdure.models.result import Receipt, TestsStatus
 from perdure.models.work import TestVerdict
 from tests.untraced import untraced
 
-ISSUE = Issue(number=12, title="Sub", url="https://x/o/r/issues/12")
+ISSUE = ForgeIssue(number=12, title="Sub", url="https://x/o/r/issues/12")
 CONTRACT = Contract(
     delivery="d",
     repository="r",

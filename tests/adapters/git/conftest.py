@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def vault(home: Home, origin: Path) -> Vault:
-    return Vault.open(home, str(origin))
+    return Vault.open_or_create(home, str(origin))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def commits(home: Home, tmp_path: Path) -> tuple[Vault, str, str]:
     origin = make_origin(
         tmp_path / "two.git", {"a.py": b"x = 1\n", "src/b.py": b"y = 1\n", "src/deep/c.sh": b"#!/bin/sh\n"}
     )
-    first = Vault.open(home, str(origin)).fetch()[1]
+    first = Vault.open_or_create(home, str(origin)).fetch()[1]
     git(tmp_path, "clone", "-q", str(origin), "clone")
     clone = tmp_path / "clone"
     (clone / "a.py").write_text("x = 2\n")
@@ -55,9 +55,9 @@ def commits(home: Home, tmp_path: Path) -> tuple[Vault, str, str]:
     git(clone, "add", "-A")
     git(clone, "commit", "-q", "-m", "second")
     git(clone, "push", "-q")
-    return Vault.open(home, str(origin)), first, Vault.open(home, str(origin)).fetch()[1]
+    return Vault.open_or_create(home, str(origin)), first, Vault.open_or_create(home, str(origin)).fetch()[1]
 
 
 @pytest.fixture
-def kept(commits: tuple[Vault, str, str], tmp_path: Path) -> Checkouts:
-    return Checkouts(commits[0], tmp_path / "kept", large=1)
+def kept(commits: tuple[Vault, str, str], tmp_path: Path) -> CheckoutPool:
+    return CheckoutPool(commits[0], tmp_path / "kept", min_files=1)

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 
@@ -42,10 +42,10 @@ def picture(root: Path) -> dict[str, Node]:
 def take(workspace: Workspace, parent: str | None = None, **more: object) -> str:
     transcript = more.get("transcript", [])
     assert isinstance(transcript, list)
-    return cp.snapshot(workspace, parent=parent, turn={"summary": "turn"}, transcript=transcript)
+    return cp.snapshot_worktree(workspace, parent=parent, turn={"summary": "turn"}, transcript=transcript)
 
 
 def fresh(vault: Vault, commit: str, at: Path) -> dict[str, Node]:
     """The files of a checkout that no other has been before."""
-    Checkouts(vault, at.with_name("none"), keeps=False).make(commit, at)
+    CheckoutPool(vault, at.with_name("none"), keeps_new=False).check_out(commit, at)
     return picture(at)

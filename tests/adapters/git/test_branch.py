@@ -9,7 +9,7 @@ from git_repositories import changed, git, make_origin
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -22,9 +22,9 @@ SHIP = "perdure/demo-1"
 
 
 def commit(workspace: Workspace, parent: str | None = None) -> tuple[str, str]:
-    checkpoint = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    checkpoint = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     base = parent or workspace.record().base_sha
-    return branch.commit_tree(workspace, checkpoint=checkpoint, parent=base, message=MESSAGE)
+    return branch.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message=MESSAGE)
 
 
 def test_a_commit_holds_the_change_its_trailers_and_nothing_of_the_engine(workspace: Workspace) -> None:
@@ -41,7 +41,7 @@ def test_a_commit_holds_the_change_its_trailers_and_nothing_of_the_engine(worksp
         "src/new.py",
     ]
     assert git(vault.path, "log", "-1", "--format=%an <%ae>%n%s", made) == "Perdure <perdure@localhost>\nfeat: x"
-    workspace.advance(made)
+    workspace.advance_head(made)
     assert git(workspace.path, "rev-parse", "HEAD") == made
     assert git(workspace.path, "status", "--porcelain", "--", "src", "README.md") == ""
 
@@ -60,24 +60,24 @@ def test_a_commit_uses_the_repositorys_line_endings_and_touches_no_other_file(ho
     git(clone, "add", ".gitattributes")
     git(clone, "commit", "-q", "-m", "attributes, without renormalising what was there")
     git(clone, "push", "-q")
-    vault = Vault.open(home, str(origin))
+    vault = Vault.open_or_create(home, str(origin))
     workspace = Workspace.create(home, vault, "demo-1", vault.fetch()[1])
     (workspace.path / "run.bat").write_bytes(b"echo\r\n")
     made, _ = commit(workspace)
     assert changed(vault.path, workspace.record().base_sha, made) == ["run.bat"]
-    assert vault.show(made, "run.bat") == b"echo\n"
+    assert vault.read_file(made, "run.bat") == b"echo\n"
 
-    Checkouts.of(home, vault).make(made, tmp_path / "out")
+    CheckoutPool.for_vault(home, vault).check_out(made, tmp_path / "out")
     assert (tmp_path / "out" / "run.bat").read_bytes() == b"echo\r\n", "as a clone would have it"
     assert (tmp_path / "out" / "old.txt").read_bytes() == b"one\r\ntwo\r\n"
 
 
 def test_a_commit_is_made_of_the_checkpoint_not_of_what_lies_around(workspace: Workspace) -> None:
     (workspace.path / "a.py").write_text("a\n")
-    checkpoint = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    checkpoint = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     (workspace.path / "later.py").write_text("a test wrote this\n")
     base = workspace.record().base_sha
-    made, _ = branch.commit_tree(workspace, checkpoint=checkpoint, parent=base, message="m")
+    made, _ = branch.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message="m")
     assert changed(workspace.vault.path, base, made) == ["a.py"]
 
 
@@ -108,7 +108,7 @@ def test_files_links_and_directories_may_change_places(workspace: Workspace) -> 
     first, _ = commit(workspace)
     listed = git(workspace.vault.path, "ls-tree", "-r", "--format=%(objectmode) %(path)", first).splitlines()
     assert listed == ["100644 README.md/-x", "100755 run", "120000 src"]
-    cp.restore(workspace, cp.snapshot(workspace, parent=None, turn={}, transcript=[]))
+    cp.restore_checkpoint(workspace, cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[]))
     (root / "src").unlink()
     (root / "run").unlink()
     second, _ = commit(workspace, first)
@@ -134,18 +134,18 @@ def test_a_commit_made_by_a_killed_attempt_is_found_by_parent_and_trailers(works
 def pushed(workspace: Workspace) -> str:
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
-    branch.push(workspace.vault, workspace.vault.url, made, SHIP, None)
+    branch.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
     return made
 
 
 def test_a_push_can_be_repeated_and_moves_on_from_what_was_pushed(workspace: Workspace, pushed: str) -> None:
     vault = workspace.vault
-    branch.push(vault, vault.url, pushed, SHIP, None)
+    branch.push_commit(vault, vault.url, pushed, SHIP, None)
     assert remote_tip(vault.url, SHIP) == pushed
     (workspace.path / "a.py").write_text("b\n")
     second, _ = commit(workspace, pushed)
-    branch.push(vault, vault.url, second, SHIP, pushed)
-    branch.push(vault, vault.url, second, SHIP, pushed)
+    branch.push_commit(vault, vault.url, second, SHIP, pushed)
+    branch.push_commit(vault, vault.url, second, SHIP, pushed)
     assert remote_tip(vault.url, SHIP) == second
 
 
@@ -158,7 +158,7 @@ def test_a_branch_somebody_else_moved_is_not_overwritten(
     second, _ = commit(workspace, pushed)
     for expected in (pushed, None):
         with pytest.raises(ForgeRefused, match="commits that Perdure did not make"):
-            branch.push(workspace.vault, workspace.vault.url, second, SHIP, expected)
+            branch.push_commit(workspace.vault, workspace.vault.url, second, SHIP, expected)
     assert remote_tip(str(origin), SHIP) == theirs
 
 
@@ -170,7 +170,7 @@ def test_a_branch_in_the_way_of_the_name_is_named_with_the_way_out(
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
     with pytest.raises(ForgeRefused, match=f"has a branch {named}") as caught:
-        branch.push(workspace.vault, workspace.vault.url, made, SHIP, None)
+        branch.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
     assert "rename" in caught.value.fix
 
 
@@ -182,11 +182,11 @@ def test_a_remote_that_declines_is_quoted(workspace: Workspace, origin: Path) ->
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
     with pytest.raises(ForgeRefused, match="no pushes on Fridays"):
-        branch.push(workspace.vault, workspace.vault.url, made, SHIP, None)
+        branch.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
 
 
 def test_an_unreachable_remote_is_worth_another_try(workspace: Workspace) -> None:
     base = workspace.record().base_sha
     with pytest.raises(ForgeUnavailable) as caught:
-        branch.push(workspace.vault, "http://ada:hunter2@127.0.0.1:1/x.git", base, SHIP, None)
+        branch.push_commit(workspace.vault, "http://ada:hunter2@127.0.0.1:1/x.git", base, SHIP, None)
     assert "hunter2" not in str(caught.value)

@@ -17,7 +17,7 @@ import pytest
 from git_pictures import fresh, picture
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.checkouts import MOST, Checkouts, sweep
+from perdure.adapters.git.checkouts import MAX_KEPT, CheckoutPool, remove_old_checkouts
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
@@ -29,7 +29,7 @@ def test_a_checkout_is_clean_and_can_know_its_repository(workspace: Workspace, t
     (workspace.path / "untracked").write_text("x")
     out.mkdir()
     (out / "of another attempt").write_text("x")
-    Checkouts.of(workspace.home, workspace.vault).make(base, out, admin=workspace.record().admin)
+    CheckoutPool.for_vault(workspace.home, workspace.vault).check_out(base, out, admin=workspace.record().admin)
     assert sorted(path.name for path in out.iterdir()) == [".git", "README.md", "src"]
     assert (out / ".git").read_text() == (workspace.path / ".git").read_text()
     assert stat.S_IMODE((out / "README.md").stat().st_mode) == 0o644
@@ -37,19 +37,19 @@ def test_a_checkout_is_clean_and_can_know_its_repository(workspace: Workspace, t
 
 
 def test_what_does_not_differ_is_not_written_again_and_the_rest_is(
-    commits: tuple[Vault, str, str], kept: Checkouts, tmp_path: Path
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path
 ) -> None:
     vault, first, second = commits
     one, two = tmp_path / "one", tmp_path / "two"
-    kept.make(first, one)
+    kept.check_out(first, one)
     was = (one / "src" / "b.py").stat().st_ino
     kept.put_away(one)
     assert not one.exists()
-    kept.make(second, two)
+    kept.check_out(second, two)
     assert (two / "src" / "b.py").stat().st_ino == was
     assert picture(two) == fresh(vault, second, tmp_path / "fresh")
     kept.put_away(two)
-    kept.make(first, one)
+    kept.check_out(first, one)
     assert picture(one) == fresh(vault, first, tmp_path / "fresh again")
 
 
@@ -59,31 +59,31 @@ def test_other_attributes_write_all_files_anew(home: Home, tmp_path: Path) -> No
     (tmp_path / "clone" / ".gitattributes").write_text("*.bat text eol=crlf\n")
     git(tmp_path / "clone", "add", "-A")
     git(tmp_path / "clone", "commit", "-q", "-m", "line endings")
-    vault = Vault.open(home, str(origin))
+    vault = Vault.open_or_create(home, str(origin))
     first = vault.fetch()[1]
     git(tmp_path / "clone", "push", "-q")
-    second, kept = vault.fetch()[1], Checkouts(vault, tmp_path / "kept", large=1)
-    kept.make(first, tmp_path / "one")
+    second, kept = vault.fetch()[1], CheckoutPool(vault, tmp_path / "kept", min_files=1)
+    kept.check_out(first, tmp_path / "one")
     assert (tmp_path / "one" / "run.bat").read_bytes() == b"one\n"
     kept.put_away(tmp_path / "one")
-    kept.make(second, tmp_path / "two")
+    kept.check_out(second, tmp_path / "two")
     assert (tmp_path / "two" / "run.bat").read_bytes() == b"one\r\n"
 
 
 def test_of_twenty_who_want_the_same_one_each_gets_a_checkout_of_his_own(
-    commits: tuple[Vault, str, str], kept: Checkouts, tmp_path: Path
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path
 ) -> None:
     vault, first, second = commits
-    kept.make(first, tmp_path / "0")
+    kept.check_out(first, tmp_path / "0")
     kept.put_away(tmp_path / "0")
     with ThreadPoolExecutor(20) as pool:
-        list(pool.map(lambda n: kept.make(second, tmp_path / f"{n}"), range(20)))
+        list(pool.map(lambda n: kept.check_out(second, tmp_path / f"{n}"), range(20)))
     expected = fresh(vault, second, tmp_path / "fresh")
     assert [picture(tmp_path / f"{n}") == expected for n in range(20)] == [True] * 20
     assert len({(tmp_path / f"{n}" / "src" / "b.py").stat().st_ino for n in range(20)}) == 20
     for n in range(20):
         kept.put_away(tmp_path / f"{n}")
-    assert len(list(kept.kept.iterdir())) == MOST
+    assert len(list(kept.directory.iterdir())) == MAX_KEPT
 
 
 def _of_another_boot(one: Path) -> None:
@@ -97,26 +97,29 @@ def _of_another_boot(one: Path) -> None:
     ids=["power cut", "index", "gone"],
 )
 def test_one_that_cannot_be_believed_is_not_used(
-    commits: tuple[Vault, str, str], kept: Checkouts, tmp_path: Path, damage: object
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path, damage: object
 ) -> None:
     vault, first, _ = commits
-    kept.make(first, tmp_path / "one")
+    kept.check_out(first, tmp_path / "one")
     kept.put_away(tmp_path / "one")
-    (one,) = kept.kept.iterdir()
+    (one,) = kept.directory.iterdir()
     assert callable(damage)
     damage(one)
-    kept.make(first, tmp_path / "two")
+    kept.check_out(first, tmp_path / "two")
     assert picture(tmp_path / "two") == fresh(vault, first, tmp_path / "fresh")
 
 
 def test_small_ones_and_those_of_strangers_are_removed(
-    commits: tuple[Vault, str, str], kept: Checkouts, tmp_path: Path
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path
 ) -> None:
-    for checkouts in (Checkouts(commits[0], kept.kept), Checkouts(commits[0], kept.kept, keeps=False, large=1)):
-        checkouts.make(commits[1], tmp_path / "one")
+    for checkouts in (
+        CheckoutPool(commits[0], kept.directory),
+        CheckoutPool(commits[0], kept.directory, keeps_new=False, min_files=1),
+    ):
+        checkouts.check_out(commits[1], tmp_path / "one")
         checkouts.put_away(tmp_path / "one")
         assert not (tmp_path / "one").exists()
-        assert not kept.kept.exists()
+        assert not kept.directory.exists()
 
 
 KILLED = """
@@ -136,7 +139,7 @@ while True:
 
 
 def test_a_worker_killed_at_any_moment_leaves_nothing_that_the_next_would_take_for_a_checkout(
-    commits: tuple[Vault, str, str], kept: Checkouts, tmp_path: Path
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path
 ) -> None:
     vault, first, second = commits
     expected = fresh(vault, second, tmp_path / "fresh")
@@ -149,15 +152,15 @@ def test_a_worker_killed_at_any_moment_leaves_nothing_that_the_next_would_take_f
         time.sleep(random.Random(seed).random() / 10)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        kept.make(second, tmp_path / "one")
+        kept.check_out(second, tmp_path / "one")
         assert picture(tmp_path / "one") == expected
         kept.put_away(tmp_path / "one")
     assert sorted(path.name for path in tmp_path.glob(".*")) == [], "nothing beside it"
-    shutil.move(kept.kept, tmp_path / "home" / "checkouts" / "two")
-    sweep(Home(tmp_path / "home"), older_than_s=0.0)
+    shutil.move(kept.directory, tmp_path / "home" / "checkouts" / "two")
+    remove_old_checkouts(Home(tmp_path / "home"), older_than_s=0.0)
     for half in (tmp_path / "home" / "checkouts" / "two").iterdir():
         os.utime(half, (0, 0))
-    sweep(Home(tmp_path / "home"), older_than_s=0.0)
+    remove_old_checkouts(Home(tmp_path / "home"), older_than_s=0.0)
     assert list((tmp_path / "home" / "checkouts" / "two").iterdir()) == []
 
 
@@ -166,10 +169,10 @@ def test_on_a_disk_that_is_nearly_full_none_is_kept_and_those_that_are_go(
 ) -> None:
     with small_disk(tmp_path / "small") as place:
         home = Home(place)
-        kept = Checkouts(commits[0], home.checkouts / "two", large=1)
-        kept.make(commits[1], place / "one")
+        kept = CheckoutPool(commits[0], home.checkouts / "two", min_files=1)
+        kept.check_out(commits[1], place / "one")
         kept.put_away(place / "one")
         assert list(home.checkouts.glob("*/*")) == []
         (home.checkouts / "two" / "of yesterday").mkdir()
-        sweep(home)
+        remove_old_checkouts(home)
         assert list(home.checkouts.glob("*/*")) == []

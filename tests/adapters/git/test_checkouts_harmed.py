@@ -13,7 +13,7 @@ from git_pictures import Node, fresh, picture
 from git_repositories import git, make_origin
 from hypothesis import HealthCheck, given, settings
 
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from tests.examples import examples
@@ -74,15 +74,15 @@ HARM = (
 @pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__.strip("_"))
 @pytest.mark.parametrize("to", [1, 2])
 def test_nothing_that_a_test_does_to_its_checkout_is_there_in_the_next(
-    commits: tuple[Vault, str, str], kept: Checkouts, tmp_path: Path, harm: object, to: int
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path, harm: object, to: int
 ) -> None:
     vault, commit = commits[0], commits[to]
-    kept.make(commits[1], tmp_path / "one")
+    kept.check_out(commits[1], tmp_path / "one")
     there = (tmp_path / "one").stat().st_ino
     assert callable(harm)
     harm(tmp_path / "one")
     kept.put_away(tmp_path / "one")
-    kept.make(commit, tmp_path / "two")
+    kept.check_out(commit, tmp_path / "two")
     assert (tmp_path / "two").stat().st_ino == there, "it is the same directory"
     assert picture(tmp_path / "two") == fresh(vault, commit, tmp_path / "fresh")
     assert stat.S_IMODE((tmp_path / "two").stat().st_mode) == 0o755
@@ -111,13 +111,13 @@ def test_a_kept_checkout_becomes_any_other_commit_whatever_was_done_to_it(
         git(seed, "commit", "-q", "--allow-empty", "-m", "one")
         made.append(git(seed, "rev-parse", "HEAD"))
     git(root, "clone", "-q", "--bare", str(seed), "o.git")
-    vault = Vault.open(Home(root / "home"), str(root / "o.git"))
+    vault = Vault.open_or_create(Home(root / "home"), str(root / "o.git"))
     vault.fetch()
-    kept = Checkouts(vault, root / "kept", large=0)
-    kept.make(made[0], root / "one")
+    kept = CheckoutPool(vault, root / "kept", min_files=0)
+    kept.check_out(made[0], root / "one")
     grow(root / "one", harm)
     kept.put_away(root / "one")
-    kept.make(made[1], root / "two")
+    kept.check_out(made[1], root / "two")
     assert picture(root / "two") == fresh(vault, made[1], root / "fresh")
 
 
@@ -144,14 +144,14 @@ def test_the_directory_of_a_submodule_is_empty_again_and_nothing_elsewhere_is_re
     git(clone, "update-index", "--add", "--cacheinfo", f"160000,{git(clone, 'rev-parse', 'HEAD')},libs/sub")
     git(clone, "commit", "-q", "-m", "a submodule")
     git(clone, "push", "-q")
-    vault = Vault.open(home, str(origin))
-    commit, kept = vault.fetch()[1], Checkouts(vault, tmp_path / "kept", large=1)
-    kept.make(commit, tmp_path / "one")
+    vault = Vault.open_or_create(home, str(origin))
+    commit, kept = vault.fetch()[1], CheckoutPool(vault, tmp_path / "kept", min_files=1)
+    kept.check_out(commit, tmp_path / "one")
     there = (tmp_path / "one").stat().st_ino
     assert callable(harm)
     harm(tmp_path / "one", outside)
     kept.put_away(tmp_path / "one")
-    kept.make(commit, tmp_path / "two")
+    kept.check_out(commit, tmp_path / "two")
     assert (tmp_path / "two").stat().st_ino == there
     assert picture(tmp_path / "two") == fresh(vault, commit, tmp_path / "fresh")
     assert [path.name for path in outside.rglob("precious")] == (["precious"] if harm is _leads_elsewhere else [])

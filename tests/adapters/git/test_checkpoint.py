@@ -50,8 +50,8 @@ def test_restoring_brings_back_every_byte_mode_link_and_empty_directory(workspac
     (root / "empty" / "deep").rmdir()
     (root / "private").chmod(0o755)
     (root / "run").chmod(0o644)
-    cp.leave(workspace)
-    cp.restore(workspace, commit)
+    cp.mark_dirty(workspace)
+    cp.restore_checkpoint(workspace, commit)
 
     assert picture(root) == before
     assert git(workspace.vault.path, "fsck", "--strict", "--no-dangling", commit) == ""
@@ -62,7 +62,7 @@ def test_a_rolled_back_turn_leaves_no_ignored_special_or_nested_thing_behind(wor
     (root / ".gitignore").write_text("*.db\n.venv/\n")
     commit = take(workspace)
     before = picture(root)
-    cp.leave(workspace)
+    cp.mark_dirty(workspace)
     (root / "state.db").write_text("ignored")
     (root / ".venv" / "lib").mkdir(parents=True)
     (root / "node_modules" / "evil").mkdir(parents=True)
@@ -77,10 +77,10 @@ def test_a_rolled_back_turn_leaves_no_ignored_special_or_nested_thing_behind(wor
     (root / "closed").chmod(0)
     (root / "README.md").unlink()
     os.mkfifo(root / "README.md")
-    assert not cp.is_at(workspace, commit)
-    cp.restore(workspace, commit)
+    assert not cp.is_at_checkpoint(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
     assert picture(root) == before
-    assert cp.is_at(workspace, commit)
+    assert cp.is_at_checkpoint(workspace, commit)
 
 
 def test_what_setup_made_stays_and_is_in_no_checkpoint_even_if_the_agent_says_so(workspace: Workspace) -> None:
@@ -93,7 +93,7 @@ def test_what_setup_made_stays_and_is_in_no_checkpoint_even_if_the_agent_says_so
     (root / ".ports.env").write_text("BACKEND_PORT=9100\n")
     record = workspace.finish_setup(copied=[".env.test"])
     assert record.setup_done
-    assert set(record.kept) == {".venv", "pkg [x].egg-info", ".env.test"}
+    assert set(record.setup_paths) == {".venv", "pkg [x].egg-info", ".env.test"}
 
     (root / ".gitignore").write_text("!.venv/\n!.env.test\n!.ports.env\n!*.egg-info\n")
     (root / "src" / "new.py").write_text("y = 2\n")
@@ -102,7 +102,7 @@ def test_what_setup_made_stays_and_is_in_no_checkpoint_even_if_the_agent_says_so
     assert names == [".gitignore", "README.md", "src/app.py", "src/new.py"]
 
     (root / "src" / "new.py").unlink()
-    cp.restore(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
     assert (root / ".venv" / "bin" / "python").read_text() == "interpreter"
     assert (root / "pkg [x].egg-info" / "PKG-INFO").exists()
     assert (root / ".env.test").read_text() == "SECRET=1"
@@ -126,7 +126,7 @@ def test_a_name_that_git_refuses_is_named_before_git_stumbles_over_it(workspace:
     with pytest.raises(cp.NestedRepository) as caught:
         take(workspace)
     assert sorted(caught.value.paths) == [".gitmodules", f"src/{name}"]
-    cp.restore(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
     assert sorted(picture(workspace.path)) == ["README.md", "src", "src/app.py"]
 
 
@@ -140,8 +140,10 @@ def test_a_file_that_became_a_fifo_does_not_stop_a_snapshot(workspace: Workspace
 
 def test_the_transcript_comes_back_and_known_messages_are_not_written_again(workspace: Workspace) -> None:
     messages = [{"role": "user", "content": f"message {n} \ud800 ü"} for n in range(12)]
-    first = cp.snapshot(workspace, parent=None, turn={"turn": 1}, transcript=messages[:11])
-    second = cp.snapshot(workspace, parent=first, turn={"turn": 2, "x": [1]}, transcript=messages, changed=False)
+    first = cp.snapshot_worktree(workspace, parent=None, turn={"turn": 1}, transcript=messages[:11])
+    second = cp.snapshot_worktree(
+        workspace, parent=first, turn={"turn": 2, "x": [1]}, transcript=messages, changed=False
+    )
     assert cp.read_transcript(workspace.vault, second) == messages
     assert cp.read_transcript(workspace.vault, first) == messages[:11]
     assert cp.read_turn(workspace.vault, second) == {"turn": 2, "x": [1]}
@@ -155,7 +157,7 @@ def test_a_stale_index_lock_does_not_stop_restore_or_snapshot(workspace: Workspa
     commit = take(workspace)
     (workspace.shadow / "index.lock").touch()
     (workspace.path / "README.md").write_text("changed")
-    cp.restore(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
     (workspace.shadow / "index.lock").touch()
     assert cp.worktree_tree(workspace.vault, take(workspace, commit)) == cp.worktree_tree(workspace.vault, commit)
 
@@ -165,42 +167,42 @@ def test_a_damaged_index_is_made_again(workspace: Workspace) -> None:
     before = picture(workspace.path)
     (workspace.shadow / "index").write_bytes(b"")
     (workspace.path / "README.md").write_text("changed")
-    cp.restore(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
     assert picture(workspace.path) == before
 
 
 def test_after_a_restart_of_the_machine_nothing_is_believed_about_files(workspace: Workspace) -> None:
     commit = take(workspace)
-    assert cp.is_at(workspace, commit)
+    assert cp.is_at_checkpoint(workspace, commit)
     (workspace.shadow / "boot").write_text("an earlier boot")
-    assert not cp.is_at(workspace, commit)
-    cp.restore(workspace, commit)
-    assert cp.is_at(workspace, commit)
+    assert not cp.is_at_checkpoint(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
+    assert cp.is_at_checkpoint(workspace, commit)
 
 
 def test_a_write_after_the_snapshot_is_noticed(workspace: Workspace) -> None:
     commit = take(workspace)
-    assert cp.is_at(workspace, commit)
+    assert cp.is_at_checkpoint(workspace, commit)
     (workspace.path / "new").write_text("x")
-    assert not cp.is_at(workspace, commit)
+    assert not cp.is_at_checkpoint(workspace, commit)
     (workspace.path / "new").unlink()
-    assert cp.is_at(workspace, commit)
+    assert cp.is_at_checkpoint(workspace, commit)
     (workspace.path / "src" / "app.py").write_text("x = 2\n")
-    assert not cp.is_at(workspace, commit)
+    assert not cp.is_at_checkpoint(workspace, commit)
 
 
 def test_a_restore_waits_for_the_git_of_a_killed_worker(workspace: Workspace) -> None:
     commit = take(workspace)
-    with workspace.alone() as held:
+    with workspace.lock_worktree() as held:
         orphan = subprocess.Popen(["sleep", "0.5"], pass_fds=(held,))
     assert orphan.poll() is None
-    cp.restore(workspace, commit)
+    cp.restore_checkpoint(workspace, commit)
     assert orphan.poll() == 0, "it was over before the restore began"
 
 
 def test_a_checkpoint_of_another_host_is_workspace_lost(workspace: Workspace) -> None:
     with pytest.raises(WorkspaceLost, match="is not in the vault"):
-        cp.restore(workspace, "1" * 40)
+        cp.restore_checkpoint(workspace, "1" * 40)
     with pytest.raises(WorkspaceLost):
         cp.read_transcript(workspace.vault, "1" * 40)
 
@@ -212,5 +214,5 @@ def test_a_checkpoint_restored_into_a_new_workspace_is_the_same_tree(workspace: 
     before = picture(workspace.path)
     workspace.remove()
     again, _ = Workspace.open_or_rebuild(workspace.home, vault, workspace.delivery, vault.fetch()[1])
-    cp.restore(again, commit)
+    cp.restore_checkpoint(again, commit)
     assert picture(again.path) == before

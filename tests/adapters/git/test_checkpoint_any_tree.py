@@ -25,7 +25,7 @@ def test_any_tree_comes_back_whatever_was_done_to_it(
     tmp_path_factory: pytest.TempPathFactory, before: dict[tuple[str, ...], Node], after: dict[tuple[str, ...], Node]
 ) -> None:
     root = tmp_path_factory.mktemp("any")
-    vault = Vault.open(Home(root / "home"), str(make_origin(root / "o.git", {"a": b"\r\n"})))
+    vault = Vault.open_or_create(Home(root / "home"), str(make_origin(root / "o.git", {"a": b"\r\n"})))
     workspace = Workspace.create(Home(root / "home"), vault, "any", vault.fetch()[1])
     grow(workspace.path, before)
     expected = picture(workspace.path)
@@ -35,6 +35,6 @@ def test_any_tree_comes_back_whatever_was_done_to_it(
         if entry.name != ".git" and not entry.is_dir():
             entry.unlink()
     grow(workspace.path, after)
-    cp.leave(workspace)
-    cp.restore(workspace, commit)
+    cp.mark_dirty(workspace)
+    cp.restore_checkpoint(workspace, commit)
     assert picture(workspace.path) == expected

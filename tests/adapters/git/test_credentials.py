@@ -14,11 +14,11 @@ import pytest
 from git_repositories import make_origin
 from git_server import TOKEN, GitServer, certificate
 
-from perdure.adapters.git.branch import push
+from perdure.adapters.git.branch import push_commit
+from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.credentials import NO_KEYS, Credential
-from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.remote import remote_heads, remote_tip
-from perdure.adapters.git.source import resolve
+from perdure.adapters.git.target import resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
@@ -68,18 +68,18 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def change(vault: Vault, base: str, size: int = 10) -> str:
-    blob = vault.git.run("hash-object", "-w", "--stdin", stdin=os.urandom(size)).text
-    tree = vault.git.run("mktree", stdin=f"100644 blob {blob}\tbig.bin\n".encode()).text
-    return vault.git.run("commit-tree", tree, "-p", base, "-m", "big").text
+    blob = vault.git.execute("hash-object", "-w", "--stdin", stdin=os.urandom(size)).text
+    tree = vault.git.execute("mktree", stdin=f"100644 blob {blob}\tbig.bin\n".encode()).text
+    return vault.git.execute("commit-tree", tree, "-p", base, "-m", "big").text
 
 
 @pytest.mark.parametrize("size", [10, 8_000_000])
 def test_a_private_repository_is_fetched_from_and_pushed_to(server: GitServer, home: Home, size: int) -> None:
     url = f"{server.url}/me/calc"
-    vault = Vault.open(home, url, server)
+    vault = Vault.open_or_create(home, url, server)
     name, base = vault.fetch()
     made = change(vault, base, size)
-    push(vault, url, made, SHIP, None)
+    push_commit(vault, url, made, SHIP, None)
     assert (name, remote_tip(url, SHIP, server)) == ("main", made)
     assert vault.fetch_branch(SHIP) == made
     assert server.passwords == {None, TOKEN}, "git shows it only when it is asked"
@@ -90,25 +90,25 @@ def test_over_https_the_token_is_given_to_a_server_that_git_trusts_and_to_no_oth
 ) -> None:
     with GitServer(server.root, tls=certificate(tmp_path / "tls.pem")) as secure:
         url = f"{secure.url}/me/calc"
-        vault = Vault.open(home, url, secure)
+        vault = Vault.open_or_create(home, url, secure)
         with pytest.raises(ForgeUnavailable, match="certificate") as caught:
             vault.fetch()
         assert "GIT_SSL_CAINFO" in caught.value.fix
         assert secure.visits == []
         monkeypatch.setenv("GIT_SSL_CAINFO", str(tmp_path / "tls.pem"))
         made = change(vault, vault.fetch()[1])
-        push(vault, url, made, SHIP, None)
+        push_commit(vault, url, made, SHIP, None)
         assert remote_tip(url, SHIP, secure) == made
         assert TOKEN in secure.passwords
 
 
 def test_a_vault_on_disk_has_no_keys_until_it_is_given_some(server: GitServer, home: Home) -> None:
-    made = Vault.open(home, f"{server.url}/me/calc", server)
-    assert Vault.at(made.path).keys is NO_KEYS
+    made = Vault.open_or_create(home, f"{server.url}/me/calc", server)
+    assert Vault.open_existing(made.path).keys is NO_KEYS
     with pytest.raises(ForgeRefused, match="could not read Username") as caught:
-        Vault.at(made.path).fetch()
+        Vault.open_existing(made.path).fetch()
     assert "PERDURE_GITHUB_TOKEN" in caught.value.fix
-    assert Vault.at(made.path).with_keys(server).fetch() == made.fetch()
+    assert Vault.open_existing(made.path).with_keys(server).fetch() == made.fetch()
     assert TOKEN not in repr(made)
 
 
@@ -124,9 +124,9 @@ def test_the_token_is_in_no_process_file_or_log(
     server.pause_s = 0.1  # so that there is time to look
     url = f"{server.url}/me/calc"
     with SecretWatch([TOKEN]) as watch:
-        vault = Vault.open(home, url, server)
+        vault = Vault.open_or_create(home, url, server)
         _, base = vault.fetch()
-        push(vault, url, change(vault, base, 100_000), SHIP, None)
+        push_commit(vault, url, change(vault, base, 100_000), SHIP, None)
     assert {"git", "git-remote-http"} <= watch.seen
     assert TOKEN in server.passwords
     assert not watch.scan(tmp_path), hits(watch.found)
@@ -167,8 +167,8 @@ def test_a_renamed_repository_is_followed_and_its_new_address_told(server: GitSe
         url = f"{server.url}/me/old{ending}"
         heads = remote_heads(url, server)
         assert (heads.default, heads.moved_to) == ("main", f"{server.url}/me/calc{ending}")
-        vault = Vault.open(home, url, server)
-        push(vault, url, change(vault, vault.fetch()[1]), f"{SHIP}{ending}", None)
+        vault = Vault.open_or_create(home, url, server)
+        push_commit(vault, url, change(vault, vault.fetch()[1]), f"{SHIP}{ending}", None)
     assert remote_heads(f"{server.url}/me/calc", server).moved_to is None
 
 
@@ -177,9 +177,9 @@ def test_the_secret_is_told_again_after_a_redirect_but_not_for_ever(server: GitS
     credential = Credential(server.url, "x-access-token", TOKEN)
     again = "for n in 1 2 3 4 5 6; do printf 'url=%s\\n\\n' \"$1\" | git credential fill; done; true"
     ask = ("-c", f"alias.ask=!f() {{ {again}; }}; f", "ask")
-    told = seen.run(*ask, f"{server.url}/me/calc", credential=credential).text
+    told = seen.execute(*ask, f"{server.url}/me/calc", credential=credential).text
     assert told.count(f"password={TOKEN}") == 4
-    other = seen.run(*ask, "http://127.0.0.1:1/me/calc", credential=credential)
+    other = seen.execute(*ask, "http://127.0.0.1:1/me/calc", credential=credential)
     assert TOKEN not in other.text
 
 
@@ -211,23 +211,25 @@ def test_not_even_the_program_that_starts_git_sees_what_is_not_for_git(
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("ANTHROPIC_API_KEY", TOKEN)
     monkeypatch.setenv("GH_TOKEN", TOKEN)
-    Git(as_owner=True).run("version")
+    Git(as_owner=True).execute("version")
     seen = (tmp_path / "seen").read_text()
     assert ("GH_TOKEN=''" in seen, TOKEN in seen) == (True, False)
 
 
 def test_owner_and_name_mean_a_repository_on_the_home_server(server: GitServer, tmp_path: Path) -> None:
-    target = resolve("me/calc", tmp_path, server)
+    target = resolve_repository("me/calc", tmp_path, server)
     assert (target.url, target.name, target.checkout) == (f"{server.url}/me/calc", "calc", None)
     assert NO_KEYS.home_server() == "https://github.com"
     make_origin(tmp_path / "me" / "calc")
-    assert resolve("me/calc", tmp_path, server).url == str(tmp_path / "me/calc"), "a path that exists is meant itself"
+    assert resolve_repository("me/calc", tmp_path, server).url == str(tmp_path / "me/calc"), (
+        "a path that exists is meant itself"
+    )
     with pytest.raises(BadInput, match="there is no directory me/gone, and http") as caught:
-        resolve("me/gone", tmp_path, server)
+        resolve_repository("me/gone", tmp_path, server)
     assert "Repository not found" in caught.value.what
     for path in ("../calc", "me/..", "me/calc/x", "./x"):
         with pytest.raises(BadInput, match=r"there is no|not a git"):
-            resolve(path, tmp_path / "me", server)
+            resolve_repository(path, tmp_path / "me", server)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from git_repositories import git
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git import view as views
-from perdure.adapters.git.view import view
+from perdure.adapters.git import git_view as views
+from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import Command, GitView
 from perdure.adapters.sandbox.probe import probe
@@ -26,21 +26,21 @@ BRANCH = "perdure/demo-1"
 
 
 def seen(workspace: Workspace) -> GitView:
-    return view(workspace, "main", workspace.record().base_sha, BRANCH)
+    return update_view(workspace, "main", workspace.record().base_sha, BRANCH)
 
 
 def said(workspace: Workspace, words: str) -> str:
     """A checkpoint with a conversation, on its hidden ref."""
-    made = cp.snapshot(workspace, parent=None, turn={}, transcript=[{"role": "assistant", "content": words}])
-    workspace.vault.git.run("update-ref", f"refs/perdure/{workspace.delivery}/run", made)
+    made = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[{"role": "assistant", "content": words}])
+    workspace.vault.git.execute("update-ref", f"refs/perdure/{workspace.delivery}/run", made)
     return made
 
 
 def work(workspace: Workspace, name: str, parent: str) -> str:
     (workspace.path / name).write_text(f"{name}\n")
     checkpoint = said(workspace, "I, the author, leave a secret-7d1f here")
-    made, _ = branch.commit_tree(workspace, checkpoint=checkpoint, parent=parent, message=f"add {name}")
-    workspace.advance(made)
+    made, _ = branch.commit_checkpoint(workspace, checkpoint=checkpoint, parent=parent, message=f"add {name}")
+    workspace.advance_head(made)
     return made
 
 
@@ -146,5 +146,5 @@ def test_half_a_pack_of_one_that_was_cut_off_is_removed(workspace: Workspace) ->
     for path in torn:
         path.write_bytes(b"half")
     made = work(workspace, "more.py", workspace.record().base_sha)
-    view(workspace, "main", made, BRANCH)
+    update_view(workspace, "main", made, BRANCH)
     assert [path.exists() for path in torn] == [False, False]

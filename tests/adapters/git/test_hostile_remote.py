@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from perdure.adapters.git import bounds
+from perdure.adapters.git import remote_limits
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
@@ -85,10 +85,10 @@ class Hostile(BaseHTTPRequestHandler):
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
     """The address of a server that says this; the limits are small here."""
-    monkeypatch.setattr(bounds, "GIT_FETCH_BYTES", 20 * MB)
-    monkeypatch.setattr(bounds, "GIT_MEMORY_BYTES", 100 * MB)
-    monkeypatch.setattr(bounds, "GIT_SAID_BYTES", MB)
-    monkeypatch.setattr(bounds, "GIT_SILENCE_S", 2)
+    monkeypatch.setattr(remote_limits, "GIT_FETCH_BYTES", 20 * MB)
+    monkeypatch.setattr(remote_limits, "GIT_MEMORY_BYTES", 100 * MB)
+    monkeypatch.setattr(remote_limits, "GIT_OUTPUT_BYTES", MB)
+    monkeypatch.setattr(remote_limits, "GIT_SILENCE_S", 2)
     over, servers = threading.Event(), []
 
     def start(says: str) -> str:
@@ -119,7 +119,7 @@ def left(vault: Vault) -> list[str]:
 )
 @pytest.mark.timeout(60)
 def test_a_remote_that_sends_without_end_is_left_and_nothing_of_it_stays(home: Home, hostile, says, words) -> None:
-    vault = Vault.open(home, hostile(says))
+    vault = Vault.open_or_create(home, hostile(says))
     with pytest.raises(ForgeRefused, match=words):
         vault.fetch()
     assert left(vault) == []
@@ -127,14 +127,14 @@ def test_a_remote_that_sends_without_end_is_left_and_nothing_of_it_stays(home: H
 
 @pytest.mark.timeout(60)
 def test_a_remote_that_falls_silent_is_tried_again_later(home: Home, hostile) -> None:
-    vault, began = Vault.open(home, hostile("nothing")), time.monotonic()
+    vault, began = Vault.open_or_create(home, hostile("nothing")), time.monotonic()
     with pytest.raises(ForgeUnavailable, match="Operation too slow"):
         vault.fetch()
     assert time.monotonic() - began < 50
 
 
 async def test_what_another_writes_to_the_vault_meanwhile_stays(home: Home, hostile) -> None:
-    vault = Vault.open(home, hostile("a pack"))
+    vault = Vault.open_or_create(home, hostile("a pack"))
     (vault.path / "objects/pack").mkdir(exist_ok=True)
     theirs = vault.path / "objects/pack/tmp_pack_theirs"
     theirs.write_bytes(b"x")

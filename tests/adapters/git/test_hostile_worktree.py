@@ -10,7 +10,7 @@ from test_door import canary, plant
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 
@@ -21,20 +21,22 @@ def work_through_everything(workspace: Workspace, vault: Vault, out: Path) -> No
     """Each command the engine ever gives to git around a worktree."""
     base = workspace.record().base_sha
     (workspace.path / "new.x").write_text("changed\n")
-    first = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    first = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     (workspace.path / "README.md").write_text("changed\n")
-    second = cp.snapshot(workspace, parent=first, turn={}, transcript=[])
-    cp.is_at(workspace, second)
-    cp.restore(workspace, second)
+    second = cp.snapshot_worktree(workspace, parent=first, turn={}, transcript=[])
+    cp.is_at_checkpoint(workspace, second)
+    cp.restore_checkpoint(workspace, second)
     vault.diff(first + ":tree", second + ":tree")
     vault.diff_stat(base, second + ":tree")
-    commit, _ = branch.commit_tree(workspace, checkpoint=second, parent=base, message="feat: x\n\nPerdure-Step: y")
-    workspace.advance(commit)
-    Checkouts.of(workspace.home, vault).make(commit, out, admin=workspace.record().admin)
-    branch.push(vault, vault.url, commit, "perdure/demo-1", None)
+    commit, _ = branch.commit_checkpoint(
+        workspace, checkpoint=second, parent=base, message="feat: x\n\nPerdure-Step: y"
+    )
+    workspace.advance_head(commit)
+    CheckoutPool.for_vault(workspace.home, vault).check_out(commit, out, admin=workspace.record().admin)
+    branch.push_commit(vault, vault.url, commit, "perdure/demo-1", None)
     vault.fetch()
     vault.repack()
-    workspace.validate()
+    workspace.find_problems()
     assert workspace.remove() == ""
 
 

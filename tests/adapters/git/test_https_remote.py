@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from git_server import GitServer
 
-from perdure.adapters.git.branch import push
-from perdure.adapters.git.door import GIT_LINE_CHARS, GitError
-from perdure.adapters.git.refusals import line_fix, main_line, push_fix
+from perdure.adapters.git.branch import push_commit
+from perdure.adapters.git.command import GIT_LINE_CHARS, GitError
+from perdure.adapters.git.refusals import connection_fix, main_line, push_fix
 from perdure.adapters.git.remote import remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
@@ -32,18 +32,18 @@ def server(origin: Path, tmp_path: Path) -> Iterator[GitServer]:
 
 @pytest.fixture
 def vault(server: GitServer, home: Home) -> Vault:
-    return Vault.open(home, f"{server.url}/me/calc", server)
+    return Vault.open_or_create(home, f"{server.url}/me/calc", server)
 
 
 @pytest.fixture
 def made(vault: Vault) -> str:
     _, base = vault.fetch()
-    return vault.git.run("commit-tree", f"{base}^{{tree}}", "-p", base, "-m", "more").text
+    return vault.git.execute("commit-tree", f"{base}^{{tree}}", "-p", base, "-m", "more").text
 
 
 def refused(vault: Vault, made: str) -> ForgeRefused:
     with pytest.raises(ForgeRefused) as caught:
-        push(vault, vault.url, made, SHIP, None)
+        push_commit(vault, vault.url, made, SHIP, None)
     return caught.value
 
 
@@ -110,7 +110,7 @@ def test_a_server_that_is_not_well_is_worth_another_try(
 
         server.disturb = answer
         with pytest.raises(ForgeUnavailable, match=f"{status}|hung up"):
-            push(vault, vault.url, made, SHIP, None)
+            push_commit(vault, vault.url, made, SHIP, None)
         with pytest.raises(ForgeUnavailable):
             remote_heads(vault.url, server)
         server.disturb = lambda visit, moment: None
@@ -120,9 +120,9 @@ def test_a_server_that_is_not_well_is_worth_another_try(
 def test_a_push_cut_before_its_effect_is_worth_another_try(server: GitServer, vault: Vault, made: str) -> None:
     server.disturb = lambda visit, moment: smart_http.CUT if visit.write and moment is Moment.ASKED else None
     with pytest.raises(ForgeUnavailable, match="broke off"):
-        push(vault, vault.url, made, SHIP, None)
+        push_commit(vault, vault.url, made, SHIP, None)
     server.disturb = lambda visit, moment: None
-    push(vault, vault.url, made, SHIP, None)
+    push_commit(vault, vault.url, made, SHIP, None)
     assert remote_tip(vault.url, SHIP, server) == made
 
 
@@ -136,7 +136,7 @@ def test_a_push_whose_answer_is_lost_has_worked(
         return answer if isinstance(answer, Cut) else answer(status=502)
 
     server.disturb = lost
-    push(vault, vault.url, made, SHIP, None)
+    push_commit(vault, vault.url, made, SHIP, None)
     server.disturb = lambda visit, moment: None
     assert remote_tip(vault.url, SHIP, server) == made
 
@@ -144,7 +144,7 @@ def test_a_push_whose_answer_is_lost_has_worked(
 def test_a_server_that_is_gone_is_worth_another_try(server: GitServer, vault: Vault, made: str) -> None:
     server.__exit__(None, None, None)
     try:
-        for ask in (lambda: push(vault, vault.url, made, SHIP, None), lambda: vault.fetch("main")):
+        for ask in (lambda: push_commit(vault, vault.url, made, SHIP, None), lambda: vault.fetch("main")):
             with pytest.raises(ForgeUnavailable, match="cannot be reached"):
                 ask()
     finally:
@@ -165,7 +165,7 @@ def test_a_line_of_a_megabyte_is_cut_before_anything_is_looked_for_in_it(word: s
     said = GitError(["push"], 128, f"remote: {line}\nfatal: {line} not found")
     meaning = remote_failure("https://github.com/me/calc", said)
     assert isinstance(meaning, ForgeRefused) is (word == "repository "), "its end counts too"
-    assert line_fix(said.stderr) == push_fix(said.stderr) == ""
+    assert connection_fix(said.stderr) == push_fix(said.stderr) == ""
     assert len(str(meaning)) < 3 * GIT_LINE_CHARS
 
 

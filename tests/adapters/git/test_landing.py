@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.landing import bring_onto, fetch_landing, find_landed, forecast, land
+from perdure.adapters.git.landed_since import SINCE_BYTES, describe_landed
+from perdure.adapters.git.landing import (
+    conflicting_paths,
+    fetch_integration_branch,
+    find_landed,
+    land_on_remote,
+    merge_change_onto,
+)
 from perdure.adapters.git.remote import remote_tip
-from perdure.adapters.git.since import SINCE_BYTES, since
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import Diverged, ForgeRefused
@@ -67,7 +73,7 @@ def origin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sides(home: Home, origin: Path, tmp_path: Path) -> Sides:
-    vault = Vault.open(home, str(origin))
+    vault = Vault.open_or_create(home, str(origin))
     vault.fetch()
     return Sides(vault, tmp_path)
 
@@ -87,13 +93,13 @@ def test_sides_that_go_together_become_one_tree(
     sides: Sides, landed: str, change: str, holds: dict[str, str] | None
 ) -> None:
     onto, head = sides.side(landed), sides.side(change)
-    made = bring_onto(sides.vault, sides.base, onto, head)
-    assert (made.conflicts, made.told) == ((), ())
+    made = merge_change_onto(sides.vault, sides.base, onto, head)
+    assert (made.conflicts, made.messages) == ((), ())
     for path, text in (holds or {}).items():
         assert sides.shown(made.tree, path) == text
     if "chmod" in landed:
         assert git(sides.vault.path, "ls-tree", made.tree, "run.sh").startswith("100755")
-    assert forecast(sides.vault, onto, head) == ()
+    assert conflicting_paths(sides.vault, onto, head) == ()
 
 
 CONFLICTS = [
@@ -121,19 +127,19 @@ def test_sides_that_do_not_are_named_path_by_path_and_nothing_of_either_is_lost_
     sides: Sides, landed: str, change: str, paths: tuple[str, ...] | None, kind: str
 ) -> None:
     onto, head = sides.side(landed), sides.side(change)
-    made = bring_onto(sides.vault, sides.base, onto, head)
+    made = merge_change_onto(sides.vault, sides.base, onto, head)
     assert made.conflicts
     if paths is not None:
         assert tuple(sorted(made.conflicts)) == paths
-    assert any(kind in words for words in made.told), made.told
+    assert any(kind in words for words in made.messages), made.messages
     assert git(sides.vault.path, "cat-file", "-t", made.tree) == "tree"
-    assert len(forecast(sides.vault, onto, head)) == len(made.conflicts)
-    assert not any(sides.base in words or onto in words for words in made.told), "sides have names, not numbers"
+    assert len(conflicting_paths(sides.vault, onto, head)) == len(made.conflicts)
+    assert not any(sides.base in words or onto in words for words in made.messages), "sides have names, not numbers"
 
 
 def test_marks_name_both_sides_and_show_what_they_began_from(sides: Sides) -> None:
     onto, head = sides.side("sed -i s/two/TWO/ a.txt"), sides.side("sed -i s/two/2/ a.txt")
-    lines = sides.shown(bring_onto(sides.vault, sides.base, onto, head).tree, "a.txt").splitlines()
+    lines = sides.shown(merge_change_onto(sides.vault, sides.base, onto, head).tree, "a.txt").splitlines()
     assert lines[:3] == ["one", "<<<<<<< landed", "TWO"]
     assert lines[3].startswith("||||||| ")
     assert lines[4:] == ["two", "=======", "2", ">>>>>>> this-delivery", "three"]
@@ -148,19 +154,19 @@ def test_a_criss_cross_and_an_unrelated_history_are_told_apart_by_the_base_alone
     git(sides.path, "merge", "-q", "-m", "b", ours)
     onto = sides.side("sed -i s/two/TWO/ a.txt", sides.known(sides.at("HEAD")))
     head = sides.side("echo 4 >>a.txt && sed -i s/one/ONE/ a.txt && rm gone.txt", one)
-    made = bring_onto(sides.vault, one, onto, head)
+    made = merge_change_onto(sides.vault, one, onto, head)
     assert made.conflicts == ("a.txt",)
     alone = sides.known(git(sides.path, "commit-tree", "-m", "alone", f"{onto}^{{tree}}"))
-    assert bring_onto(sides.vault, one, alone, head).tree == made.tree
-    assert forecast(sides.vault, alone, head)
-    assert forecast(sides.vault, alone, "f" * 40) == (), "nobody can tell about what is not here"
+    assert merge_change_onto(sides.vault, one, alone, head).tree == made.tree
+    assert conflicting_paths(sides.vault, alone, head)
+    assert conflicting_paths(sides.vault, alone, "f" * 40) == (), "nobody can tell about what is not here"
 
 
 def test_only_the_deliverys_own_change_comes_along(sides: Sides) -> None:
     """It began on a newer commit of the base than the integration branch has."""
     newer = sides.side("echo not ours >newer.txt")
     head, onto = sides.side("echo ours >ours.txt", newer), sides.side("echo landed >landed.txt")
-    made = bring_onto(sides.vault, newer, onto, head)
+    made = merge_change_onto(sides.vault, newer, onto, head)
     names = git(sides.vault.path, "ls-tree", "--name-only", made.tree).splitlines()
     assert "ours.txt" in names
     assert "landed.txt" in names
@@ -171,13 +177,13 @@ def test_attributes_and_drivers_of_a_repository_start_nothing_and_decide_nothing
     begun = sides.side("echo 'a.txt merge=union\n* merge=evil filter=evil' >.gitattributes")
     git(sides.vault.path, "config", "merge.evil.driver", f"touch {tmp_path}/started; true")
     onto, head = sides.side("sed -i s/two/TWO/ a.txt", begun), sides.side("sed -i s/two/2/ a.txt", begun)
-    assert bring_onto(sides.vault, begun, onto, head).conflicts == ("a.txt",)
+    assert merge_change_onto(sides.vault, begun, onto, head).conflicts == ("a.txt",)
     assert not (tmp_path / "started").exists()
 
 
 def landing(sides: Sides, onto: str, name: str, trailers: dict[str, str] | None = None) -> str:
     lines = "\n".join(f"{key}: {value}" for key, value in (trailers or {}).items())
-    return sides.vault.objects.commit(sides.vault.tree_of(onto), [onto], f"feat: {name}\n\n{lines}")
+    return sides.vault.objects.write_commit(sides.vault.tree_of(onto), [onto], f"feat: {name}\n\n{lines}")
 
 
 def test_of_two_who_push_at_once_one_lands_and_the_other_is_told_where_the_branch_is(sides: Sides) -> None:
@@ -187,7 +193,7 @@ def test_of_two_who_push_at_once_one_lands_and_the_other_is_told_where_the_branc
 
     def push(commit: str) -> None:
         gate.wait(timeout=patient(30))
-        ended[commit] = land(sides.vault, BRANCH, sides.base, commit)
+        ended[commit] = land_on_remote(sides.vault, BRANCH, sides.base, commit)
 
     threads = [threading.Thread(target=push, args=(commit,)) for commit in made]
     for thread in threads:
@@ -197,7 +203,7 @@ def test_of_two_who_push_at_once_one_lands_and_the_other_is_told_where_the_branc
     tip = remote_tip(sides.vault.url, BRANCH)
     assert tip in made
     assert set(ended.values()) == {tip}, "both say the same, and only one of them means itself"
-    assert land(sides.vault, BRANCH, sides.base, tip) == tip, "killed before it could say so"
+    assert land_on_remote(sides.vault, BRANCH, sides.base, tip) == tip, "killed before it could say so"
 
 
 def test_a_push_that_is_refused_is_no_move_of_somebody_else(sides: Sides, origin: Path) -> None:
@@ -206,14 +212,14 @@ def test_a_push_that_is_refused_is_no_move_of_somebody_else(sides: Sides, origin
     hook.write_text("#!/bin/sh\necho 'this branch is frozen' >&2\nexit 1\n")
     hook.chmod(0o755)
     with pytest.raises(ForgeRefused, match="this branch is frozen"):
-        land(sides.vault, BRANCH, sides.base, landing(sides, sides.base, "api"))
+        land_on_remote(sides.vault, BRANCH, sides.base, landing(sides, sides.base, "api"))
     hook.write_text(
         f"#!/bin/sh\ngit update-ref refs/heads/{BRANCH} {landing(sides, sides.base, 'hers')} || true\nexit 1\n"
     )
     hook.unlink()
     git(origin, "symbolic-ref", "HEAD", f"refs/heads/{BRANCH}")
     with pytest.raises(ForgeRefused, match="is the default branch: nobody lands there"):
-        land(sides.vault, BRANCH, sides.base, landing(sides, sides.base, "api"))
+        land_on_remote(sides.vault, BRANCH, sides.base, landing(sides, sides.base, "api"))
     assert remote_tip(sides.vault.url, BRANCH) == sides.base
 
 
@@ -226,41 +232,41 @@ def test_somebody_who_is_faster_than_the_push_is_not_overwritten(sides: Sides, o
         f"git -C '{origin}' update-ref refs/heads/{BRANCH} {hers}\n"
     )
     hook.chmod(0o755)
-    assert land(sides.vault, BRANCH, sides.base, landing(sides, sides.base, "api")) == hers
+    assert land_on_remote(sides.vault, BRANCH, sides.base, landing(sides, sides.base, "api")) == hers
     assert remote_tip(sides.vault.url, BRANCH) == hers
 
 
 def test_only_a_child_of_the_branchs_head_can_land(sides: Sides) -> None:
     two = landing(sides, landing(sides, sides.base, "a"), "b")
     with pytest.raises(Diverged, match="does not follow"):
-        land(sides.vault, BRANCH, sides.base, two)
+        land_on_remote(sides.vault, BRANCH, sides.base, two)
 
 
 def test_a_branch_that_was_put_back_is_refused_and_says_what_is_missing(sides: Sides, origin: Path) -> None:
     commit = landing(sides, sides.base, "api")
-    land(sides.vault, BRANCH, sides.base, commit)
-    assert fetch_landing(sides.vault, BRANCH, commit) == commit
+    land_on_remote(sides.vault, BRANCH, sides.base, commit)
+    assert fetch_integration_branch(sides.vault, BRANCH, commit) == commit
     git(origin, "update-ref", f"refs/heads/{BRANCH}", "main")
-    assert fetch_landing(sides.vault, BRANCH) == sides.base
+    assert fetch_integration_branch(sides.vault, BRANCH) == sides.base
     with pytest.raises(
         ForgeRefused, match=f"was put back: it is at {sides.base[:12]}, without {commit[:12]}"
     ) as refused:
-        fetch_landing(sides.vault, BRANCH, commit)
+        fetch_integration_branch(sides.vault, BRANCH, commit)
     said, typed = refused.value.fix.split("\n")
     assert said == f"nothing was overwritten; bring {commit[:12]} back, then retry:"
     subprocess.run(["/bin/sh", "-c", typed], check=True, capture_output=True, timeout=60)
-    assert fetch_landing(sides.vault, BRANCH, commit) == commit
+    assert fetch_integration_branch(sides.vault, BRANCH, commit) == commit
     git(origin, "update-ref", "-d", f"refs/heads/{BRANCH}")
     with pytest.raises(ForgeRefused, match="is not on the remote any more"):
-        fetch_landing(sides.vault, BRANCH, commit)
+        fetch_integration_branch(sides.vault, BRANCH, commit)
     with pytest.raises(ForgeRefused, match="is not on the remote any more"):
-        land(sides.vault, BRANCH, commit, landing(sides, commit, "x"))
+        land_on_remote(sides.vault, BRANCH, commit, landing(sides, commit, "x"))
 
 
 def test_a_commit_that_has_landed_is_known_by_all_its_trailers_and_the_oldest_counts(sides: Sides) -> None:
     other = landing(sides, sides.base, "web", {**TRAILERS, "Perdure-Item": "web"})
     text = "feat: x\n\nIt says\nPerdure-Delivery: night-api\nin its text.\n\nAnd goes on."
-    quoted = sides.vault.objects.commit(sides.vault.tree_of(other), [other], text)
+    quoted = sides.vault.objects.write_commit(sides.vault.tree_of(other), [other], text)
     ours = landing(sides, quoted, "api", {**TRAILERS, "Signed-off-by": "Perdure <p@localhost>"})
     again = landing(sides, ours, "api", TRAILERS)
     assert find_landed(sides.vault, sides.base, again, TRAILERS) == ours
@@ -273,7 +279,9 @@ def test_an_agent_is_told_what_landed_conflicts_first_and_no_more_than_it_can_re
     large = "yes a long line of some forty characters, at least | head -3000 >large.txt"
     onto = sides.side(f"sed -i s/two/TWO/ a.txt && {large} && echo x >A-first.txt")
     head = sides.side("sed -i s/two/2/ a.txt")
-    told = since(sides.vault, sides.base, onto, BRANCH, bring_onto(sides.vault, sides.base, onto, head))
+    told = describe_landed(
+        sides.vault, sides.base, onto, BRANCH, merge_change_onto(sides.vault, sides.base, onto, head)
+    )
     assert len(told) < SINCE_BYTES + 5000
     assert told.index("In conflict:\n- a.txt") < told.index("Landed since:") < told.index("-two\n+TWO")
     assert told.index("-two\n+TWO") < told.index("A-first.txt")

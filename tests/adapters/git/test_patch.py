@@ -30,16 +30,16 @@ def test_added_lines_and_their_numbers_are_those_of_the_new_file(
     git(seed, "commit", "-qam", "second", "--allow-empty")
     git(seed, "push", "-q", str(origin), "main")
     repository = Repository(origin)
-    entries = patch.entries(repository, "main~1", "main")
+    entries = patch.changed_paths(repository, "main~1", "main")
     assert {one.path for one in entries} == {n for n, b, a in zip(("a b", "ü"), before, after, strict=True) if a != b}
-    seen = dict(patch.hunks(repository, "main~1", "main", entries))
+    seen = dict(patch.read_hunks(repository, "main~1", "main", entries))
     for name, new in zip(("a b", "ü"), after, strict=True):
         lines = new.split(b"\n")
         for hunk in seen.get(name, ()):
-            for line in hunk.lines():
+            for line in hunk.new_lines():
                 assert lines[line.number - 1] == line.data
                 assert hunk.first <= line.number <= hunk.last
-        added = sum(line.added for hunk in seen.get(name, ()) for line in hunk.lines())
+        added = sum(line.added for hunk in seen.get(name, ()) for line in hunk.new_lines())
         told = git(seed, "diff", "--numstat", "main~1", "main", "--", name)
         assert added == int(told.partition("\t")[0] or 0)
 
@@ -57,10 +57,10 @@ def test_a_change_comes_in_pieces_and_each_path_once(tmp_path: Path, monkeypatch
     git(seed, "push", "-q", str(origin), "main")
     monkeypatch.setattr(patch, "PATCH_BATCH_FILES", 2)
     repository = Repository(origin)
-    entries = patch.entries(repository, "main~1", "main")
-    read = [path for path, _ in patch.hunks(repository, "main~1", "main", entries)]
+    entries = patch.changed_paths(repository, "main~1", "main")
+    read = [path for path, _ in patch.read_hunks(repository, "main~1", "main", entries)]
     assert sorted(read) == ["d0/f/g", *(f"d{n}/f" for n in range(1, 7))]
-    assert {one.path: data for one, data in patch.blobs(repository, entries)}["d0/f/g"] == b"z\n"
+    assert {one.path: data for one, data in patch.read_blobs(repository, entries)}["d0/f/g"] == b"z\n"
 
 
 def test_where_nothing_is_shared_the_base_itself_is_compared_with(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_reader_sees_names_as_they_are_and_no_huge_file(tmp_path: Path) -> Non
     git(seed, "add", "-A")
     git(seed, "commit", "-qm", "second")
     git(seed, "push", "-q", str(origin), "main")
-    text = patch.unified(Repository(origin), "main~1", "main")
+    text = patch.unified_diff(Repository(origin), "main~1", "main")
     assert "+++ b/ü.txt\n@@ -0,0 +1 @@\n+hello" in text
     assert "Binary files /dev/null and b/huge.txt differ" in text
     assert len(text) < 2000

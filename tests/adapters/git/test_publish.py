@@ -9,7 +9,7 @@ from git_repositories import git
 
 from perdure.adapters.git import branch as branches
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.publish import commits_between, publish, try_out
+from perdure.adapters.git.publish import check_push_allowed, count_commits, publish_branch
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -56,9 +56,9 @@ def terms(vault: Vault, began: str) -> Contract:
 
 def commit(workspace: Workspace, parent: str, text: str = "a\n") -> str:
     (workspace.path / "a.py").write_text(text)
-    checkpoint = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    checkpoint = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     message = "fix: x\n\nPerdure-Delivery: demo-1\n"
-    return branches.commit_tree(workspace, checkpoint=checkpoint, parent=parent, message=message)[0]
+    return branches.commit_checkpoint(workspace, checkpoint=checkpoint, parent=parent, message=message)[0]
 
 
 def theirs(origin: Path, parent: str, name: str = TOPIC) -> str:
@@ -73,12 +73,16 @@ def test_an_existing_branch_goes_forward_and_a_repetition_finds_it_there(
 ) -> None:
     vault = workspace.vault
     first = commit(workspace, began)
-    assert publish(vault, terms, branch=TOPIC, head=first, again=AGAIN)
-    assert not publish(vault, terms, branch=TOPIC, head=first, again=AGAIN), "killed before it could say so"
+    assert publish_branch(vault, terms, branch=TOPIC, head=first, retry_command=AGAIN)
+    assert not publish_branch(vault, terms, branch=TOPIC, head=first, retry_command=AGAIN), (
+        "killed before it could say so"
+    )
     second = commit(workspace, first, "b\n")
-    assert publish(vault, terms, branch=TOPIC, head=second, tested=vault.tree_of(second), again=AGAIN)
+    assert publish_branch(
+        vault, terms, branch=TOPIC, head=second, tested_tree=vault.tree_of(second), retry_command=AGAIN
+    )
     assert remote_tip(vault.url, TOPIC) == second
-    assert commits_between(vault, began, second) == 2
+    assert count_commits(vault, began, second) == 2
 
 
 def test_a_branch_that_moved_meanwhile_is_left_alone(
@@ -87,7 +91,7 @@ def test_a_branch_that_moved_meanwhile_is_left_alone(
     made = commit(workspace, began)
     tip = theirs(origin, began)
     with pytest.raises(ForgeRefused, match=f"has moved meanwhile: it is at {tip[:7]}") as refused:
-        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=made, retry_command=AGAIN)
     assert "begins from the branch as it is now" in refused.value.fix
     assert remote_tip(str(origin), TOPIC) == tip
 
@@ -96,10 +100,10 @@ def test_what_somebody_put_on_top_of_an_earlier_push_stays(
     workspace: Workspace, terms: Contract, began: str, origin: Path
 ) -> None:
     first = commit(workspace, began)
-    publish(workspace.vault, terms, branch=TOPIC, head=first, again=AGAIN)
+    publish_branch(workspace.vault, terms, branch=TOPIC, head=first, retry_command=AGAIN)
     tip = theirs(origin, first)
     with pytest.raises(ForgeRefused, match="has moved meanwhile"):
-        publish(workspace.vault, terms, branch=TOPIC, head=commit(workspace, first, "b\n"), again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=commit(workspace, first, "b\n"), retry_command=AGAIN)
     assert remote_tip(str(origin), TOPIC) == tip
 
 
@@ -107,9 +111,11 @@ def test_a_rewound_delivery_does_not_replace_what_it_pushed_to_somebodys_branch(
     workspace: Workspace, terms: Contract, began: str, origin: Path
 ) -> None:
     first = commit(workspace, began)
-    publish(workspace.vault, terms, branch=TOPIC, head=first, again=AGAIN)
+    publish_branch(workspace.vault, terms, branch=TOPIC, head=first, retry_command=AGAIN)
     with pytest.raises(ForgeRefused, match="has moved meanwhile"):
-        publish(workspace.vault, terms, branch=TOPIC, head=commit(workspace, began, "other\n"), again=AGAIN)
+        publish_branch(
+            workspace.vault, terms, branch=TOPIC, head=commit(workspace, began, "other\n"), retry_command=AGAIN
+        )
     assert remote_tip(str(origin), TOPIC) == first
 
 
@@ -119,7 +125,7 @@ def test_a_commit_that_was_taken_off_the_branch_does_not_come_back_with_ours(
     made = commit(workspace, began)
     git(origin, "update-ref", f"refs/heads/{TOPIC}", f"{began}^")
     with pytest.raises(ForgeRefused, match="has moved meanwhile"):
-        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=made, retry_command=AGAIN)
 
 
 def test_a_branch_that_is_gone_is_not_made_again(
@@ -128,7 +134,7 @@ def test_a_branch_that_is_gone_is_not_made_again(
     made = commit(workspace, began)
     git(origin, "update-ref", "-d", f"refs/heads/{TOPIC}")
     with pytest.raises(ForgeRefused, match="not on the remote any more") as refused:
-        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=made, retry_command=AGAIN)
     assert refused.value.fix == f"push it again at {began[:12]}, then: {AGAIN}"
     assert remote_tip(str(origin), TOPIC) is None
 
@@ -143,7 +149,7 @@ def test_a_push_that_comes_between_our_look_and_our_push_wins(
     hook.write_text(f"#!/bin/sh\nunset GIT_QUARANTINE_PATH\ngit update-ref refs/heads/{TOPIC} {tip}\n")
     hook.chmod(0o755)
     with pytest.raises(ForgeRefused, match="has moved meanwhile"):
-        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=made, retry_command=AGAIN)
     assert remote_tip(str(origin), TOPIC) == tip
 
 
@@ -155,7 +161,7 @@ def test_a_protected_branch_is_refused_in_the_remotes_words(
     hook.write_text("#!/bin/sh\necho topic is protected >&2\nexit 1\n")
     hook.chmod(0o755)
     with pytest.raises(ForgeRefused, match="topic is protected"):
-        publish(workspace.vault, terms, branch=TOPIC, head=commit(workspace, began), again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=commit(workspace, began), retry_command=AGAIN)
     assert remote_tip(str(origin), TOPIC) == began
 
 
@@ -164,7 +170,7 @@ def test_what_was_not_tested_is_not_what_is_pushed(
 ) -> None:
     made = commit(workspace, began)
     with pytest.raises(Diverged):
-        publish(workspace.vault, terms, branch=TOPIC, head=made, tested="0" * 40, again=AGAIN)
+        publish_branch(workspace.vault, terms, branch=TOPIC, head=made, tested_tree="0" * 40, retry_command=AGAIN)
     assert remote_tip(str(origin), TOPIC) == began
 
 
@@ -174,11 +180,11 @@ def test_a_branch_of_its_own_is_made_and_replaced_by_a_rewound_delivery_but_neve
     vault, base = workspace.vault, terms.base_sha
     own = terms.model_copy(update={"branch": OWN, "existing": False, "head": base})
     first, second = commit(workspace, base), commit(workspace, base, "other\n")
-    assert publish(vault, own, branch=OWN, head=first, again=AGAIN)
-    assert publish(vault, own, branch=OWN, head=second, again=AGAIN)
+    assert publish_branch(vault, own, branch=OWN, head=first, retry_command=AGAIN)
+    assert publish_branch(vault, own, branch=OWN, head=second, retry_command=AGAIN)
     tip = theirs(origin, base, OWN)
     with pytest.raises(ForgeRefused, match="not this delivery's") as refused:
-        publish(vault, own, branch=OWN, head=second, again=AGAIN)
+        publish_branch(vault, own, branch=OWN, head=second, retry_command=AGAIN)
     assert refused.value.fix == f"rename or delete that branch, then: {AGAIN}"
     assert remote_tip(str(origin), OWN) == tip
 
@@ -190,7 +196,7 @@ def test_terms_of_an_older_release_tell_an_existing_branch_by_where_they_begin(
     theirs(origin, began)
     old = terms.model_copy(update={"existing": False})
     with pytest.raises(ForgeRefused, match="has moved meanwhile"):
-        publish(workspace.vault, old, branch=TOPIC, head=made, again=AGAIN)
+        publish_branch(workspace.vault, old, branch=TOPIC, head=made, retry_command=AGAIN)
 
 
 @pytest.mark.parametrize("name", ["main", "trunk"])
@@ -202,7 +208,7 @@ def test_nothing_is_ever_pushed_onto_the_base_or_the_default_branch(
     git(origin, "symbolic-ref", "HEAD", "refs/heads/trunk")
     own = terms.model_copy(update={"branch": name, "existing": False, "head": base})
     with pytest.raises(ForgeRefused, match="nobody delivers onto it"):
-        publish(vault, own, branch=name, head=commit(workspace, base), again=AGAIN)
+        publish_branch(vault, own, branch=name, head=commit(workspace, base), retry_command=AGAIN)
     assert remote_tip(str(origin), name) == base
 
 
@@ -213,7 +219,7 @@ def test_a_branch_that_somebody_made_where_the_delivery_began_is_not_its_own(
     git(origin, "update-ref", f"refs/heads/{OWN}", base)
     own = terms.model_copy(update={"branch": OWN, "existing": False, "head": base})
     with pytest.raises(ForgeRefused, match="not this delivery's"):
-        publish(workspace.vault, own, branch=OWN, head=commit(workspace, base), again=AGAIN)
+        publish_branch(workspace.vault, own, branch=OWN, head=commit(workspace, base), retry_command=AGAIN)
     assert remote_tip(str(origin), OWN) == base
 
 
@@ -221,8 +227,8 @@ def test_trying_out_a_push_moves_nothing_and_hears_what_a_push_would(
     workspace: Workspace, terms: Contract, origin: Path, tmp_path: Path
 ) -> None:
     own = terms.model_copy(update={"branch": OWN, "existing": False, "head": terms.base_sha})
-    try_out(workspace.vault, own)
+    check_push_allowed(workspace.vault, own)
     assert remote_tip(str(origin), OWN) is None
     origin.rename(tmp_path / "away.git")
     with pytest.raises(ForgeRefused, match="does not appear to be a git repository"):
-        try_out(workspace.vault, own)
+        check_push_allowed(workspace.vault, own)

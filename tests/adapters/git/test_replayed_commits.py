@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.landing import fetch_landing
-from perdure.adapters.git.replay import items_on, replay
+from perdure.adapters.git.landing import fetch_integration_branch
+from perdure.adapters.git.replay import landed_items, replay_commits
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused
@@ -23,7 +23,7 @@ class Line:
         self.origin = make_origin(tmp_path / "night.git", {"a.txt": b"one\ntwo\nthree\n", "b.txt": b"b\n"})
         self.path = tmp_path / "checkout"
         git(tmp_path, "clone", "-q", str(self.origin), str(self.path))
-        self.vault = Vault.open(home, str(self.origin))
+        self.vault = Vault.open_or_create(home, str(self.origin))
         self.base = git(self.path, "rev-parse", "HEAD")
 
     def commit(self, branch: str, file: str, text: str, message: str) -> str:
@@ -60,9 +60,9 @@ def test_commits_follow_in_order_with_their_words_authors_and_trailers(line: Lin
     api = line.item("api", "a.txt", "ONE\ntwo\nthree\n")
     page = line.item("page", "c.txt", "page\n")
     base = line.commit("main", "b.txt", "moved\n", "somebody's")
-    made = replay(line.vault, page, base, line.base)
+    made = replay_commits(line.vault, page, base, line.base)
     assert (made.commits, made.problem) == (2, "")
-    assert replay(line.vault, page, base, line.base) == made, "an attempt that died is the same again"
+    assert replay_commits(line.vault, page, base, line.base) == made, "an attempt that died is the same again"
     format = "--format=%an %ae %ai %cn %s %B"
     told, before = (
         git(line.vault.path, "log", format, tip, f"^{under}") for tip, under in ((made.head, base), (page, base))
@@ -71,11 +71,11 @@ def test_commits_follow_in_order_with_their_words_authors_and_trailers(line: Lin
     assert [line.shown(made.head, name) for name in ("a.txt", "b.txt", "c.txt")] == ["ONE\ntwo\nthree", "moved", "page"]
     parents = git(line.vault.path, "log", "--format=%P", made.head, f"^{base}").splitlines()
     assert parents[-1] == base
-    found = items_on(line.vault, made.head, base, "night")
+    found = landed_items(line.vault, made.head, base, "night")
     assert sorted(found) == ["api", "page"]
     assert found["page"] == made.head
     assert api not in found.values()
-    assert items_on(line.vault, made.head, base, "day") == {}
+    assert landed_items(line.vault, made.head, base, "day") == {}
     git(line.vault.path, "fsck", "--strict", "--no-dangling")
 
 
@@ -83,7 +83,7 @@ def test_a_conflict_names_the_item_and_the_files_and_moves_nothing(line: Line) -
     line.item("page", "c.txt", "page\n")
     api = line.item("api", "a.txt", "one\n2\nthree\n")
     base = line.commit("main", "a.txt", "one\nTWO\nthree\n", "somebody's")
-    made = replay(line.vault, api, base, line.base)
+    made = replay_commits(line.vault, api, base, line.base)
     assert made.head == ""
     assert made.problem == f'api ("feat: api", {api[:7]}) conflicts in a.txt'
 
@@ -95,25 +95,25 @@ def test_a_merge_on_the_branch_is_named_and_not_flattened(line: Line) -> None:
     git(line.path, "merge", "-q", "--no-ff", "-m", "a merge", "hers")
     head = line.pushed(BRANCH)
     base = line.commit("main", "b.txt", "moved\n", "somebody's")
-    assert "is a merge" in replay(line.vault, head, base, line.base).problem
+    assert "is a merge" in replay_commits(line.vault, head, base, line.base).problem
 
 
 def test_what_the_base_has_by_now_stays_as_an_empty_commit_of_its_item(line: Line) -> None:
     api = line.item("api", "c.txt", "api\n")
     base = line.commit("main", "c.txt", "api\n", "squashed by a person")
-    made = replay(line.vault, api, base, line.base)
+    made = replay_commits(line.vault, api, base, line.base)
     assert made.head not in ("", base)
     assert line.vault.tree_of(made.head) == line.vault.tree_of(base)
-    assert items_on(line.vault, made.head, base, "night") == {"api": made.head}
+    assert landed_items(line.vault, made.head, base, "night") == {"api": made.head}
 
 
 def test_a_commit_counts_as_landed_still_as_the_one_it_became(line: Line) -> None:
     api = line.item("api", "c.txt", "api\n")
     base = line.commit("main", "b.txt", "moved\n", "somebody's")
-    made = replay(line.vault, api, base, line.base)
+    made = replay_commits(line.vault, api, base, line.base)
     git(line.path, "fetch", "-q", str(line.vault.path), f"{made.head}:refs/heads/made")
     assert line.pushed(BRANCH, "made") == made.head
-    assert fetch_landing(line.vault, BRANCH, api) == made.head
+    assert fetch_integration_branch(line.vault, BRANCH, api) == made.head
     line.pushed(BRANCH, base)
     with pytest.raises(ForgeRefused, match="was put back"):
-        fetch_landing(line.vault, BRANCH, api)
+        fetch_integration_branch(line.vault, BRANCH, api)

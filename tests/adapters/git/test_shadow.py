@@ -17,7 +17,7 @@ def test_what_setup_made_is_left_out_also_where_gitignore_names_it(workspace: Wo
     ignored = "".join(f"\\{c}" if c in "\\*?[]! " else c for c in name)
     (workspace.path / ".gitignore").write_text(f"/{ignored}\n")
     (workspace.path / "x").write_text("kept")
-    commit = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
-    listed = workspace.vault.git.run("ls-tree", "-r", "-z", "--name-only", f"{commit}:tree").names
+    commit = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
+    listed = workspace.vault.git.execute("ls-tree", "-r", "-z", "--name-only", f"{commit}:tree").names
     assert "x" in listed
     assert not [path for path in listed if path.startswith(name)]

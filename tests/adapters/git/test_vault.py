@@ -15,8 +15,8 @@ import pytest
 from git_repositories import changed, git, make_origin
 
 import perdure
-from perdure.adapters.git.locks import LockBusy, locked
-from perdure.adapters.git.objects import TreeEntry
+from perdure.adapters.git.locks import LockBusy, hold_lock
+from perdure.adapters.git.object_store import TreeEntry
 from perdure.adapters.git.vault import RefLocked, RefMoved, Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest, WorkspaceLost
@@ -29,14 +29,14 @@ def commits(vault: Vault, count: int) -> list[str]:
     """A line of commits in the vault, oldest first."""
     made: list[str] = []
     for number in range(count):
-        tree = vault.objects.tree([])
-        made.append(vault.objects.commit(tree, made[-1:], f"turn {number}"))
+        tree = vault.objects.write_tree([])
+        made.append(vault.objects.write_commit(tree, made[-1:], f"turn {number}"))
     return made
 
 
 def test_many_openers_at_once_make_one_whole_vault(home: Home, origin: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        opened = list(pool.map(lambda _: Vault.open(home, str(origin)), range(16)))
+        opened = list(pool.map(lambda _: Vault.open_or_create(home, str(origin)), range(16)))
     assert len({vault.path for vault in opened}) == 1
     assert [path.name for path in home.vaults.glob("*.git")] == [opened[0].path.name]
     assert not list(home.vaults.glob(".new-*"))
@@ -59,7 +59,7 @@ def test_the_vault_never_collects_by_itself(vault: Vault, name: str, value: str)
 
 def test_a_damaged_vault_is_not_taken_for_a_remote_that_is_away(home: Home, tmp_path: Path) -> None:
     origin = make_origin(tmp_path / "calc.git")
-    vault = Vault.open(home, str(origin))
+    vault = Vault.open_or_create(home, str(origin))
     vault.fetch()
     for stored in (path for path in (vault.path / "objects").rglob("*") if path.is_file()):
         stored.chmod(0o644)
@@ -68,28 +68,28 @@ def test_a_damaged_vault_is_not_taken_for_a_remote_that_is_away(home: Home, tmp_
         vault.fetch()
     assert "may be moved away" in refused.value.fix
     vault.path.rename(tmp_path / "away")
-    assert Vault.open(home, str(origin)).fetch()[0] == "main"
+    assert Vault.open_or_create(home, str(origin)).fetch()[0] == "main"
 
 
 def test_an_unreferenced_checkpoint_outlives_a_persons_git_gc(vault: Vault) -> None:
     (lonely,) = commits(vault, 1)
     git(vault.path, "gc", "-q")
     vault.repack()
-    assert vault.has(lonely)
+    assert vault.has_commit(lonely)
 
 
 def test_a_vault_is_packed_when_it_has_grown_and_loses_nothing_by_it(vault: Vault) -> None:
     def counted(name: str) -> int:
         return int(dict(line.split(": ") for line in git(vault.path, "count-objects", "-v").splitlines())[name])
 
-    kept, lonely = vault.put_artifact("d", b"plan"), vault.objects.blob(b"nobody refers to it yet")
-    assert not vault.pack_when_it_pays(loose=2)
-    assert vault.pack_when_it_pays(loose=1)
+    kept, lonely = vault.put_artifact("d", b"plan"), vault.objects.write_blob(b"nobody refers to it yet")
+    assert not vault.repack_if_large(max_loose=2)
+    assert vault.repack_if_large(max_loose=1)
     assert (counted("count"), counted("packs")) == (1, 1)
     for word in (b"one", b"two"):
         vault.put_artifact("d", word)
         vault.repack()
-    assert vault.pack_when_it_pays(packs=2)
+    assert vault.repack_if_large(max_packs=2)
     assert counted("packs") == 1
     assert vault.get_artifact("d", kept) == b"plan"
     assert git(vault.path, "cat-file", "blob", lonely) == "nobody refers to it yet"
@@ -99,7 +99,7 @@ def test_fetching_takes_the_default_branch_as_the_remote_names_it(home: Home, tm
     origin = make_origin(tmp_path / "o.git")
     git(origin, "branch", "-m", "main", "trunk")
     git(origin, "branch", "other")
-    vault = Vault.open(home, str(origin))
+    vault = Vault.open_or_create(home, str(origin))
     name, sha = vault.fetch()
     assert (name, sha) == ("trunk", git(origin, "rev-parse", "trunk"))
     assert vault.fetch("other")[0] == "other"
@@ -110,7 +110,7 @@ def test_fetching_takes_the_default_branch_as_the_remote_names_it(home: Home, tm
 
 def test_a_branch_that_took_the_place_of_a_directory_of_branches_can_be_fetched(home: Home, tmp_path: Path) -> None:
     origin = make_origin(tmp_path / "o.git")
-    vault = Vault.open(home, str(origin))
+    vault = Vault.open_or_create(home, str(origin))
     git(origin, "branch", "topic", "main")
     assert vault.fetch_branch("topic")
     git(origin, "branch", "-m", "topic", "topic/a")
@@ -121,11 +121,11 @@ def test_a_branch_that_took_the_place_of_a_directory_of_branches_can_be_fetched(
 
 def test_failures_to_fetch_say_whether_trying_again_can_help(home: Home, tmp_path: Path, origin: Path) -> None:
     with pytest.raises(InvalidRequest, match="no branch mian"):
-        Vault.open(home, str(origin)).fetch("mian")
+        Vault.open_or_create(home, str(origin)).fetch("mian")
     with pytest.raises(ForgeRefused):
-        Vault.open(home, str(tmp_path / "gone.git")).fetch()
+        Vault.open_or_create(home, str(tmp_path / "gone.git")).fetch()
     with pytest.raises(ForgeUnavailable) as caught:
-        Vault.open(home, "http://ada:hunter2@127.0.0.1:1/x.git").fetch()
+        Vault.open_or_create(home, "http://ada:hunter2@127.0.0.1:1/x.git").fetch()
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in "".join(path.read_text() for path in home.vaults.glob("x-*/description"))
 
@@ -138,7 +138,7 @@ def test_artifacts_come_back_or_are_lost_but_never_wrong(vault: Vault) -> None:
     assert vault.get_artifact("demo-1", name) == data
     with pytest.raises(WorkspaceLost, match="not in the vault"):
         vault.get_artifact("demo-1", "0" * 64)
-    git(vault.path, "update-ref", artifact_ref("demo-1", name), vault.objects.blob(b"other"))
+    git(vault.path, "update-ref", artifact_ref("demo-1", name), vault.objects.write_blob(b"other"))
     with pytest.raises(WorkspaceLost, match="damaged"):
         vault.get_artifact("demo-1", name)
 
@@ -221,9 +221,9 @@ def test_stale_locks_of_shared_files_are_removed_by_whoever_is_alone_with_the_va
 def test_the_child_on_the_first_parent_path_is_found_however_far_the_ref_is_ahead(vault: Vault) -> None:
     line = commits(vault, 6)
     assert [vault.first_parent_child(at, line[-1]) for at in line] == [*line[1:], None]
-    elsewhere = vault.objects.commit(vault.objects.tree([]), [], "another history")
+    elsewhere = vault.objects.write_commit(vault.objects.write_tree([]), [], "another history")
     assert vault.first_parent_child(elsewhere, line[-1]) is None
-    merge = vault.objects.commit(vault.objects.tree([]), [line[5], elsewhere], "merge")
+    merge = vault.objects.write_commit(vault.objects.write_tree([]), [line[5], elsewhere], "merge")
     assert vault.first_parent_child(elsewhere, merge) is None
     assert vault.is_ancestor(line[0], line[5])
     assert not vault.is_ancestor(line[5], line[0])
@@ -231,17 +231,17 @@ def test_the_child_on_the_first_parent_path_is_found_however_far_the_ref_is_ahea
 
 def test_a_broken_tip_is_noticed_and_the_newest_whole_ancestor_found(vault: Vault) -> None:
     good = commits(vault, 2)
-    missing = vault.objects.blob(b"lost in a power cut")
-    tip = vault.objects.commit(vault.objects.tree([TreeEntry("f", missing)]), good[-1:], "turn 3")
-    assert vault.broken(tip) == ""
+    missing = vault.objects.write_blob(b"lost in a power cut")
+    tip = vault.objects.write_commit(vault.objects.write_tree([TreeEntry("f", missing)]), good[-1:], "turn 3")
+    assert vault.find_damage(tip) == ""
     (vault.path / "objects" / missing[:2] / missing[2:]).unlink()
-    assert missing in vault.broken(tip)
-    assert vault.newest_whole(tip) == good[-1]
+    assert missing in vault.find_damage(tip)
+    assert vault.newest_whole_commit(tip) == good[-1]
 
 
 def test_changes_are_told_as_text_counts_and_names(vault: Vault) -> None:
     _, base = vault.fetch()
-    empty = vault.objects.tree([])
+    empty = vault.objects.write_tree([])
     assert "+hello" in vault.diff(empty, base)
     assert vault.diff_stat(empty, base) == (2, 2, 0)
     assert vault.diff_stat(base, empty) == (2, 0, 2)
@@ -249,31 +249,31 @@ def test_changes_are_told_as_text_counts_and_names(vault: Vault) -> None:
         "README.md",
         "src/app.py",
     ]
-    assert vault.show(base, "README.md") == b"hello\n"
-    assert vault.show(base, "missing") is None
+    assert vault.read_file(base, "README.md") == b"hello\n"
+    assert vault.read_file(base, "missing") is None
 
 
 def test_objects_are_synced_to_the_disk(vault: Vault, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    counted = vault.git.run("-c", "alias.show-fsync=!git config core.fsync", "show-fsync").text
+    counted = vault.git.execute("-c", "alias.show-fsync=!git config core.fsync", "show-fsync").text
     assert counted == "all"
     synced: list[int] = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd))[1])
-    vault.objects.blob(b"a new one")
+    vault.objects.write_blob(b"a new one")
     assert len(synced) >= 2, "the file and its directory"
 
 
 def test_a_lock_is_held_until_the_git_of_its_killed_holder_is_gone(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with locked(lock) as held:
+    with hold_lock(lock) as held:
         orphan = subprocess.Popen(["sleep", "30"], pass_fds=(held,))
     try:
-        with pytest.raises(LockBusy), locked(lock, timeout_s=0.2):
+        with pytest.raises(LockBusy), hold_lock(lock, timeout_s=0.2):
             pass
     finally:
         orphan.kill()
         orphan.wait()
-    with locked(lock, timeout_s=5):
+    with hold_lock(lock, timeout_s=5):
         pass
 
 
@@ -282,7 +282,7 @@ def test_a_lock_excludes_threads_of_the_same_process(tmp_path: Path) -> None:
     most: list[int] = []
 
     def work() -> None:
-        with locked(tmp_path / "lock"):
+        with hold_lock(tmp_path / "lock"):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.01)

@@ -12,9 +12,9 @@ import pytest
 from git_repositories import git
 
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.branch import commit_tree
+from perdure.adapters.git.branch import commit_checkpoint
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace, sweep
+from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
 from perdure.adapters.system.home import Home
 from perdure.models.errors import WorkspaceLost
 
@@ -23,7 +23,7 @@ def test_twenty_workspaces_at_once_are_twenty_valid_workspaces(home: Home, vault
     _, base = vault.fetch()
     with ThreadPoolExecutor(20) as pool:
         made = list(pool.map(lambda n: Workspace.create(home, vault, f"demo-{n}", base), range(20)))
-    assert [workspace.validate() for workspace in made] == [[]] * 20
+    assert [workspace.find_problems() for workspace in made] == [[]] * 20
     assert all((workspace.path / "src" / "app.py").read_text() == "x = 1\n" for workspace in made)
     assert git(vault.path, "worktree", "list").count("detached HEAD") == 20
     with ThreadPoolExecutor(20) as pool:
@@ -73,7 +73,7 @@ def test_each_way_to_be_invalid_is_named_and_rebuilt(
     harm(workspace)
     again, problems = Workspace.open_or_rebuild(home, vault, "demo-1", base)
     assert says in problems[0]
-    assert again.validate() == []
+    assert again.find_problems() == []
     assert not again.record().setup_done
     assert (again.path / "README.md").read_text() == "hello\n"
 
@@ -81,11 +81,11 @@ def test_each_way_to_be_invalid_is_named_and_rebuilt(
 def test_a_damaged_record_is_as_good_as_none(home: Home, vault: Vault, workspace: Workspace) -> None:
     base = workspace.record().base_sha
     (home.workspace("demo-1") / "record.json").write_text('{"delivery":')
-    assert "no readable record" in workspace.validate()[0]
+    assert "no readable record" in workspace.find_problems()[0]
     with pytest.raises(WorkspaceLost):
         Workspace.open(home, "demo-1")
     again, _ = Workspace.open_or_rebuild(home, vault, "demo-1", base)
-    assert again.validate() == []
+    assert again.find_problems() == []
 
 
 def test_a_creation_cut_off_before_its_record_is_begun_again(home: Home, vault: Vault, workspace: Workspace) -> None:
@@ -99,7 +99,7 @@ def test_a_creation_cut_off_before_its_record_is_begun_again(home: Home, vault: 
 def test_a_later_generation_lives_in_a_directory_of_its_own(home: Home, vault: Vault, workspace: Workspace) -> None:
     second = Workspace.create(home, vault, "demo-1", workspace.record().base_sha, generation=2)
     assert second.path.name == "demo-1~2"
-    assert second.validate() == []
+    assert second.find_problems() == []
     assert workspace.path.exists(), "a writer that could not be shown to be gone may still be in it"
     assert (second.shadow, second.private) != (workspace.shadow, workspace.private)
     assert second.remove() == ""
@@ -136,12 +136,12 @@ def test_a_failing_removal_is_a_message(workspace: Workspace) -> None:
 def test_only_workspaces_that_ended_long_ago_are_swept(home: Home, vault: Vault) -> None:
     _, base = vault.fetch()
     old, fresh, running = (Workspace.create(home, vault, name, base) for name in ("old", "fresh", "running"))
-    fresh.end()
+    fresh.mark_ended()
     long_ago = datetime.now(UTC) - timedelta(days=8)
-    old.write(old.record().model_copy(update={"ended_at": long_ago}))
-    assert sweep(home) == []
+    old.write_record(old.record().model_copy(update={"ended_at": long_ago}))
+    assert remove_old_worktrees(home) == []
     assert [w.path.exists() for w in (old, fresh, running)] == [False, True, True]
-    assert sweep(home, timedelta(0)) == []
+    assert remove_old_worktrees(home, timedelta(0)) == []
     assert [w.path.exists() for w in (fresh, running)] == [False, True]
 
 
@@ -149,7 +149,7 @@ def test_setup_is_remembered_with_what_it_made(workspace: Workspace) -> None:
     (workspace.path / "build" / "x").mkdir(parents=True)
     (workspace.path / "build" / "x" / "y.o").write_text("o")
     (workspace.path / ".ports.env").write_text("P=1\n")
-    assert workspace.finish_setup().kept == ("build",)
+    assert workspace.finish_setup().setup_paths == ("build",)
     assert os.stat(workspace.path).st_ino == workspace.record().inode
 
 
@@ -167,21 +167,21 @@ def test_no_lock_file_of_a_dead_writer_stops_anything_in_a_worktree(workspace: W
     died()
     cp.restore_base(workspace)
     died()
-    workspace.forget_changes()
+    workspace.reset_tracked_files()
     died()
-    first = cp.begin(workspace, {"summary": "prepared"})
-    cp.restore(workspace, first)
+    first = cp.write_initial_checkpoint(workspace, {"summary": "prepared"})
+    cp.restore_checkpoint(workspace, first)
     died()
     (workspace.path / "new").write_text("new")
-    second = cp.snapshot(workspace, parent=first, turn={"summary": "x"}, transcript=[])
+    second = cp.snapshot_worktree(workspace, parent=first, turn={"summary": "x"}, transcript=[])
     died()
-    commit, _ = commit_tree(workspace, checkpoint=second, parent=base, message="new")
+    commit, _ = commit_checkpoint(workspace, checkpoint=second, parent=base, message="new")
     died()
-    workspace.advance(commit)
+    workspace.advance_head(commit)
     assert git(workspace.path, "log", "-1", "--format=%s") == "new"
     died()
     workspace.finish_setup()
-    assert workspace.validate() == []
+    assert workspace.find_problems() == []
     died()
     assert workspace.remove() == ""
 
@@ -200,5 +200,5 @@ def test_a_worktree_whose_making_was_cut_off_is_made_again(home: Home, vault: Va
     (Path(record.admin) / "locked").write_text("initializing")
     (workspace.path / ".git").unlink()
     again, _ = Workspace.open_or_rebuild(home, vault, "demo-1", record.base_sha)
-    assert again.validate() == []
+    assert again.find_problems() == []
     assert not (Path(again.record().admin) / "locked").exists()

@@ -44,9 +44,9 @@ def test_the_variables_stand_for_the_file_and_are_gone_from_the_environment() ->
 
 def test_a_worker_keeps_them_out_of_its_environment_and_out_of_what_tools_print(tmp_path: Path) -> None:
     env = {"PERDURE_WEBHOOK_URL": SLACK, "PERDURE_WEBHOOK_SECRET": SECRET}
-    host = Host.open(Home(tmp_path), env)
+    host = Host.from_environment(Home(tmp_path), env)
     assert env == {}
-    said = str(host.redacted([{"type": "text", "text": f"{SLACK} {SECRET}"}]))
+    said = str(host.redact_blocks([{"type": "text", "text": f"{SLACK} {SECRET}"}]))
     assert "secret-part" not in said
     assert SECRET not in said
     host.inflight.close()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.adapters.notify.message import message_of
-from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
 from perdure.models.ledger import Spend
 from perdure.models.notice import NOTICE_RESULT_BYTES, Notice, notice_of, trial_notice
 from perdure.models.request import DeliveryRequest
@@ -21,8 +21,10 @@ UI = "http://127.0.0.1:8233/namespaces/default/workflows/d"
 
 def notice(told: str = "waiting", *, title: str = "Add sub", **changes: Any) -> Notice:
     ways = ("approve", "reject", "edit_plan")
-    asked = Asked(gate=Gate.PLAN, of="1a2b", words=f"approve the plan: {title}", since=NOW, options=ways)
-    state = DeliveryState(title=title, spend=Spend(usd=0.126), asked=asked).model_copy(update=changes)
+    asked = PendingDecision(
+        gate=Gate.PLAN, target="1a2b", summary=f"approve the plan: {title}", since=NOW, options=ways
+    )
+    state = DeliveryState(title=title, spend=Spend(usd=0.126), pending_decision=asked).model_copy(update=changes)
     request = DeliveryRequest(repository="https://forge.example/me/calc", request="Add sub")
     result = result_of(state, request, "d", "r") if told == "ended" else None
     return notice_of(
@@ -32,8 +34,8 @@ def notice(told: str = "waiting", *, title: str = "Add sub", **changes: Any) -> 
 
 def test_a_gate_is_told_with_every_way_to_decide_it() -> None:
     told = message_of(notice(), UI)
-    assert (told.event, told.gate, told.of, told.version) == ("waiting", "plan", "1a2b", 1)
-    assert [(way.update, way.said.get("of"), way.command) for way in told.decisions] == [
+    assert (told.event, told.gate, told.target, told.version) == ("waiting", "plan", "1a2b", 1)
+    assert [(way.update, way.payload.get("of"), way.command) for way in told.decisions] == [
         ("approve", "1a2b", "perdure approve d --of 1a2b"),
         ("reject", "1a2b", 'perdure reject d --of 1a2b --note "…"'),
         ("edit_plan", "1a2b", "perdure approve d --of 1a2b --edit"),
@@ -50,15 +52,22 @@ def test_a_gate_is_told_with_every_way_to_decide_it() -> None:
 
 def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that_it_is_one() -> None:
     question = Question(text="Which unit?", kind=QuestionKind.CHOICE, choices=("s", "ms"), why="callers rely on it")
-    asked = Asked(
-        gate=Gate.QUESTION, of="q", words="question: Which unit?", since=NOW, question=question, options=("answer",)
+    asked = PendingDecision(
+        gate=Gate.QUESTION,
+        target="q",
+        summary="question: Which unit?",
+        since=NOW,
+        question=question,
+        options=("answer",),
     )
     told = message_of(notice(asked=asked))
     assert told.event == "question"
     assert told.question == question
     assert "Which unit?\n1. s\n2. ms\nIt matters because: callers rely on it" in told.text
-    assert told.decisions[0].said == {"of": "q", "answer": "s"}
-    limit = Asked(gate=Gate.BUDGET, of="1", words="$5.00 are spent", since=NOW, options=("add_budget", "reject"))
+    assert told.decisions[0].payload == {"of": "q", "answer": "s"}
+    limit = PendingDecision(
+        gate=Gate.BUDGET, target="1", summary="$5.00 are spent", since=NOW, options=("add_budget", "reject")
+    )
     assert message_of(notice(asked=limit)).event == "budget"
     again = message_of(notice("reminder", asked=limit))
     assert (again.event, again.gate) == ("reminder", "budget")
@@ -108,7 +117,9 @@ def test_the_longest_that_can_be_asked_is_shown_whole_by_a_chat() -> None:
     """Slack cuts a message after 40,000 characters; others have less."""
     long = "&<" * 20_000
     question = Question(text=long, kind=QuestionKind.CHOICE, choices=(long,) * 10, why=long)
-    asked = Asked(gate=Gate.QUESTION, of="q", words=long, since=NOW, question=question, options=("answer",))
+    asked = PendingDecision(
+        gate=Gate.QUESTION, target="q", summary=long, since=NOW, question=question, options=("answer",)
+    )
     text = message_of(notice(asked=asked, title=long), UI).text
     assert len(text) < 20_000
     assert "perdure answer d --of q" in text

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.credentials import NO_KEYS
-from perdure.adapters.repository.terms import comes_from_here, find_source, find_target
+from perdure.adapters.repository.terms import find_source, find_target, is_from_this_home
 from perdure.adapters.system.home import Home
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
-from perdure.models.proof import proof, schedule_proof
+from perdure.models.proof import request_proof, schedule_proof
 from perdure.models.request import DeliveryRequest
 from tests.targets import git, make_target
 
@@ -24,7 +24,7 @@ def home(tmp_path: Path) -> Home:
 
 def signed(home: Home, id: str, **fields: object) -> DeliveryRequest:
     request = DeliveryRequest.model_validate({"request": "x", **fields})
-    mark = proof(home.key(), id, request.model_dump(mode="json", exclude_defaults=True))
+    mark = request_proof(home.key(), id, request.model_dump(mode="json", exclude_defaults=True))
     return request.model_copy(update={"proof": mark})
 
 
@@ -90,7 +90,7 @@ def test_a_proof_counts_for_one_request_and_one_delivery(
     home: Home, id: str, change: dict[str, object], counts: bool
 ) -> None:
     request = signed(home, "d", repository="/srv/calc.git", source="/home/me/calc")
-    assert comes_from_here(home, id, request.model_copy(update=change)) is counts
+    assert is_from_this_home(home, id, request.model_copy(update=change)) is counts
     assert home.key() == home.key()
     assert (home.root / "key").stat().st_mode & 0o777 == 0o600
 
@@ -99,9 +99,9 @@ def test_a_schedules_delivery_is_known_by_its_workflow_id(home: Home) -> None:
     request = DeliveryRequest(repository="/srv/calc.git", request="x")
     said, run = request.model_dump(mode="json", exclude_defaults=True), "night-2026-11-23T23:00:00Z"
     request = request.model_copy(update={"proof": schedule_proof(home.key(), "night", said)})
-    assert comes_from_here(home, delivery_key(run), request, run)
+    assert is_from_this_home(home, delivery_key(run), request, run)
     for other in ("", "night", "day-2026-11-23T23:00:00Z"):
-        assert not comes_from_here(home, delivery_key(run), request, other)
+        assert not is_from_this_home(home, delivery_key(run), request, other)
 
 
 def test_a_checkout_counts_only_when_it_is_one_of_the_repository(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import perdure
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.repository.host import load_host_config, unknown_variables
-from perdure.models.amounts import seconds
+from perdure.models.amounts import parse_duration
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput
 from tests.command_fixtures import NO_FILE
@@ -109,13 +109,13 @@ def test_a_repository_cannot_set_what_the_host_decides(text: str) -> None:
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(1, 99))
 def test_durations_add_up(h: int, m: int, s: int) -> None:
-    assert seconds(f"{h}h{m}m{s}s") == h * 3600 + m * 60 + s
+    assert parse_duration(f"{h}h{m}m{s}s") == h * 3600 + m * 60 + s
 
 
 @given(st.text(max_size=12))
 def test_any_text_is_a_duration_or_a_named_mistake(text: str) -> None:
     try:
-        length, said = seconds(text), "a duration"
+        length, said = parse_duration(text), "a duration"
     except ValueError as error:
         length, said = 1.0, str(error)
     assert length > 0

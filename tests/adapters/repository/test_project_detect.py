@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.repository.config import load_repository_config
-from perdure.adapters.repository.detect import Detected, detect
-from perdure.adapters.repository.init import render
+from perdure.adapters.repository.detect import DetectedCommands, detect_commands
+from perdure.adapters.repository.init import render_config
 from perdure.models.config import TestCommand
 from tests.project_files import Files
 
@@ -17,7 +17,7 @@ UNITTEST = "import unittest\n\nclass T(unittest.TestCase):\n    def test_a(self)
 PYTEST = "def test_a():\n    pass\n"
 
 
-def commands(found: Detected) -> list[str]:
+def commands(found: DetectedCommands) -> list[str]:
     return [test.command for test in found.tests]
 
 
@@ -31,7 +31,7 @@ def test_a_locked_uv_project_syncs_with_the_group_that_brings_pytest(files: File
             "tests/test_x.py": PYTEST,
         }
     )
-    found = detect(root)
+    found = detect_commands(root)
     assert found.setup == ("uv sync --frozen --extra check --group qa",)
     assert commands(found) == ["uv run pytest -q"]
 
@@ -43,7 +43,7 @@ def test_pytest_is_installed_where_tests_need_it_and_nothing_brings_it(files: Fi
             "tests/test_x.py": PYTEST,
         }
     )
-    found = detect(root)
+    found = detect_commands(root)
     assert found.setup[0] == "python3 -m venv .venv"
     assert found.setup[1].endswith("install --disable-pip-version-check -e . pytest")
     assert commands(found) == [".venv/bin/python -m pytest -q"]
@@ -51,7 +51,7 @@ def test_pytest_is_installed_where_tests_need_it_and_nothing_brings_it(files: Fi
 
 def test_extras_of_setup_py_are_not_taken_for_installed(files: Files) -> None:
     root = files({"setup.py": "setup(extras_require={'test': ['pytest']})", "tests/test_x.py": UNITTEST})
-    assert detect(root).setup[1].endswith("-e . pytest")
+    assert detect_commands(root).setup[1].endswith("-e . pytest")
 
 
 def test_declared_test_requirements_are_installed_and_pytest_is_not_repeated(files: Files) -> None:
@@ -64,18 +64,18 @@ def test_declared_test_requirements_are_installed_and_pytest_is_not_repeated(fil
             "tests/test_x.py": PYTEST,
         }
     )
-    assert detect(root).setup[1].endswith("-e '.[test]' -r requirements.txt attrs 'freezegun>=1'")
+    assert detect_commands(root).setup[1].endswith("-e '.[test]' -r requirements.txt attrs 'freezegun>=1'")
 
 
 def test_a_plain_project_with_unittest_needs_no_setup(files: Files) -> None:
     root = files({"x.py": "", "tests/__init__.py": "", "tests/test_x.py": UNITTEST})
-    found = detect(root)
+    found = detect_commands(root)
     assert found.setup == ()
     assert commands(found) == ["python3 -m unittest discover -s tests -t ."]
 
 
 def test_a_plain_project_with_pytest_style_tests_gets_pytest(files: Files) -> None:
-    found = detect(files({"x.py": "", "tests/test_x.py": PYTEST}))
+    found = detect_commands(files({"x.py": "", "tests/test_x.py": PYTEST}))
     assert found.setup[1].endswith("check pytest")
 
 
@@ -90,13 +90,13 @@ def test_a_plain_project_with_pytest_style_tests_gets_pytest(files: Files) -> No
 )
 def test_node_projects_are_installed_from_their_lock(files: Files, lock: str, setup: str, test: str) -> None:
     root = files({"package.json": '{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}', lock: ""})
-    found = detect(root)
+    found = detect_commands(root)
     assert (found.setup, commands(found)) == ((setup,), [test])
 
 
 def test_a_node_project_without_dependencies_needs_no_setup_and_a_placeholder_is_no_test(files: Files) -> None:
     root = files({"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'})
-    assert detect(root) == Detected(kinds=("npm",))
+    assert detect_commands(root) == DetectedCommands(kinds=("npm",))
 
 
 def test_go_and_cargo_download_what_they_require(files: Files) -> None:
@@ -107,7 +107,7 @@ def test_go_and_cargo_download_what_they_require(files: Files) -> None:
             "Cargo.lock": "",
         }
     )
-    found = detect(root)
+    found = detect_commands(root)
     assert found.setup == ("go mod download", "cargo fetch --locked")
     assert commands(found) == ["go test ./...", "cargo test"]
 
@@ -132,48 +132,48 @@ def test_go_and_cargo_download_what_they_require(files: Files) -> None:
 def test_maven_and_gradle_run_the_tests_once_in_setup_and_then_offline(
     files: Files, there: list[str], setup: str, test: str
 ) -> None:
-    found = detect(files(dict.fromkeys(there, "")))
+    found = detect_commands(files(dict.fromkeys(there, "")))
     assert (found.setup, commands(found)) == ((setup,), [test])
 
 
 def test_without_dependencies_go_and_cargo_just_test(files: Files) -> None:
-    found = detect(files({"go.mod": "module x\n", "Cargo.toml": "[package]\nname='x'\n"}))
+    found = detect_commands(files({"go.mod": "module x\n", "Cargo.toml": "[package]\nname='x'\n"}))
     assert (found.setup, commands(found)) == ((), ["go test ./...", "cargo test"])
 
 
 def test_make_test_counts_only_where_nothing_else_tests(files: Files) -> None:
     root = files({"Makefile": "test := 1\n\ntest: build\n\ttrue\n"})
-    assert commands(detect(root)) == ["make test"]
+    assert commands(detect_commands(root)) == ["make test"]
     files({"tests/test_x.py": UNITTEST})
-    assert commands(detect(root)) == ["python3 -m unittest discover -s tests"]
-    assert detect(files({"Makefile": "test := 1\n"})).kinds == ("python",)
+    assert commands(detect_commands(root)) == ["python3 -m unittest discover -s tests"]
+    assert detect_commands(files({"Makefile": "test := 1\n"})).kinds == ("python",)
 
 
 def test_files_that_cannot_be_read_are_taken_as_absent(files: Files) -> None:
     root = files({"pyproject.toml": "[[[", "package.json": "{", "Cargo.toml": "\x00"})
     os.mkfifo(root / "Makefile")
-    assert detect(root).tests == ()
+    assert detect_commands(root).tests == ()
 
 
 @pytest.mark.parametrize(
     "found",
     [
-        Detected(),
-        Detected(
+        DetectedCommands(),
+        DetectedCommands(
             ("python3 -m venv .venv", "pip install 'a>=1' \"b\""), (TestCommand(name='ü"\\', command="x\ty\x7f"),)
         ),
-        Detected(("npm ci",), (TestCommand(name="a", command="b"), TestCommand(name="c", command="d"))),
+        DetectedCommands(("npm ci",), (TestCommand(name="a", command="b"), TestCommand(name="c", command="d"))),
     ],
 )
-def test_what_init_writes_loads_again(found: Detected) -> None:
-    config = load_repository_config(render(found), "perdure.toml")
+def test_what_init_writes_loads_again(found: DetectedCommands) -> None:
+    config = load_repository_config(render_config(found), "perdure.toml")
     assert config.setup.commands == found.setup
     assert (config.test or ()) == found.tests
 
 
 def test_what_init_writes_for_this_repository_loads_again() -> None:
-    found = detect(Path(__file__).parents[3])
-    assert load_repository_config(render(found), "perdure.toml").test == found.tests
+    found = detect_commands(Path(__file__).parents[3])
+    assert load_repository_config(render_config(found), "perdure.toml").test == found.tests
 
 
 def test_parts_of_a_monorepo_are_set_up_and_tested_in_their_own_directories(files: Files) -> None:
@@ -187,13 +187,13 @@ def test_parts_of_a_monorepo_are_set_up_and_tested_in_their_own_directories(file
             "package.json": '{"private": true}',
         }
     )
-    found = detect(root)
+    found = detect_commands(root)
     assert [(test.directory, test.name, test.command) for test in found.tests] == [
         ("back end", "back end: unittest", ".venv/bin/python -m unittest discover -s tests"),
         ("web", "web: npm test", "npm test"),
     ]
     assert found.setup[0] == "cd 'back end' && python3 -m venv .venv"
     assert found.setup[-1] == "cd web && npm install --no-package-lock"
-    assert load_repository_config(render(found), "perdure.toml").test == found.tests
+    assert load_repository_config(render_config(found), "perdure.toml").test == found.tests
     (root / "Makefile").write_text("test:\n\ttrue\n")
-    assert commands(detect(root)) == ["make test"]
+    assert commands(detect_commands(root)) == ["make test"]

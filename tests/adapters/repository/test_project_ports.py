@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.repository.ports import PortPair, lease_ports, release, still_free, write_ports_env
+from perdure.adapters.repository.ports import PortPair, are_ports_free, lease_ports, release_ports, write_ports_env
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.models.errors import NoPorts
@@ -59,7 +59,7 @@ def test_a_lease_dies_with_its_attempt_where_no_pair_is_left(home: Home) -> None
     assert lease_ports(home, RANGES, deliver(home, "late")) == pairs[2]
     with pytest.raises(NoPorts):  # everybody works
         lease_ports(home, RANGES, deliver(home, "d2"))
-    release(home, "d0")
+    release_ports(home, "d0")
     assert lease_ports(home, RANGES, "d2") == pairs[0]
 
 
@@ -83,7 +83,7 @@ def test_as_many_deliveries_as_pairs_get_different_ones_and_the_next_waits(home:
     with pytest.raises(NoPorts, match="all 5 port pairs are in use: 5 by other deliveries") as caught:
         lease_ports(home, RANGES, deliver(home, "late"))
     assert caught.value.retryable
-    release(home, "d3")
+    release_ports(home, "d3")
     assert lease_ports(home, RANGES, "late") in pairs
 
 
@@ -91,7 +91,7 @@ def test_as_many_deliveries_as_pairs_get_different_ones_and_the_next_waits(home:
 def test_a_pair_somebody_listens_on_is_passed_over(home: Home, host: str) -> None:
     usual = lease_ports(home, RANGES, deliver(home, "a"))
     with listening(usual.frontend, host):
-        assert not still_free(usual)
+        assert not are_ports_free(usual)
         other = lease_ports(home, RANGES, "a")
     assert other != usual
     assert not (home.ports / f"{usual.backend}-{usual.frontend}").exists(), "the lease of the lost pair is given back"

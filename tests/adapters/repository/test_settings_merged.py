@@ -8,10 +8,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.repository.config import LOWERED, Effective, effective, load_repository_config, with_detected
-from perdure.adapters.repository.detect import Detected
+from perdure.adapters.repository.config import (
+    LOWERED,
+    EffectiveConfig,
+    fill_in_detected,
+    load_repository_config,
+    merge_config,
+)
+from perdure.adapters.repository.detect import DetectedCommands
 from perdure.adapters.repository.host import load_host_config, user_file_name
-from perdure.models.amounts import seconds
+from perdure.models.amounts import parse_duration
 from perdure.models.config import Limits, RepositoryConfig, TestCommand
 from perdure.models.host_config import HostConfig
 from perdure.models.phases import Phase
@@ -25,14 +31,14 @@ def repository(text: str = "") -> RepositoryConfig:
 
 def merged(
     text: str = "", *, env: dict[str, str] | None = None, user: str = "", tmp: Path | None = None, **asked: Any
-) -> Effective:
+) -> EffectiveConfig:
     path = NO_FILE
     if tmp is not None:
         path = tmp / "config.toml"
         path.write_text(user)
     env = env or {}
     host = load_host_config(env, path)
-    return effective(host=host, env=env, repository=repository(text), **asked)
+    return merge_config(host=host, env=env, repository=repository(text), **asked)
 
 
 def test_without_any_source_the_defaults_count() -> None:
@@ -119,7 +125,7 @@ def test_no_source_ever_gets_more_than_the_host_allows(
     ours: dict[str, object], theirs: dict[str, object], flags: dict[str, object]
 ) -> None:
     host = HostConfig.model_validate({"limits": {**HostConfig().limits.model_dump(), **ours}})
-    result = effective(
+    result = merge_config(
         host=host,
         env={},
         repository=RepositoryConfig.model_validate({"version": 1, "limits": theirs}),
@@ -129,7 +135,7 @@ def test_no_source_ever_gets_more_than_the_host_allows(
         got, highest = getattr(result.config.limits, name), getattr(host.limits, name)
         asked = flags.get(name, theirs.get(name, highest))
         if name == "time":
-            assert seconds(got) == min(seconds(str(asked)), seconds(highest))
+            assert parse_duration(got) == min(parse_duration(str(asked)), parse_duration(highest))
         elif highest is None:
             assert got == asked
         else:
@@ -138,8 +144,8 @@ def test_no_source_ever_gets_more_than_the_host_allows(
 
 
 def test_detected_commands_fill_only_what_nobody_wrote() -> None:
-    found = Detected(("npm ci",), (TestCommand(name="npm test", command="npm test"),), ("npm",))
-    result = with_detected(merged("[setup]\ncommands = []\n"), found)
+    found = DetectedCommands(("npm ci",), (TestCommand(name="npm test", command="npm test"),), ("npm",))
+    result = fill_in_detected(merged("[setup]\ncommands = []\n"), found)
     assert result.config.setup.commands == ()
     assert result.config.test == found.tests
     assert result.origins["test"] == "detected"
@@ -149,23 +155,23 @@ def test_detected_commands_fill_only_what_nobody_wrote() -> None:
 def test_gates_of_the_request_come_beside_those_of_the_repository() -> None:
     asked = DeliveryRequest(repository="/r", request="x", gates=("pull_request", "plan"))
     config = load_repository_config("version = 1\n[gates]\nbefore = ['plan']\nexpire = '72h'\n", "perdure.toml")
-    both = effective(host=HostConfig(), env={}, repository=config, request=asked)
+    both = merge_config(host=HostConfig(), env={}, repository=config, request=asked)
     assert both.config.gates.before == ("plan", "pull_request")
     assert both.config.gates.expire == "72h"
     assert both.origins["gates.before"] == "perdure.toml on main and request"
     unasked = DeliveryRequest(repository="/r", request="x")
-    alone = effective(host=HostConfig(), env={}, repository=config, request=unasked)
+    alone = merge_config(host=HostConfig(), env={}, repository=config, request=unasked)
     assert (alone.config.gates.before, alone.origins["gates.before"]) == (("plan",), "perdure.toml on main")
 
 
 def test_a_request_asks_for_tokens_up_to_the_hosts_limit_and_for_no_questions(tmp_path: Path) -> None:
     asked = DeliveryRequest(repository="/r", request="x", tokens=900, questions=False)
-    free = effective(host=HostConfig(), env={}, request=asked)
+    free = merge_config(host=HostConfig(), env={}, request=asked)
     assert (free.config.limits.tokens, free.config.delivery.questions) == (900, False)
     host = load_host_config({"PERDURE_TOKENS": "500"}, tmp_path / "none.toml")
-    held = effective(host=host, env={"PERDURE_TOKENS": "500"}, request=asked)
+    held = merge_config(host=host, env={"PERDURE_TOKENS": "500"}, request=asked)
     assert held.config.limits.tokens == 500
     assert held.origins["limits.tokens"] == "request" + LOWERED
-    unasked = effective(host=host, env={"PERDURE_TOKENS": "500"})
+    unasked = merge_config(host=host, env={"PERDURE_TOKENS": "500"})
     assert (unasked.config.limits.tokens, unasked.origins["limits.tokens"]) == (500, "PERDURE_TOKENS")
-    assert effective(host=HostConfig(), env={}).config.limits.tokens is None
+    assert merge_config(host=HostConfig(), env={}).config.limits.tokens is None

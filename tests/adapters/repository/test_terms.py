@@ -9,12 +9,12 @@ import pytest
 
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.terms import BranchBase, branches_of, check_branch, title_of
+from perdure.adapters.repository.terms import BranchBase, branch_names, check_branch, delivery_title
 from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
-from perdure.models.issue import Issue
+from perdure.models.issue import ForgeIssue
 from perdure.models.request import DeliveryRequest
 from tests.engine import git, make_target
 
@@ -38,7 +38,7 @@ def origin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def vault(tmp_path: Path, origin: Path) -> Vault:
-    vault = Vault.open(Home(tmp_path / "home"), str(origin))
+    vault = Vault.open_or_create(Home(tmp_path / "home"), str(origin))
     vault.fetch()
     return vault
 
@@ -79,23 +79,23 @@ def test_the_base_is_no_branch_to_work_on(vault: Vault) -> None:
 
 
 def test_without_words_the_newest_commit_that_is_no_merge_gives_the_title(vault: Vault) -> None:
-    assert title_of(vault, terms(vault, "topic")) == "Subtract numbers"
-    assert title_of(vault, terms(vault, "empty")) == "Merge merged", "nothing of its own: whatever is newest"
+    assert delivery_title(vault, terms(vault, "topic")) == "Subtract numbers"
+    assert delivery_title(vault, terms(vault, "empty")) == "Merge merged", "nothing of its own: whatever is newest"
 
 
 def test_words_and_issues_give_the_title_themselves(vault: Vault) -> None:
-    issue = Issue(number=1, title="Heated", url="https://github.com/me/calc/issues/1")
-    assert title_of(vault, terms(vault, "topic", issue=issue)) == "Heated"
-    assert title_of(vault, terms(vault, "topic", request="Add sub")) == ""
-    assert title_of(vault, terms(vault, "topic", existing=False)) == ""
+    issue = ForgeIssue(number=1, title="Heated", url="https://github.com/me/calc/issues/1")
+    assert delivery_title(vault, terms(vault, "topic", issue=issue)) == "Heated"
+    assert delivery_title(vault, terms(vault, "topic", request="Add sub")) == ""
+    assert delivery_title(vault, terms(vault, "topic", existing=False)) == ""
 
 
 def settled(vault: Vault, template: str, title: str = "Add sub", delivery: str = "calc-issue-1") -> dict[str, str]:
     base, base_sha = vault.fetch()
     ground = BranchBase(vault, remote_heads(vault.url), base, base_sha, delivery)
-    issue = Issue(number=1, title=title, body="", author="eve", url="")
+    issue = ForgeIssue(number=1, title=title, body="", author="eve", url="")
     request = DeliveryRequest(repository=vault.url, issue=1)
-    return branches_of(template, delivery, request, issue, "perdure.toml", ground)
+    return branch_names(template, delivery, request, issue, "perdure.toml", ground)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_branch_that_could_not_be_pushed_is_refused_before_anything_is_paid_fo
 def test_the_default_branch_is_refused_where_another_one_is_the_base(vault: Vault) -> None:
     _, base_sha = vault.fetch("topic")
     ground = BranchBase(vault, remote_heads(vault.url), "topic", base_sha, "d")
-    assert ground.taken("main") == "main is the default branch: nobody delivers onto it"
+    assert ground.unpushable_reason("main") == "main is the default branch: nobody delivers onto it"
     request = DeliveryRequest(repository=vault.url, request="x", base="topic", branch="main")
     head = str(vault.fetch_branch("main"))
     with pytest.raises(InvalidRequest, match="main is the default branch"):

@@ -14,7 +14,7 @@ from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.environment import UNPACKED
 from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.usage import Caps
-from perdure.models.amounts import size
+from perdure.models.amounts import parse_size
 from perdure.models.host_config import CommandLimits, HostConfig
 
 MB = 1024**2
@@ -145,4 +145,4 @@ def test_limits_are_the_hosts_owners_to_set_and_smaller_hosts_have_smaller_ones(
     assert Caps.of(CommandLimits()).memory == min(8 * 1024 * MB, int(physical * 0.75))
     for wrong in ("4", "g", "-1g", "4t", "0g", "1" * 100 + "g", "٤g"):
         with pytest.raises(ValueError, match="no size"):
-            size(wrong)
+            parse_size(wrong)

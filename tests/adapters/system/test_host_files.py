@@ -14,11 +14,11 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system import boot as boots
-from perdure.adapters.system.files import append_line, locked, try_lock, write_whole
+from perdure.adapters.system.files import append_line, hold_lock, try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.journal import read_lines
+from perdure.adapters.worker.journal import read_json_lines
 from perdure.adapters.worker.lease import Leases
-from perdure.adapters.worker.replies import Replies
+from perdure.adapters.worker.replies import ReplyStore
 from perdure.adapters.worker.spend import SpendLog
 from tests.other_process import line, python
 
@@ -97,10 +97,10 @@ async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
     disk, home = Disk(monkeypatch), Home(tmp_path / "home")
     workspace = home.workspace("d")
     append_line(workspace / "journal.jsonl", b"{}", sync=False)  # it comes first, and makes the directory
-    Replies(workspace).require_room()
-    Replies(workspace).put("key", {"text": "paid for"})
-    SpendLog(workspace).intend("request", "reply", 0.1)
-    async with Leases(home).take("d"):
+    ReplyStore(workspace).require_free_disk()
+    ReplyStore(workspace).put("key", {"text": "paid for"})
+    SpendLog(workspace).record_intent("request", "reply", 0.1)
+    async with Leases(home).acquire("d"):
         pass
     for name in ("replies/key.json", "spend.jsonl", "generation"):
         assert disk.keeps(workspace / name, tmp_path), name
@@ -112,8 +112,8 @@ def test_a_vault_outlives_a_power_cut_from_the_moment_it_is_there(
 ) -> None:
     """Nobody would make it anew: one with an empty description leads to no repository for ever."""
     disk, home = Disk(monkeypatch), Home(tmp_path / "home")
-    vault = Vault.open(home, "https://example.invalid/calc.git")
-    sha = vault.objects.blob(b"kept")
+    vault = Vault.open_or_create(home, "https://example.invalid/calc.git")
+    sha = vault.objects.write_blob(b"kept")
     for name in ("HEAD", "config", "description", f"objects/{sha[:2]}/{sha[2:]}"):
         assert disk.keeps(vault.path / name, tmp_path), name
 
@@ -122,9 +122,9 @@ def test_a_machine_that_does_not_name_its_start_has_not_been_up_since_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(boots, "_BOOT_ID", tmp_path / "absent")
-    assert boots.boot()
+    assert boots.boot_id()
     (tmp_path / "absent").write_text("one\n")
-    assert boots.boot() == "one"
+    assert boots.boot_id() == "one"
 
 
 def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"n": 2, "to')
     append_line(path, b'{"n": 3}', sync=True)
-    assert [entry["n"] for entry in read_lines(path)] == [1, 3]
+    assert [entry["n"] for entry in read_json_lines(path)] == [1, 3]
 
 
 def test_a_line_that_did_not_fit_is_an_error_not_a_silence(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_lines_of_several_processes_never_mix(tmp_path: Path) -> None:
             process.stdin.write("\n")
             process.stdin.flush()
         assert (first.wait(30), second.wait(30)) == (0, 0)
-    found = list(read_lines(path))
+    found = list(read_json_lines(path))
     assert len(found) == 400
     for who in ("a" * 300, "b" * 300):
         assert [entry["n"] for entry in found if entry["by"] == who] == list(range(200))
@@ -178,7 +178,7 @@ def test_two_in_a_critical_section_come_one_after_the_other(tmp_path: Path) -> N
     def work() -> None:
         nonlocal inside, most
         for _ in range(50):
-            with locked(tmp_path / "lock"):
+            with hold_lock(tmp_path / "lock"):
                 inside += 1
                 most = max(most, inside)
                 inside -= 1

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from perdure.adapters.system.threads import in_thread, to_the_end
+from perdure.adapters.system.threads import in_thread, in_thread_to_end
 
 word: ContextVar[str] = ContextVar("word")
 
@@ -45,7 +45,7 @@ async def test_a_cancelled_call_is_over_only_when_its_thread_is(fails: bool) -> 
 
 async def test_an_effect_that_happened_is_told_although_a_cancellation_came() -> None:
     go = threading.Event()
-    task = asyncio.create_task(to_the_end(lambda: go.wait(10) and "pull request #1"))
+    task = asyncio.create_task(in_thread_to_end(lambda: go.wait(10) and "pull request #1"))
     await asyncio.sleep(0.05)
     task.cancel()
     await asyncio.sleep(0.05)

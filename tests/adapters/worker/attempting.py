@@ -66,4 +66,4 @@ async def fail(host: Host, error: BaseException, **more: Any) -> ApplicationErro
 
 
 def ends(host: Host) -> list[str]:
-    return [line["how"] for line in host.journal("d")._lines() if "ended" in line]
+    return [line["how"] for line in host.journal("d")._read_entries() if "ended" in line]

@@ -17,7 +17,7 @@ from tests.waiting import patient
 @asynccontextmanager
 async def undertaker(home: Home, client: Client) -> AsyncIterator[InFlight]:
     worker = InFlight(home)
-    task = asyncio.create_task(worker.report_the_dead(client))
+    task = asyncio.create_task(worker.report_dead_workers(client))
     try:
         yield worker
         assert not task.done(), "nobody looks for the dead any more"

@@ -14,7 +14,7 @@ from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
     from perdure.adapters.system.home import Home
-    from perdure.adapters.worker.attempt import AttemptInterceptor, now_doing
+    from perdure.adapters.worker.attempt import AttemptInterceptor, update_heartbeat
     from perdure.adapters.worker.host import Host
     from perdure.models.host_config import HostConfig
     from perdure.models.work import CloseInput
@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
 
 @activity.defn(name="implement")
 async def nap(work: CloseInput) -> str:
-    now_doing(doing="napping")
+    update_heartbeat(doing="napping")
     print(work.delivery, activity.info().attempt, flush=True)
     while not (Path(sys.argv[1]) / work.delivery).exists():
         await asyncio.sleep(0.02)
@@ -60,7 +60,7 @@ async def main(home: Home, address: str, queue: str) -> None:
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):
         print("ready", host.inflight.worker, flush=True)
-        await host.inflight.report_the_dead(client)
+        await host.inflight.report_dead_workers(client)
 
 
 if __name__ == "__main__":

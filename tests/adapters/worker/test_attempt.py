@@ -19,7 +19,7 @@ from perdure.adapters.worker.attempt import (
     UNEXPECTED_FAILURES,
     AttemptInterceptor,
     heartbeat_pause,
-    now_doing,
+    update_heartbeat,
     work_key,
 )
 from perdure.adapters.worker.host import Host
@@ -33,21 +33,21 @@ from perdure.models.errors import (
     Superseded,
 )
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Closed, CloseInput
+from perdure.models.work import CloseInput, CloseResult
 from tests.waiting import until
 
 __all__ = ["host"]
 
 
 async def test_an_attempt_is_noted_in_flight_before_it_begins_and_journalled_when_it_has_ended(host: Host) -> None:
-    async def do() -> Closed:
+    async def do() -> CloseResult:
         (note,) = (host.home.inflight / host.inflight.worker).iterdir()
         assert json.loads(note.read_bytes())["run_id"] == "test-run"
-        (line,) = host.journal("d")._lines()
+        (line,) = host.journal("d")._read_entries()
         assert (line["activity"], line["worker"]) == ("implement", host.inflight.worker)
-        return Closed(message="done")
+        return CloseResult(message="done")
 
-    assert await attempt(host, do) == Closed(message="done")
+    assert await attempt(host, do) == CloseResult(message="done")
 
     async def find() -> TurnResult:
         return TurnResult(checkpoint="c", summary="s", adopted=True)
@@ -61,8 +61,8 @@ async def test_heartbeats_tell_what_the_attempt_does_from_a_task_of_its_own(host
     env.on_heartbeat = lambda *details: beats.append(details)
 
     async def do() -> None:
-        now_doing(turn=3)
-        now_doing(doing="pytest -q")
+        update_heartbeat(turn=3)
+        update_heartbeat(doing="pytest -q")
         assert not beats, "that it has begun, the server knows"
         await until(lambda: beats)
 
@@ -96,7 +96,7 @@ async def test_ten_attempts_of_a_worker_beat_every_two_seconds_each(host: Host) 
 
 
 def test_saying_what_one_does_outside_of_an_attempt_is_fine() -> None:
-    now_doing(doing="nothing")
+    update_heartbeat(doing="nothing")
 
 
 async def test_reading_is_nobodys_work_and_leaves_no_record(host: Host) -> None:
@@ -171,8 +171,8 @@ async def test_a_long_message_is_cut_in_its_middle_and_its_cause_stays_on_the_ho
 
 
 async def test_a_result_too_large_for_history_fails_before_anybody_relies_on_it(host: Host) -> None:
-    async def do() -> Closed:
-        return Closed(message="ü" * (RESULT_BYTES // 2))
+    async def do() -> CloseResult:
+        return CloseResult(message="ü" * (RESULT_BYTES // 2))
 
     with pytest.raises(ApplicationError) as raised:
         await attempt(host, do)

@@ -21,7 +21,7 @@ from perdure.models.errors import (
 )
 from perdure.models.request import DeliveryRequest
 from perdure.models.turn import TurnInput
-from perdure.models.work import Asking, PrepareInput
+from perdure.models.work import EscalationSettings, PrepareInput
 
 __all__ = ["host"]
 
@@ -33,7 +33,7 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
     shared = await environment().run(key)
     log = host.journal("d")
     for number in range(DEATHS_PER_TURN):
-        log.began(attempt=str(number), key=shared, activity="implement", worker="gone")
+        log.record_start(attempt=str(number), key=shared, activity="implement", worker="gone")
     raised = await fail(host, AssertionError("it was begun"))
     assert (raised.type, raised.non_retryable) == ("TurnKillsWorker", True)
     assert "perdure retry test" in raised.message
@@ -45,12 +45,12 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
 
     turn = await environment().run(of_turn)
     for number in range(DEATHS_PER_TURN):
-        log.began(attempt=f"turn {number}", key=turn, activity="implement", worker="gone")
+        log.record_start(attempt=f"turn {number}", key=turn, activity="implement", worker="gone")
     assert (await fail(host, AssertionError("it was begun"), work=work)).type == "TurnKillsWorker"
-    allowed = work.model_copy(update={"again": 1})
+    allowed = work.model_copy(update={"approved_retries": 1})
     assert (await fail(host, OSError("begun"), work=allowed)).type == "OSError", "a person lets it be tried again"
     for number in range(DEATHS_PER_TURN):
-        log.began(attempt=f"again {number}", key=turn, activity="implement", worker="gone")
+        log.record_start(attempt=f"again {number}", key=turn, activity="implement", worker="gone")
     assert (await fail(host, AssertionError("it was begun"), work=allowed)).type == "TurnKillsWorker", "and no more"
 
     async def do() -> str:
@@ -59,25 +59,25 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
     assert await attempt(host, do, env=environment("close")) == "tidied up"
 
 
-@pytest.mark.parametrize("told", [None, Asking(asks=True, expiry_s=60.0, notifies=True)])
+@pytest.mark.parametrize("told", [None, EscalationSettings(asks=True, expiry_s=60.0, notifies=True)])
 async def test_a_prepare_that_is_not_begun_again_says_who_decides_as_far_as_that_is_known(
-    host: Host, told: Asking | None
+    host: Host, told: EscalationSettings | None
 ) -> None:
     work = PrepareInput(delivery="d", request=DeliveryRequest(repository="/r", request="x"))
     env = environment("prepare")
 
     async def killed() -> None:
-        host.journal("d").asks(Asking(asks=False))
+        host.journal("d").record_deciders(EscalationSettings(asks=False))
         if told is not None:
-            host.journal("d").asks(told)
+            host.journal("d").record_deciders(told)
         raise WorkCutOff("the sandbox was killed")
 
     for _ in range(DEATHS_PER_TURN):
         with pytest.raises(ApplicationError, match="the sandbox was killed"):
             await attempt(host, killed, work=work, env=env)
     raised = await fail(host, AssertionError("it was begun"), work=work, env=env)
-    assert (raised.type, raised.details) == ("TurnKillsWorker", (told or Asking(asks=False),))
-    again = work.model_copy(update={"again": 1})
+    assert (raised.type, raised.details) == ("TurnKillsWorker", (told or EscalationSettings(asks=False),))
+    again = work.model_copy(update={"approved_retries": 1})
     assert (await fail(host, OSError("begun"), work=again, env=env)).type == "OSError", (
         "a person lets it be tried again"
     )

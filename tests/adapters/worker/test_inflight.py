@@ -80,7 +80,7 @@ async def test_all_that_a_killed_worker_did_is_redone_at_once_and_a_stale_report
             assert await handle.result() == ["woke in attempt 2"] * 3
             assert not list(home.inflight.glob(f"{name}*"))
             log = Journal(home.workspace("go"), lambda worker: is_alive(home.inflight, worker))
-            assert log.receipt() == Receipt(worker_deaths=1, turns_redone=1)
+            assert log.make_receipt() == Receipt(worker_deaths=1, turns_redone=1)
 
 
 @pytest.mark.timeout(60)
@@ -108,18 +108,18 @@ async def test_a_note_that_a_power_cut_emptied_stops_nobody_from_reporting_the_o
 async def test_the_living_and_what_another_worker_is_reporting_are_left_alone(home: Home, server: str) -> None:
     client = await Client.connect(server)
     living = InFlight(home)
-    with living.noted(token=b"t", workflow_id="w", run_id="r", activity="implement"):
+    with living.note_activity(token=b"t", workflow_id="w", run_id="r", activity="implement"):
         pass
     dead(home, "gone")
-    burial = try_lock(home.inflight / f"{inflights.BURIAL}.lock")
+    burial = try_lock(home.inflight / f"{inflights.REPORTING}.lock")
     assert burial is not None
     async with undertaker(home, client) as other:
         await asyncio.sleep(0.3)
         assert (home.inflight / "gone" / "run.json").exists()
-        assert not other.alive("gone"), "a death counts while it is being reported, too"
+        assert not other.is_alive("gone"), "a death counts while it is being reported, too"
         os.close(burial)
         await gone(home.inflight / "gone.lock")
-        assert other.alive(living.worker)
+        assert other.is_alive(living.worker)
         assert (home.inflight / living.worker / "r.json").exists()
     living.close()
 
@@ -151,21 +151,21 @@ def test_who_asks_whether_a_worker_lives_never_makes_it_look_alive(home: Home) -
 
 def test_a_worker_is_found_held_from_the_first_moment_and_leaves_nothing_at_an_orderly_end(home: Home) -> None:
     worker = InFlight(home)
-    assert worker.alive(worker.worker)
+    assert worker.is_alive(worker.worker)
     assert is_alive(home.inflight, worker.worker)
     notes = home.inflight / worker.worker
-    with worker.noted(token=b"1", workflow_id="w", run_id="r", activity="plan"):
+    with worker.note_activity(token=b"1", workflow_id="w", run_id="r", activity="plan"):
         assert tokens(notes) == [b"1"]
-    with worker.noted(token=b"2", workflow_id="w", run_id="r", activity="implement"):
-        with worker.noted(token=b"3", workflow_id="w", run_id="r", activity="implement"):
+    with worker.note_activity(token=b"2", workflow_id="w", run_id="r", activity="implement"):
+        with worker.note_activity(token=b"3", workflow_id="w", run_id="r", activity="implement"):
             assert tokens(notes) == [b"1", b"2", b"3"], "what is in flight beside another is known, too"
-        worker.forget("r")
+        worker.forget_run("r")
         assert tokens(notes) == [b"2"], "a run that ends with one thing has another in flight"
     assert tokens(notes) == [b"2"], "the last one stays: it names the run"
     (note,) = notes.glob("*.json")
     assert note.stat().st_mode & 0o777 == 0o600, "a token completes an activity: nobody else's business"
-    worker.forget("r")
-    worker.forget("r")
+    worker.forget_run("r")
+    worker.forget_run("r")
     assert not note.exists()
     worker.close()
     worker.close()
@@ -192,7 +192,7 @@ inflight.InFlight(Home(Path(sys.argv[1])))
     monkeypatch.setattr(inflights, "UNSEEN_S", -1.0)
     async with undertaker(home, await Client.connect(server)) as other:
         async with asyncio.timeout(patient(40)):
-            while not {path.stem for path in home.inflight.iterdir()} <= {other.worker, inflights.BURIAL}:
+            while not {path.stem for path in home.inflight.iterdir()} <= {other.worker, inflights.REPORTING}:
                 await asyncio.sleep(0.02)
 
 

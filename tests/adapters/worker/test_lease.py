@@ -39,9 +39,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_one_after_the_other_each_gets_a_proved_lease_of_a_higher_generation(home: Home) -> None:
     registry = Leases(home)
-    async with registry.take("d") as first:
+    async with registry.acquire("d") as first:
         first.check()
-    async with registry.take("d") as second:
+    async with registry.acquire("d") as second:
         second.check()
         assert second.generation == first.generation + 1
         assert first.proved
@@ -56,7 +56,7 @@ async def test_a_takeover_cancels_the_writer_before_and_waits_for_its_threads(ho
     go = asyncio.Event()
 
     async def writer() -> None:
-        async with registry.take("d"):
+        async with registry.acquire("d"):
             go.set()
             try:
                 await in_thread(lambda: (__import__("time").sleep(0.3), events.append("thread ended")))
@@ -66,7 +66,7 @@ async def test_a_takeover_cancels_the_writer_before_and_waits_for_its_threads(ho
 
     task = asyncio.create_task(writer())
     await go.wait()
-    async with registry.take("d") as lease:
+    async with registry.acquire("d") as lease:
         events.append("taken over")
         assert lease.proved
     assert events == ["thread ended", SUPERSEDED, "taken over"]
@@ -79,7 +79,7 @@ async def test_a_writer_that_cannot_be_shown_to_be_gone_leaves_the_lease_unprove
     registry, go, end = Leases(home), asyncio.Event(), asyncio.Event()
 
     async def stubborn() -> None:
-        async with registry.take("d") as lease:
+        async with registry.acquire("d") as lease:
             go.set()
             while not end.is_set():
                 try:
@@ -91,10 +91,10 @@ async def test_a_writer_that_cannot_be_shown_to_be_gone_leaves_the_lease_unprove
 
     task = asyncio.create_task(stubborn())
     await go.wait()
-    async with registry.take("d") as lease:
+    async with registry.acquire("d") as lease:
         assert not lease.proved
         lease.check()
-        async with registry.take("d", "d~1") as elsewhere:
+        async with registry.acquire("d", "d~1") as elsewhere:
             assert elsewhere.proved, "another directory is nobody else's"
     end.set()
     await task
@@ -105,7 +105,7 @@ async def test_a_worker_killed_by_sigkill_holds_nothing(home: Home) -> None:
         assert line(holder) == "held 1 True"
         holder.kill()
         holder.wait(10)
-        async with Leases(home).take("d") as lease:
+        async with Leases(home).acquire("d") as lease:
             assert (lease.generation, lease.proved) == (2, True)
 
 
@@ -114,11 +114,11 @@ async def test_a_worker_that_sleeps_still_holds_its_directory_and_a_dead_one_doe
     with python(HOLDER, home.root) as holder:
         assert line(holder) == "held 1 True"
         holder.send_signal(signal.SIGSTOP)
-        async with Leases(home).take("d") as lease:
+        async with Leases(home).acquire("d") as lease:
             assert not lease.proved
         holder.kill()
         holder.wait(10)
-        async with Leases(home).take("d") as lease:
+        async with Leases(home).acquire("d") as lease:
             assert lease.proved
 
 
@@ -130,7 +130,7 @@ async def test_of_many_at_once_the_newest_ends_with_the_workspace_and_nobody_wai
     async def attempt(number: int) -> None:
         nonlocal inside, most
         try:
-            async with registry.take("d") as lease:
+            async with registry.acquire("d") as lease:
                 inside += 1
                 most = max(most, inside)
                 try:
@@ -179,7 +179,7 @@ async def test_an_attempt_cancelled_while_it_waits_for_sandboxes_keeps_no_lock(
     free = try_lock(directory / "lease-tree")
     assert free is not None, "the lease outlived its attempt"
     os.close(free)
-    async with Leases(home).take("d") as lease:
+    async with Leases(home).acquire("d") as lease:
         assert not lease.proved, "a sandbox's processes may still write"
     os.close(sandbox)
 
@@ -188,10 +188,10 @@ async def test_a_generation_file_that_was_emptied_counts_from_one(home: Home) ->
     directory: Path = home.workspace("d")
     directory.mkdir(parents=True)
     (directory / "generation").write_text("")
-    async with Leases(home).take("d") as lease:
+    async with Leases(home).acquire("d") as lease:
         assert lease.generation == 1
 
 
 async def _take(registry: Leases) -> None:
-    async with registry.take("d"):
+    async with registry.acquire("d"):
         await asyncio.sleep(60)

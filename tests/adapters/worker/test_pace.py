@@ -13,17 +13,17 @@ from aiohttp import web
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply
 from perdure.adapters.worker import attempt
 from perdure.adapters.worker.pace import PACE_GAP_S, Pace
-from perdure.adapters.worker.replies import Replies
+from perdure.adapters.worker.replies import ReplyStore
 from perdure.adapters.worker.spend import SpendLog
-from perdure.adapters.worker.turn.ask import ask_model
-from perdure.adapters.worker.turn.buy import Books
+from perdure.adapters.worker.turn.ask_model import ask_model
+from perdure.adapters.worker.turn.paid_replies import PaidReplies
 from perdure.models.errors import ModelUnavailable
 from perdure.models.phases import Step
 from perdure.models.turn import TurnInput
-from perdure.rehearsal.record import Call
+from perdure.rehearsal.record import RecordedCall
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from perdure.rehearsal.wire import Refused
+from perdure.rehearsal.wire import ApiRefusal
 from perdure.rehearsal.wires.base import RehearsalWire
 
 QUESTION = ModelRequest(
@@ -55,7 +55,7 @@ class Limited(Rehearsal):
         self.closed_until = 0.0
         self.refused = self.early = 0
 
-    async def _answer(self, wire: RehearsalWire, http: web.Request, call: Call) -> web.StreamResponse:
+    async def _answer(self, wire: RehearsalWire, http: web.Request, call: RecordedCall) -> web.StreamResponse:
         self._came += 1
         if self._came <= self._together:
             if self._came == self._together:
@@ -68,9 +68,9 @@ class Limited(Rehearsal):
         self._let = [one for one in self._let if one > now - 1]
         if self._came <= self._together or len(self._let) >= self._most:
             self.refused += 1
-            raise Refused(429, "rate_limit_error", "slow down", retry_after=PAUSE_S)
+            raise ApiRefusal(429, "rate_limit_error", "slow down", retry_after=PAUSE_S)
         self._let.append(now)
-        return await super()._answer(wire, http, call)
+        return await super()._answer_request(wire, http, call)
 
 
 class Asking:
@@ -83,9 +83,9 @@ class Asking:
 
     async def ask(self, number: int) -> Reply:
         facts = Facts(self.shown.setdefault(number, []))
-        attempt.doing.set(facts)
+        attempt.current_facts.set(facts)
         directory = self._root / str(number)
-        books = Books(Replies(directory), SpendLog(directory), Pace(self._root / "pace" / "key"))
+        books = PaidReplies(ReplyStore(directory), SpendLog(directory), Pace(self._root / "pace" / "key"))
         return await ask_model(books, self.models[number % 2], QUESTION, WORK, "run")
 
 
@@ -114,13 +114,13 @@ async def test_eight_deliveries_at_once_wait_together_when_the_key_is_limited_an
     assert api.early == 0, "requests in a pause that everybody had been told of"
     silent = [said for said in asking.shown.values() if not any("rate limit: goes on in" in words for words in said)]
     assert not silent
-    assert [SpendLog(tmp_path / str(number)).repeats() for number in range(12)] == [(0, 0)] * 12
+    assert [SpendLog(tmp_path / str(number)).count_repeats() for number in range(12)] == [(0, 0)] * 12
 
 
 async def test_a_wait_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
     pace, told = Pace(tmp_path / "key"), asyncio.Event()
-    pace.refused(ModelUnavailable("429", retry_after=500, limited="rate limit"))
-    waiting = asyncio.create_task(pace.turn(lambda _: told.set()))
+    pace.record_refusal(ModelUnavailable("429", retry_after=500, limit_reason="rate limit"))
+    waiting = asyncio.create_task(pace.wait_for_turn(lambda _: told.set()))
     await told.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -128,20 +128,20 @@ async def test_a_wait_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
 
 
 def waits(pace: Pace) -> float:
-    return pace._next()[0]
+    return pace._reserve_next()[0]
 
 
 def test_after_a_pause_requests_go_one_by_one_and_faster_with_each_reply(tmp_path: Path, clock: Clock) -> None:
     pace = Pace(tmp_path / "key")
     for _ in range(8):  # of one moment
-        pace.refused(ModelUnavailable("429", retry_after=20, limited="rate limit"))
+        pace.record_refusal(ModelUnavailable("429", retry_after=20, limit_reason="rate limit"))
     assert 20 <= waits(pace) <= 22
     clock.now += 22
     assert waits(pace) <= 0
     assert waits(Pace(tmp_path / "key")) == PACE_GAP_S[1], "the next, in whatever worker, after the first gap"
     while (tmp_path / "key").exists():
         before = waits(pace)
-        pace.answered()
+        pace.record_reply()
         assert waits(pace) < before or not (tmp_path / "key").exists()
         clock.now += 1
         waits(pace)
@@ -151,7 +151,7 @@ def test_after_a_pause_requests_go_one_by_one_and_faster_with_each_reply(tmp_pat
 def test_a_pause_that_no_answer_names_doubles_with_each_that_comes_after_it(tmp_path: Path, clock: Clock) -> None:
     pace, seen = Pace(tmp_path / "key"), []
     for _ in range(9):
-        pace.refused(ModelUnavailable("529", limited="API is overloaded"))
+        pace.record_refusal(ModelUnavailable("529", limit_reason="API is overloaded"))
         seen.append(waits(pace))
         clock.now += 70
         assert waits(pace) <= 0

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 
-from perdure.cli.backlog.drawing import FORMATS, draw
+from perdure.cli.backlog.drawing import FORMATS, draw_graph
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.backlog_state import ItemPhase
-from perdure.models.rules.scheduling import views
+from perdure.models.rules.scheduling import item_views
 from tests.examples import examples
 from tests.models.backlog_night import NOON, backlog, backlogs
 from tests.models.test_details import NASTY
@@ -36,11 +36,11 @@ def night() -> BacklogProgress:
     )
     state.items["api"].phase, state.items["docs"].phase = ItemPhase.LANDED, ItemPhase.FAILED
     state.items["schema"].phase = ItemPhase.BUILDING
-    return progress(*views(request, state, NOON))
+    return progress(*item_views(request, state, NOON))
 
 
 def test_text_has_a_layer_for_each_step_and_marks_the_longest_chain() -> None:
-    assert draw(night(), "text").split("\n") == [
+    assert draw_graph(night(), "text").split("\n") == [
         "night  5 items · 1 building · 1 failed · 2 after others · 1 landed",
         "",
         "  1 *● schema  building",
@@ -57,7 +57,7 @@ def test_text_has_a_layer_for_each_step_and_marks_the_longest_chain() -> None:
 
 
 def test_mermaid_has_states_as_classes_and_the_longest_chain_in_thick_lines() -> None:
-    lines = draw(night(), "mermaid").split("\n")
+    lines = draw_graph(night(), "mermaid").split("\n")
     assert lines[:6] == [
         "graph LR",
         '  n0["schema<br/>building"]:::building',
@@ -71,7 +71,7 @@ def test_mermaid_has_states_as_classes_and_the_longest_chain_in_thick_lines() ->
 
 
 def test_a_picture_says_in_words_what_it_shows() -> None:
-    root = ElementTree.fromstring(draw(night(), "svg"))
+    root = ElementTree.fromstring(draw_graph(night(), "svg"))
     assert root.get("role") == "img"
     assert root.get("aria-labelledby") == "graph-title graph-desc"
     assert root.findtext(f"{SVG}title") == "Backlog night"
@@ -86,11 +86,11 @@ def test_a_picture_says_in_words_what_it_shows() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_nothing_is_drawn_of_nothing_and_a_circle_is_drawn_without_lines(format: str) -> None:
-    assert draw(progress(), format)
+    assert draw_graph(progress(), format)
     circle = progress(
         ItemView(id="a", phase="after", depends_on=("b",)), ItemView(id="b", phase="?", depends_on=("a",))
     )
-    assert "a" in draw(circle, format)
+    assert "a" in draw_graph(circle, format)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -101,11 +101,11 @@ def test_no_word_of_strangers_leaves_its_place_in_a_drawing(id: str, phase: str,
         ItemView(id="b", phase="ready", depends_on=(id,)),
         id=because,
     )
-    root = ElementTree.fromstring(draw(shown, "svg"))
+    root = ElementTree.fromstring(draw_graph(shown, "svg"))
     known = {SVG + name for name in ("svg", "g", "title", "desc", "rect", "path", "text")}
     assert {element.tag for element in root.iter()} <= known
-    assert all(line.isprintable() for line in draw(shown, "text").split("\n"))
-    for line in draw(shown, "mermaid").split("\n"):
+    assert all(line.isprintable() for line in draw_graph(shown, "text").split("\n"))
+    for line in draw_graph(shown, "mermaid").split("\n"):
         assert LINE.fullmatch(line)
 
 
@@ -113,8 +113,8 @@ def test_no_word_of_strangers_leaves_its_place_in_a_drawing(id: str, phase: str,
 @given(backlogs())
 def test_every_item_and_every_line_between_two_is_drawn_once_and_no_line_goes_back(made: tuple[object, object]) -> None:
     request, state = made
-    shown = progress(*views(request, state, NOON))  # type: ignore[arg-type]
-    root = ElementTree.fromstring(draw(shown, "svg"))
+    shown = progress(*item_views(request, state, NOON))  # type: ignore[arg-type]
+    root = ElementTree.fromstring(draw_graph(shown, "svg"))
     at = {
         node.findtext(f"{SVG}text"): int((node.find(f"{SVG}rect") or node[1]).get("x") or 0)
         for node in root.findall(f"{SVG}g")

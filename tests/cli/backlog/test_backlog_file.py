@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.backlog.file import BACKLOG_BYTES, parsed, read_file
-from perdure.cli.backlog.start import BacklogOptions, take_in_backlog
+from perdure.cli.backlog.file import BACKLOG_BYTES, parse_backlog_file, read_backlog_file
+from perdure.cli.backlog.start import BacklogOptions, check_backlog
 from perdure.cli.request.validation import check_key
 from perdure.models.errors import BadInput, InvalidRequest
 from tests.engine import make_target
@@ -31,15 +31,15 @@ items:
 
 
 def test_yaml_and_json_say_the_same() -> None:
-    found = parsed(NIGHT, "night.yaml").raw
+    found = parse_backlog_file(NIGHT, "night.yaml").raw
     assert found["window"] == "23:00-07:00"
     assert found["items"][0]["depends_on"] == ["no"]
     assert found["items"][1] == {"issue": 14}
     for indent in (None, 2, "\t"):
-        assert parsed(json.dumps(found, indent=indent), "night.json").raw == found
+        assert parse_backlog_file(json.dumps(found, indent=indent), "night.json").raw == found
     odd = {"a": "\U0001f600 \t \\ud83d / \x7f", "b": 'C:\\u0041 "x"'}
-    assert parsed(json.dumps(odd), "x").raw == odd
-    assert parsed('{"a": "x\\/y"}', "x").raw == {"a": "x/y"}
+    assert parse_backlog_file(json.dumps(odd), "x").raw == odd
+    assert parse_backlog_file('{"a": "x\\/y"}', "x").raw == {"a": "x/y"}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_yaml_and_json_say_the_same() -> None:
     ],
 )
 def test_what_is_refused_is_told_with_file_line_and_item(said: str, what: str, where: str) -> None:
-    error = parsed(NIGHT, "night.yaml").placed(InvalidRequest(said))
+    error = parse_backlog_file(NIGHT, "night.yaml").locate_error(InvalidRequest(said))
     assert (error.what, error.where) == (what, where)
     assert error.fix
 
@@ -74,7 +74,7 @@ def test_what_is_refused_is_told_with_file_line_and_item(said: str, what: str, w
 )
 def test_what_is_no_backlog_at_all_is_refused_with_its_line(text: str, where: str, what: str) -> None:
     with pytest.raises(BadInput) as error:
-        parsed(text, "x")
+        parse_backlog_file(text, "x")
     assert what in error.value.what
     assert error.value.where == where
 
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     odd.write_bytes(b"a: \xff\n")
     for path in (large, odd, tmp_path / "gone.yaml", tmp_path):
         with pytest.raises(BadInput, match="cannot be read") as error:
-            read_file(str(path))
+            read_backlog_file(str(path))
         assert error.value.where == str(path)
 
 
@@ -94,8 +94,8 @@ def test_an_agent_that_an_option_names_counts_instead_of_the_files(tmp_path: Pat
     (tmp_path / "night.yaml").write_text("version: 1\nagent: codex\nitems:\n  - id: api\n    request: Add it\n")
     asked = {"file": str(tmp_path / "night.yaml"), "repo": str(tmp_path / "calc.git")}
     keys = {"ANTHROPIC_API_KEY": "none", "OPENAI_API_KEY": "none"}
-    assert take_in_backlog(BacklogOptions(**asked), keys).request.agent == "codex"
-    assert take_in_backlog(BacklogOptions(**asked, agent="claude-code"), keys).request.agent == "claude-code"
+    assert check_backlog(BacklogOptions(**asked), keys).request.agent == "codex"
+    assert check_backlog(BacklogOptions(**asked, agent="claude-code"), keys).request.agent == "claude-code"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,6 @@ def test_settings_that_stand_in_the_file_count_and_are_named(tmp_path: Path) -> 
     mine.write_text("version = 1\n[limits]\ntest_fixes = 2\n")
     for config, named, fixes in ((None, f"{night}: config", 1), (mine, f"{mine} (--config)", 2)):
         asked = BacklogOptions(file=str(night), repo=str(tmp_path / "calc.git"), config=config)
-        taken = take_in_backlog(asked, {"ANTHROPIC_API_KEY": "none"}).taken
+        taken = check_backlog(asked, {"ANTHROPIC_API_KEY": "none"}).stand_in
         assert taken.repository_config is not None
         assert (taken.file, taken.repository_config.limits.test_fixes) == (named, fixes)

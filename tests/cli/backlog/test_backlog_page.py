@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.cli.backlog.receipt import BacklogReceipt
-from perdure.cli.backlog.report import BacklogReport, page_of, report_lines
+from perdure.cli.backlog.report import BacklogReport, backlog_report_lines, render_backlog_page
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 
 EVIL = "<script>alert(1)</script>\x1b[2J"
@@ -29,7 +29,7 @@ def report() -> BacklogReport:
 
 
 def test_the_page_needs_nothing_else_and_carries_out_nothing() -> None:
-    page = page_of(report())
+    page = render_backlog_page(report())
     assert "<script" not in page
     assert "\x1b" not in page
     assert page.count("&lt;script&gt;") >= 4
@@ -40,7 +40,7 @@ def test_the_page_needs_nothing_else_and_carries_out_nothing() -> None:
 
 
 def test_the_text_has_the_table_the_graph_and_the_receipt() -> None:
-    lines = report_lines(report())
+    lines = backlog_report_lines(report())
     text = "\n".join(lines)
     assert "\x1b" not in text
     assert any(line.startswith("✓  api") and "9c1d2ab" in line and line.endswith("Add it") for line in lines)

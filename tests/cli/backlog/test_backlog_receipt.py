@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.adapters.git.commits import BranchCommit
-from perdure.cli.backlog.receipt import BacklogReceipt, Outside, receipt
-from perdure.client.backlog_past import BacklogPast
+from perdure.adapters.git.remote_commits import BranchCommit
+from perdure.cli.backlog.receipt import BacklogReceipt, RemoteState, make_receipt
+from perdure.client.backlog_history import BacklogHistory
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.ids import branch_name, delivery_key
 
@@ -16,17 +16,17 @@ def shown(status: str = "ended", **phases: str) -> BacklogProgress:
     )
 
 
-def past(*given: str, complete: bool = True, **landed: str) -> BacklogPast:
+def past(*given: str, complete: bool = True, **landed: str) -> BacklogHistory:
     said = {id: (commit,) for id, commit in landed.items()}
-    return BacklogPast({}, {id: {"id": id} for id in given}, said, {}, complete)
+    return BacklogHistory({}, {id: {"id": id} for id in given}, said, {}, complete)
 
 
 def commit(item: str, sha: str = "a" * 40, parents: tuple[str, ...] = ("b" * 40,)) -> BranchCommit:
     return BranchCommit(sha, parents, delivery_key(f"night/{item}") if item else "")
 
 
-def counted(progress: BacklogProgress, known: BacklogPast, *commits: BranchCommit, **more: object) -> BacklogReceipt:
-    return receipt(progress, known, Outside(commits, **more))  # type: ignore[arg-type]
+def counted(progress: BacklogProgress, known: BacklogHistory, *commits: BranchCommit, **more: object) -> BacklogReceipt:
+    return make_receipt(progress, known, RemoteState(commits, **more))  # type: ignore[arg-type]
 
 
 def test_a_whole_night_has_three_zeros() -> None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.cli.backlog.text import SHOWN, changes, decides, headline, status_lines
+from perdure.cli.backlog.text import SHOWN_ITEMS, change_lines, deciding_command, headline, status_lines
 from perdure.models.backlog_messages import BacklogProgress, ItemView
-from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
 
 NOW = datetime(2026, 1, 5, 9, 4, tzinfo=UTC)
 
@@ -65,13 +65,18 @@ def test_what_waits_comes_first_with_the_command_that_decides_it() -> None:
     ],
 )
 def test_each_gate_has_its_command(gate: str, command: str) -> None:
-    assert decides("night", view("docs", "waits", gate=gate)) == command
+    assert deciding_command("night", view("docs", "waits", gate=gate)) == command
 
 
 def test_where_its_delivery_says_more_exactly_what_it_asks_that_counts() -> None:
     question = Question(id="q", text="Which?", kind=QuestionKind.CHOICE, choices=("a", "b"), why="")
-    asked = Asked(gate=Gate.QUESTION, of="q", words="Which?", since=NOW, options=("answer",), question=question)
-    assert decides("night", view("docs", "waits", gate="question"), asked) == "perdure answer night/docs --choice 1"
+    asked = PendingDecision(
+        gate=Gate.QUESTION, target="q", summary="Which?", since=NOW, options=("answer",), question=question
+    )
+    assert (
+        deciding_command("night", view("docs", "waits", gate="question"), asked)
+        == "perdure answer night/docs --choice 1"
+    )
 
 
 def test_held_and_ended_backlogs_say_so_with_what_to_type() -> None:
@@ -104,13 +109,13 @@ def test_the_command_that_brings_a_lost_branch_back_has_a_line_of_its_own_and_is
         "! waits for its window",
     ]
     assert "failed    api (branch perdure/night was put back) · docs (tests red)" in status_lines(stuck)
-    assert f"    {push}" in changes(night(), stuck)
+    assert f"    {push}" in change_lines(night(), stuck)
 
 
 def test_a_thousand_items_are_a_screen_and_a_word_about_the_rest() -> None:
     lines = status_lines(night(*(view(f"item-{n}", "ready") for n in range(1000))))
     assert len(lines) < 20
-    assert f"… {1000 - SHOWN} more" in lines[-1]
+    assert f"… {1000 - SHOWN_ITEMS} more" in lines[-1]
     assert all(len(line) < 200 for line in lines)
 
 
@@ -121,7 +126,9 @@ def test_words_of_others_move_no_cursor_and_make_no_lines() -> None:
             *status_lines(night(view("a", phase, because=evil, caption=evil), message=evil, held=evil, waiting=evil))
         ]
         assert not any("\x1b" in line or "\n" in line for line in said), phase
-    assert not any("\x1b" in line or "\n" in line for line in changes(None, night(view("a", "failed", because=evil))))
+    assert not any(
+        "\x1b" in line or "\n" in line for line in change_lines(None, night(view("a", "failed", because=evil)))
+    )
 
 
 def test_each_change_is_told_once() -> None:
@@ -132,31 +139,34 @@ def test_each_change_is_told_once() -> None:
         view("new", "ready"),
         held="held: release day",
     )
-    assert changes(None, first) == ["▸ api building"]
-    assert changes(first, first) == []
-    assert changes(first, night(view("api", "building", caption="turn 2"), view("docs", "after", because="api"))) == []
-    assert changes(first, then) == [
+    assert change_lines(None, first) == ["▸ api building"]
+    assert change_lines(first, first) == []
+    assert (
+        change_lines(first, night(view("api", "building", caption="turn 2"), view("docs", "after", because="api")))
+        == []
+    )
+    assert change_lines(first, then) == [
         "✓ api landed as 9c1d2ab",
         "▸ docs building",
         "▸ new was added",
         "! held: release day",
     ]
     asks = night(view("api", "waits", of="1", gate="plan", because="plan: approve?"))
-    assert changes(night(view("api", "building")), asks) == [
+    assert change_lines(night(view("api", "building")), asks) == [
         "! api waits for you: plan: approve?  perdure approve night/api"
     ]
     again = night(view("api", "waits", of="2", gate="plan", because="plan: approve?"))
-    assert len(changes(asks, again)) == 1
+    assert len(change_lines(asks, again)) == 1
 
 
 def test_a_reason_does_not_repeat_the_state() -> None:
     stuck = night(
         view("a", "failed", because="failed"), view("b", "blocked", blocked_by="a", because="blocked by a (x)")
     )
-    assert changes(None, stuck) == ["✗ a failed", "✗ b blocked by a (x)"]
+    assert change_lines(None, stuck) == ["✗ a failed", "✗ b blocked by a (x)"]
     assert status_lines(stuck)[-2:] == ["blocked   b by a (x)", "failed    a"]
     opening = night(view("a", "ready"), waiting="for its branch")
-    assert status_lines(opening)[1] == changes(None, opening)[0] == "! waits for its branch"
+    assert status_lines(opening)[1] == change_lines(None, opening)[0] == "! waits for its branch"
 
 
 def test_money_that_nobody_knows_is_no_zero() -> None:

@@ -28,6 +28,6 @@ async def test_what_waits_in_a_backlog_is_looked_at_and_decided_like_any_deliver
             await desk(*command)
         await desk("reject", ID, "--note", "with types, please")
         desk.scene.replans.set()
-        again = await desk.asked(ID, not_of=asked.of)
-        assert f"next     perdure watch {ID}" in (await desk("approve", ID, "--of", again.of)).out
+        again = await desk.asked(ID, not_of=asked.target)
+        assert f"next     perdure watch {ID}" in (await desk("approve", ID, "--of", again.target)).out
         assert json.loads((await desk("watch", ID, "--json")).out)["delivery_id"] == ID

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.cli.decide.asking import chosen, commands, diffstat, meant, none_of, waiting_words, waits_for_you
-from perdure.cli.look.closing import closing
-from perdure.cli.look.story import REWOUND, Teller, waiting
-from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.cli.look.closing import closing_lines
+from perdure.cli.look.progress_lines import REWOUND, ProgressReporter, waiting_lines
+from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
 from perdure.models.result import DeliveryResult, Status, StepRecord
 from perdure.models.state import Progress
 
@@ -18,10 +18,15 @@ NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 WHICH = Question(text="Which?", kind=QuestionKind.CHOICE, choices=("left", "right", "read\x1b[31m"), why="a fork")
 
 
-def asked(gate: Gate = Gate.PLAN, of: str = "1a2b3c4d", **more: Any) -> Asked:
+def asked(gate: Gate = Gate.PLAN, of: str = "1a2b3c4d", **more: Any) -> PendingDecision:
     options = more.pop("options", ("approve", "reject", "edit_plan"))
-    return Asked(
-        gate=gate, of=of, words=more.pop("words", "approve the plan: Add sub"), since=NOON, options=options, **more
+    return PendingDecision(
+        gate=gate,
+        target=of,
+        summary=more.pop("words", "approve the plan: Add sub"),
+        since=NOON,
+        options=options,
+        **more,
     )
 
 
@@ -105,43 +110,48 @@ def test_a_pull_request_is_told_with_what_shows_it_and_a_question_names_itself_o
 
 
 def test_one_that_waits_and_is_held_says_both() -> None:
-    told = waiting(progress("plan", asked=asked(), waiting="approve the plan: Add sub", held="held: let me look"))
+    told = waiting_lines(progress("plan", asked=asked(), waiting="approve the plan: Add sub", held="held: let me look"))
     assert told[0].startswith("! waits for you")
     assert told[-2:] == ["! held: let me look", "             perdure resume d"]
 
 
 def test_a_waiting_plan_is_told_whole_and_only_once_and_nothing_is_taken_back_after_the_decision() -> None:
-    teller = Teller()
-    told = teller.hear(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub"))
+    teller = ProgressReporter()
+    told = teller.new_lines(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub"))
     assert [line[:12].strip() for line in told] == ["✓ prepare", "✓ plan", "! waits for", "", "", ""]
     assert (
-        teller.hear(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub")) == []
+        teller.new_lines(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub"))
+        == []
     )
-    assert teller.now(progress("prepare", "classify", "plan", asked=asked()), (), at=0.0) is None
-    assert teller.hear(progress("prepare", "classify", "plan")) == []
-    assert teller.hear(progress("prepare", "classify", "plan", "implement…")) == []
-    assert REWOUND not in teller.end(progress("prepare", "classify", "plan", "implement").steps)
+    assert teller.current_line(progress("prepare", "classify", "plan", asked=asked()), (), clock_s=0.0) is None
+    assert teller.new_lines(progress("prepare", "classify", "plan")) == []
+    assert teller.new_lines(progress("prepare", "classify", "plan", "implement…")) == []
+    assert REWOUND not in teller.last_lines(progress("prepare", "classify", "plan", "implement").steps)
 
 
 def test_the_next_plan_is_asked_for_again() -> None:
-    teller = Teller()
-    teller.hear(progress("plan", asked=asked()))
-    assert "! waits for you: approve the plan: Add sub" in teller.hear(progress("plan", "plan", asked=asked(of="b-2")))
+    teller = ProgressReporter()
+    teller.new_lines(progress("plan", asked=asked()))
+    assert "! waits for you: approve the plan: Add sub" in teller.new_lines(
+        progress("plan", "plan", asked=asked(of="b-2"))
+    )
 
 
 def test_a_question_in_the_middle_of_a_step_does_not_end_it() -> None:
-    told = Teller().hear(progress("prepare", "plan…", asked=asked(Gate.QUESTION, options=("answer",), question=WHICH)))
+    told = ProgressReporter().new_lines(
+        progress("prepare", "plan…", asked=asked(Gate.QUESTION, options=("answer",), question=WHICH))
+    )
     assert [line[:11].strip() for line in told][:2] == ["✓ prepare", "! waits for"]
 
 
 def test_a_held_delivery_says_how_it_goes_on() -> None:
-    told = Teller().hear(progress("prepare", held="held: why", waiting="held: why"))
+    told = ProgressReporter().new_lines(progress("prepare", held="held: why", waiting="held: why"))
     assert told == ["! held: why", "             perdure resume d"]
 
 
 def test_words_that_came_too_late_are_named_at_the_end() -> None:
     result = DeliveryResult(delivery_id="d", run_id="r", status=Status.COMPLETED, repository="/r", unread=("a\nb",))
-    assert "  unread   1 message was not read: a b" in closing(result)
+    assert "  unread   1 message was not read: a b" in closing_lines(result)
 
 
 def test_a_change_is_counted_file_by_file() -> None:

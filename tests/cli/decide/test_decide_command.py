@@ -14,7 +14,7 @@ from perdure.models.decisions import Question, QuestionKind
 from perdure.models.plan import Plan
 from perdure.models.rules.inbox import NotCounted
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Asking
+from perdure.models.work import EscalationSettings
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk, on_a_terminal
 from tests.cli.typist import Typist
@@ -42,15 +42,15 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
         assert "say why" in await desk.refused("reject", "plan-one")
 
         told = json.loads((await desk("reject", "plan-one", "--note", "with types", "--json")).out)
-        assert told["answer"] == f"rejected: plan {first.of}"
+        assert told["answer"] == f"rejected: plan {first.target}"
         told = await desk.refused("approve", "plan-one")
         assert "nothing waits for a decision: plan-one is at plan" in told
         desk.scene.replans.set()
-        second = await desk.asked("plan-one", first.of)
+        second = await desk.asked("plan-one", first.target)
         printed = (await desk("approve", "plan-one", "--print")).out
         assert "problem: |-\n  There is no sub.\n  People want it.\n  with types\n" in printed
         told = json.loads((await desk("approve", "plan-one", "--print", "--json")).out)
-        assert told == {"delivery_id": "plan-one", "of": second.of, "plan": printed}
+        assert told == {"delivery_id": "plan-one", "of": second.target, "plan": printed}
         assert (await desk("approve", "plan-one", "--file", "-", stdin=printed, code=1)).out.startswith("unchanged")
         assert (await desk("approve", "plan-one", "--file", "-", stdin="# \n", code=1)).out.startswith("empty")
         bad = printed.replace("    details:", "    detail:")
@@ -60,11 +60,11 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
         assert f"line {line}: tasks.0.detail: unknown field (did you mean details?)" in told
         assert "bad.yaml" in told
         assert "no terminal" in await desk.refused("approve", "plan-one", "--edit")
-        assert (await desk.asked("plan-one")).of == second.of
+        assert (await desk.asked("plan-one")).target == second.target
 
         good = printed.replace("title: Add sub", "title: Add sub and mul", 1)
         ended = await desk("approve", "plan-one", "--file", "-", stdin=good)
-        assert f"edited: plan {second.of}" in ended.out
+        assert f"edited: plan {second.target}" in ended.out
         assert "✓ approved: plan " in ended.out
         result = await desk.result("plan-one")
         assert result.status == "completed"
@@ -100,7 +100,7 @@ async def test_a_question_takes_one_of_its_choices_and_says_which_there_are(desk
         assert f"held by {who()}: let me look" in await desk.refused("approve", "question-one")
         await desk("resume", "question-one")
         assert (await desk.result("question-one")).status == "completed"
-        answers = [(said.about, said.text) for work in desk.scene.seen for said in work.said]
+        answers = [(said.question, said.text) for work in desk.scene.seen for said in work.messages]
         assert answers == [("Which?", "right")]
 
 
@@ -131,10 +131,12 @@ async def test_what_is_decided_while_no_worker_runs_is_recorded_and_read_by_the_
         asked = await desk.asked("nobody")
     approving = asyncio.create_task(desk("approve", "nobody"))
     with pytest.raises(NotCounted, match="does not decide this"):  # nobody could be told so later
-        await desk.perdure.delivery("nobody").answer("yes", asked.of)
+        await desk.perdure.delivery("nobody").answer("yes", asked.target)
     told = (await approving).out
     assert told == "! recorded, not yet read: no worker is running (perdure up --detach)\n"
-    assert await desk.signals("nobody") == [("decide", {"update": "approve", "said": {"of": asked.of, "by": who()}})]
+    assert await desk.signals("nobody") == [
+        ("decide", {"update": "approve", "said": {"of": asked.target, "by": who()}})
+    ]
     await desk("say", "nobody", "one")
     await desk("say", "nobody", "-", stdin="two")
     shown = (await desk("show", "nobody")).out
@@ -210,9 +212,9 @@ async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits
             person.types("n\n")
             await asyncio.to_thread(person.until, "not approved: it waits")
             await asyncio.to_thread(person.ends)
-        assert f"edited: plan {first.of}" in person.seen
+        assert f"edited: plan {first.target}" in person.seen
         assert not kept.exists()
-        await desk.asked("terminal", first.of)
+        await desk.asked("terminal", first.target)
         assert "approved: plan" in await presses(desk.cli, "y", "approve", "terminal")
         result = await desk.result("terminal")
         sha256 = result.plan.removeprefix("artifact:sha256:")
@@ -246,20 +248,20 @@ async def test_cancel_lets_the_turn_that_runs_end_and_loses_nothing_of_it(desk: 
 async def test_what_died_while_it_was_prepared_is_shown_and_decided_like_any_other_gate(desk: Desk) -> None:
     """Of its repository, branch and plan nothing is known yet."""
     words = "prepare was cut off 3 times: its worker died (3 times)"
-    dead = ApplicationError(words, Asking(asks=True), type="TurnKillsWorker", non_retryable=True)
+    dead = ApplicationError(words, EscalationSettings(asks=True), type="TurnKillsWorker", non_retryable=True)
     async with desk.worker():
         for id in ("goes-on", "ends"):
             desk.scene.troubles = {"prepare": [dead]}
             await desk.submit(id)
             asked = await desk.asked(id)
-            assert (asked.gate, asked.of) == ("deaths", "prepare-1")
+            assert (asked.gate, asked.target) == ("deaths", "prepare-1")
             assert f"! waits for you: {words}; approve to try again, reject to end it" in (await desk("show", id)).out
             watched = await desk("watch", id, "--no-wait", code=4)
             assert f"perdure approve {id}" in watched.out
             assert id in (await desk("list", "--waiting")).out
             if id == "goes-on":
                 await desk("approve", id)
-                assert (await desk.asked(id, asked.of)).gate == "plan"
+                assert (await desk.asked(id, asked.target)).gate == "plan"
             else:
                 await desk("reject", id, "--note", "a larger host first")
                 result = await desk.perdure.delivery(id).result()

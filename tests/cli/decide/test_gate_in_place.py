@@ -8,7 +8,7 @@ import pytest
 
 from perdure.cli.decide.gate import choices
 from perdure.cli.decide.showing import verdict_lines
-from perdure.models.decisions import Asked, Gate
+from perdure.models.decisions import Gate, PendingDecision
 from perdure.models.ledger import Spend
 from perdure.models.result import StepRecord
 from perdure.models.state import Progress
@@ -24,7 +24,7 @@ PLAN_GATE = r"\[a\]pprove \[r\]eject \[e\]dit \[l\]ater "
 
 
 def asks(gate: Gate, *options: str) -> str:
-    return " ".join(choices(Asked(gate=gate, of="1a", words="w", since=NOON, options=options)).values())
+    return " ".join(choices(PendingDecision(gate=gate, target="1a", summary="w", since=NOON, options=options)).values())
 
 
 def test_what_a_key_can_decide_is_offered_and_nothing_else() -> None:
@@ -84,7 +84,7 @@ async def test_a_gate_that_somebody_else_decides_or_that_is_left_for_later_is_le
             assert await asyncio.to_thread(person.ends) == 1
         with Typist(desk.cli, "watch", "elsewhere") as person:
             await asyncio.to_thread(person.until, PLAN_GATE)
-            await desk.perdure.delivery("elsewhere").approve(asked.of, by="ada")
+            await desk.perdure.delivery("elsewhere").approve(asked.target, by="ada")
             await asyncio.to_thread(person.until, r"decided +plan \w+ approved by ada")
             assert await asyncio.to_thread(person.ends) == 0
 
@@ -96,7 +96,7 @@ async def test_who_decides_second_at_a_terminal_reads_who_has_decided_what_and_w
         asked = await desk.asked("second")
         with Typist(desk.cli, "approve", "second") as person:
             await asyncio.to_thread(person.until, PLAN_GATE)
-            await desk.perdure.delivery("second").reject("with types", asked.of, by="ada")
+            await desk.perdure.delivery("second").reject("with types", asked.target, by="ada")
             person.types("a")
             lost = r"! this was decided before, otherwise: rejected by ada, [\d-]{10} [\d:]{8} UTC"
             await asyncio.to_thread(person.until, lost)
@@ -110,7 +110,7 @@ async def test_resume_of_what_nobody_holds_says_what_it_waits_for(desk: Desk) ->
         await desk.submit("not-held")
         asked = await desk.asked("not-held")
         told = await desk.refused("resume", "not-held")
-        assert f"nobody holds it: it waits for plan {asked.of}: approve the plan: Add sub" in told
+        assert f"nobody holds it: it waits for plan {asked.target}: approve the plan: Add sub" in told
         assert "perdure approve not-held" in told
         await desk("hold", "not-held")
         await desk("resume", "not-held")

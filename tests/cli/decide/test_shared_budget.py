@@ -10,7 +10,7 @@ import pytest
 from perdure.cli.decide.budget import budget
 from perdure.cli.decide.shared import as_data, budget_rows, holder_rows, nearest
 from perdure.models.errors import BadInput
-from perdure.models.treasury import Budget, BudgetLease, Table
+from perdure.models.treasury import BudgetLease, DayBudget, TreasuryTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -19,9 +19,12 @@ def lease(until: datetime, **more: object) -> BudgetLease:
     return BudgetLease(seq=1, rules=("label:a",), booked=1.0, ceiling=2.0, until=until).model_copy(update=more)
 
 
-TABLE = Table(
+TABLE = TreasuryTable(
     day="2026-05-04",
-    rules={"label:a": Budget(usd_per_day=5.0, spent=3.5, added=1.0), "label:b": Budget(usd_per_day=2.0, spent=2.4)},
+    rules={
+        "label:a": DayBudget(usd_per_day=5.0, spent=3.5, added=1.0),
+        "label:b": DayBudget(usd_per_day=2.0, spent=2.4),
+    },
     leases={
         "holds": lease(NOON + timedelta(minutes=5)),
         "silent": lease(NOON - timedelta(minutes=5)),
@@ -45,7 +48,7 @@ def test_those_who_hold_or_wait_are_named_and_what_became_of_them() -> None:
     assert [row.split()[0] for row in rows] == ["holds", "silent", "waits"]
     assert [row.split()[2] for row in rows] == ["until", "silent", "waits"]
     assert "until 12:05 UTC" in rows[0]
-    assert holder_rows(Table(), NOON, None) == []
+    assert holder_rows(TreasuryTable(), NOON, None) == []
     data = as_data(TABLE.model_copy(update={"note": "it was ended"}))
     assert [(one["delivery_id"], one["waits"]) for one in data["deliveries"]] == [  # type: ignore[attr-defined]
         ("holds", False), ("silent", False), ("waits", True),

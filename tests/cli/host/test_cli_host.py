@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.app import run
+from perdure.cli.app import run_command_line
 from perdure.cli.host import checkups
 from tests.cli.conftest import Cli
 from tests.engine import git
@@ -195,7 +195,7 @@ def test_init_never_writes_through_a_link(
     git(repository, "commit", "-qm", "a link that a stranger has committed")
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PERDURE_SANDBOX", "off")
-    assert run(["init", "--repo", str(repository), *["--force"][: int(force)]]) == (0 if force else 2)
+    assert run_command_line(["init", "--repo", str(repository), *["--force"][: int(force)]]) == (0 if force else 2)
     assert not victim.exists()
     assert (repository / "perdure.toml").is_symlink() is not force
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.forges.base import Access
-from perdure.cli.host.origin import _within
+from perdure.cli.host.origin import _call_within
 from tests.cli.conftest import Cli, Ran
 from tests.engine import git, make_target
 from tests.twins.github import GitHubTwin
@@ -184,10 +184,10 @@ def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
         return Access("me/calc")
 
     with pytest.raises(TimeoutError):
-        _within(0.1, ask)
+        _call_within(0.1, ask)
     assert asked.is_set()
     never.set()
-    assert _within(30, ask).repository == "me/calc"
+    assert _call_within(30, ask).repository == "me/calc"
 
 
 async def test_beside_a_publisher_no_token_is_needed_and_one_that_can_write_is_too_much(here: Here) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.adapters.system.files import try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.local.access import fingerprint, notify_names
+from perdure.local.access import fingerprint, notify_variables
 from perdure.local.places import Places, SupervisorRecord
 from tests.cli.conftest import Cli
 
@@ -59,7 +59,7 @@ def test_doctor_says_when_the_worker_that_runs_tells_somebody_else(
     cli: Cli, theirs: dict[str, str], notes: int
 ) -> None:
     places, now = Places(Home(cli.home)), datetime.now(UTC)
-    known = fingerprint(theirs, now.isoformat(), notify_names())
+    known = fingerprint(theirs, now.isoformat(), notify_variables())
     record = SupervisorRecord(pid=os.getpid(), worker_pid=os.getpid(), restarts=0, started_at=now, notify_access=known)
     write_whole(places.supervisor_record, record.model_dump_json().encode())
     lock = try_lock(places.supervisor_lock)

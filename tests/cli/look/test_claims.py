@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.look.claims import claims
-from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan, Unknown
-from perdure.cli.look.verifying import tried_again
+from perdure.cli.look.claims import check_claims
+from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan, UnknownFacts
+from perdure.cli.look.verifying import compare_experiments
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
 from perdure.models.result import TestsResult as Verdict
-from perdure.models.verify import Mark, PublishedFacts, PullFact, ReportFact, TriedFact
+from perdure.models.verify import ClaimStatus, ExperimentFact, PublishedFacts, PullFact, ReportFact
 from tests.cli.receipt_evidence import (
     CHECKPOINTS,
     GOOD,
@@ -41,14 +41,14 @@ from tests.cli.receipt_evidence import (
 
 
 def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_line() -> None:
-    assert marked(GOOD, Mark.VERIFIED) == set(judged(GOOD))
+    assert marked(GOOD, ClaimStatus.VERIFIED) == set(judged(GOOD))
     assert len(judged(GOOD)) == 11
 
 
 @pytest.mark.parametrize(
     ("evidence", "claim", "words"),
     [
-        (replace(GOOD, ended="failed"), "ended as it says", "it says delivered, the workflow is failed"),
+        (replace(GOOD, workflow_status="failed"), "ended as it says", "it says delivered, the workflow is failed"),
         (result(review=ReviewResult(status=ReviewStatus.BLOCKED, blockers=2)), "ended as it says", "2 blockers"),
         (
             replace(result(tests=RED), host=HOST.model_copy(update={"report": RED_REPORT})),
@@ -128,13 +128,13 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
     ],
 )
 def test_one_source_that_tells_another_story_contradicts_one_claim(evidence: Evidence, claim: str, words: str) -> None:
-    assert marked(evidence, Mark.CONTRADICTED) == {claim}
+    assert marked(evidence, ClaimStatus.CONTRADICTED) == {claim}
     assert words in judged(evidence)[claim][1]
 
 
 def test_an_altered_receipt_is_not_what_history_and_journal_have() -> None:
     altered = result(receipt=Receipt(worker_deaths=0, turns_redone=1))
-    assert marked(altered, Mark.CONTRADICTED) == {"worker deaths"}
+    assert marked(altered, ClaimStatus.CONTRADICTED) == {"worker deaths"}
     assert judged(altered)["worker deaths"][1] == (
         "the receipt says 0, the journal 1; 1 were written down when it ended"
     )
@@ -142,20 +142,20 @@ def test_an_altered_receipt_is_not_what_history_and_journal_have() -> None:
 
 def test_a_commit_that_the_vault_has_lost_is_missed_by_every_line_about_it() -> None:
     lost = host(tree="", commits=())
-    assert marked(lost, Mark.CONTRADICTED) == {"tested tree", "commits"}
+    assert marked(lost, ClaimStatus.CONTRADICTED) == {"tested tree", "commits"}
     for claim in ("tested tree", "commits"):
         assert judged(lost)[claim][1] == "commit eeeeeee is not in the vault any more"
 
 
 def test_a_host_that_does_not_answer_leaves_its_lines_open_and_contradicts_nothing() -> None:
-    alone = replace(GOOD, host=Unknown("nobody answers"), checkpoints=())
-    assert marked(alone, Mark.CONTRADICTED) == set()
-    assert marked(alone, Mark.VERIFIED) == {"ended as it says", "one pull request"}
+    alone = replace(GOOD, host=UnknownFacts("nobody answers"), checkpoints=())
+    assert marked(alone, ClaimStatus.CONTRADICTED) == set()
+    assert marked(alone, ClaimStatus.VERIFIED) == {"ended as it says", "one pull request"}
 
 
 def test_a_remote_that_does_not_answer_leaves_what_was_published_open() -> None:
-    away = replace(GOOD, outside=Unknown("the remote cannot be reached"))
-    assert marked(away, Mark.UNKNOWN) == {"one pull request", "tested tree"}
+    away = replace(GOOD, published=UnknownFacts("the remote cannot be reached"))
+    assert marked(away, ClaimStatus.UNKNOWN) == {"one pull request", "tested tree"}
     assert "green" in judged(away)["tested tree"][1], "vault and report are worth something by themselves"
 
 
@@ -170,41 +170,43 @@ def test_a_remote_that_does_not_answer_leaves_what_was_published_open() -> None:
     ],
 )
 def test_a_branch_that_has_done_its_duty_is_the_vaults_to_show(evidence: Evidence, words: str) -> None:
-    assert marked(evidence, Mark.CONTRADICTED) == set()
+    assert marked(evidence, ClaimStatus.CONTRADICTED) == set()
     assert words in judged(evidence)["tested tree"][1]
 
 
 def test_where_no_forge_is_spoken_to_nobody_can_count_pull_requests() -> None:
-    pushed = replace(GOOD, outside=PublishedFacts(tip=HEAD))
-    assert judged(pushed)["one pull request"][0] is Mark.UNKNOWN
-    assert marked(pushed, Mark.CONTRADICTED) == set()
+    pushed = replace(GOOD, published=PublishedFacts(tip=HEAD))
+    assert judged(pushed)["one pull request"][0] is ClaimStatus.UNKNOWN
+    assert marked(pushed, ClaimStatus.CONTRADICTED) == set()
 
 
 def test_a_delivery_that_committed_nothing_has_no_commit_to_compare() -> None:
-    idle = replace(host(commits=()), told=replace(TOLD, commits={}, head=""))
-    assert judged(idle)["commits"] == (Mark.VERIFIED, "it made none, says history")
+    idle = replace(host(commits=()), history=replace(TOLD, commits={}, head=""))
+    assert judged(idle)["commits"] == (ClaimStatus.VERIFIED, "it made none, says history")
 
 
 def test_a_closed_pull_request_of_an_earlier_delivery_is_no_second_one() -> None:
     earlier = PullFact(number=7, state="closed", head=sha("f"))
-    assert marked(outside(pulls=(PULL, earlier)), Mark.CONTRADICTED) == set()
+    assert marked(outside(pulls=(PULL, earlier)), ClaimStatus.CONTRADICTED) == set()
 
 
 def test_a_delivery_that_opened_nothing_has_nothing_open() -> None:
     changes: dict[str, Any] = {"status": Status.COMPLETED, "pull_request": None}
-    nothing = replace(result(**changes), told=replace(TOLD, shipped=None), outside=PublishedFacts(forge=True))
-    assert marked(nothing, Mark.VERIFIED) == set(judged(nothing)) >= {"no pull request"}
-    hidden = replace(nothing, outside=OUTSIDE)
-    assert judged(hidden)["no pull request"] == (Mark.CONTRADICTED, "#1 is open")
+    nothing = replace(
+        result(**changes), history=replace(TOLD, pull_request_number=None), published=PublishedFacts(forge=True)
+    )
+    assert marked(nothing, ClaimStatus.VERIFIED) == set(judged(nothing)) >= {"no pull request"}
+    hidden = replace(nothing, published=OUTSIDE)
+    assert judged(hidden)["no pull request"] == (ClaimStatus.CONTRADICTED, "#1 is open")
 
 
 def test_money_for_turns_that_a_retry_gave_up_is_named_and_accuses_nobody() -> None:
     more = LEDGER.model_copy(update={"settled": 3, "spend": Spend(usd=0.35)})
     once = replace(host(ledger=more), result=RESULT.model_copy(update={"usage": UsageResult(cost_usd=0.35)}))
     assert "the ledger has $0.05 more than the turns in the vault" in judged(once)["cost"][1]
-    retried = replace(once, told=replace(TOLD, again=True))
+    retried = replace(once, history=replace(TOLD, has_repeats=True))
     assert judged(retried)["cost"] == (
-        Mark.VERIFIED,
+        ClaimStatus.VERIFIED,
         "$0.35: 3 settled replies in the ledger, the result, and the sum of the steps, $0.05 of it for turns that were "
         "not kept",
     )
@@ -214,71 +216,77 @@ def test_a_price_nobody_knows_is_not_a_contradiction() -> None:
     both = replace(
         ledger(spend=Spend(usd=None)), result=RESULT.model_copy(update={"usage": UsageResult(cost_usd=None)})
     )
-    assert judged(both)["cost"][0] is Mark.UNKNOWN
+    assert judged(both)["cost"][0] is ClaimStatus.UNKNOWN
 
 
 def test_histories_that_temporal_has_deleted_leave_the_comparison_open() -> None:
     late = told(first="", turns=TOLD.turns[1:], newest=1, complete=False)
-    assert judged(late)["checkpoints"][0] is Mark.UNKNOWN
+    assert judged(late)["checkpoints"][0] is ClaimStatus.UNKNOWN
     assert "the first runs' history is gone" in judged(late)["checkpoints"][1]
 
 
 def test_a_delivery_that_ended_before_it_had_a_workspace_has_nothing_to_count() -> None:
     changes: dict[str, Any] = {"status": Status.NOT_DELIVERED, "pull_request": None, "branch": None, "head_sha": None}
-    never = Unknown("it had none")
+    never = UnknownFacts("it had none")
     early = Evidence(result(**changes, tests=Verdict()).result, "failed", HistoryFacts(), never, (), never, KEY)
-    assert marked(early, Mark.VERIFIED) == set(judged(early)) == {"ended as it says", "no pull request"}
+    assert marked(early, ClaimStatus.VERIFIED) == set(judged(early)) == {"ended as it says", "no pull request"}
 
 
 LINE = "2/2 of main's own tests pass on the change · 1 new test fails without it · canaries caught"
-TRIED = TriedFact(line=LINE, promises=1)
+TRIED = ExperimentFact(line=LINE, promises=1)
 
 
-def judged_of(fact: TriedFact | None, in_result: str = LINE, in_receipt: str = LINE, promises: int = 1) -> Evidence:
+def judged_of(
+    fact: ExperimentFact | None, in_result: str = LINE, in_receipt: str = LINE, promises: int = 1
+) -> Evidence:
     tests = RESULT.tests.model_copy(update={"experiment": in_result, "promises": promises})
     receipt = RESULT.receipt.model_copy(update={"experiment": in_receipt})
     assert HOST.report is not None
-    changed = HOST.report.model_copy(update={"tried": fact})
+    changed = HOST.report.model_copy(update={"experiment": fact})
     return replace(result(tests=tests, receipt=receipt), host=HOST.model_copy(update={"report": changed}))
 
 
 @pytest.mark.parametrize(
     ("evidence", "mark", "words"),
     [
-        (judged_of(TRIED), Mark.VERIFIED, f"{LINE}, 1 changed promise, added up from the report"),
-        (judged_of(TRIED, in_result=LINE.replace("2/2", "3/3")), Mark.CONTRADICTED, f"the report comes to {LINE}"),
-        (judged_of(TRIED, promises=0), Mark.CONTRADICTED, "the report has 1 changed promise, the result 0"),
-        (judged_of(TRIED, in_receipt=""), Mark.CONTRADICTED, "the receipt says nothing"),
-        (judged_of(TRIED.model_copy(update={"tampered": True})), Mark.CONTRADICTED, "that tests were bent"),
-        (judged_of(None), Mark.CONTRADICTED, "the report has none"),
-        (replace(judged_of(TRIED), host=Unknown("asleep")), Mark.UNKNOWN, "asleep"),
+        (judged_of(TRIED), ClaimStatus.VERIFIED, f"{LINE}, 1 changed promise, added up from the report"),
+        (
+            judged_of(TRIED, in_result=LINE.replace("2/2", "3/3")),
+            ClaimStatus.CONTRADICTED,
+            f"the report comes to {LINE}",
+        ),
+        (judged_of(TRIED, promises=0), ClaimStatus.CONTRADICTED, "the report has 1 changed promise, the result 0"),
+        (judged_of(TRIED, in_receipt=""), ClaimStatus.CONTRADICTED, "the receipt says nothing"),
+        (judged_of(TRIED.model_copy(update={"tampered": True})), ClaimStatus.CONTRADICTED, "that tests were bent"),
+        (judged_of(None), ClaimStatus.CONTRADICTED, "the report has none"),
+        (replace(judged_of(TRIED), host=UnknownFacts("asleep")), ClaimStatus.UNKNOWN, "asleep"),
     ],
 )
-def test_what_the_experiments_have_shown_is_added_up_again(evidence: Evidence, mark: Mark, words: str) -> None:
-    [claim] = [one for one in claims(evidence) if one.claim == "experiment"]
-    assert (claim.mark, words in claim.said) == (mark, True), claim.said
+def test_what_the_experiments_have_shown_is_added_up_again(evidence: Evidence, mark: ClaimStatus, words: str) -> None:
+    [claim] = [one for one in check_claims(evidence) if one.claim == "experiment"]
+    assert (claim.mark, words in claim.explanation) == (mark, True), claim.explanation
 
 
 @pytest.mark.parametrize(
     ("now", "base", "mark", "words"),
     [
-        ({}, "b", Mark.VERIFIED, f"{LINE}, 1 changed promise, as before"),
-        ({"experiment": LINE.replace("2/2", "1/2")}, "b", Mark.CONTRADICTED, "now it is 1/2 of"),
-        ({"promises": 2}, "b", Mark.CONTRADICTED, "now it is"),
-        ({"experiment": LINE.partition(" · ")[0]}, "b", Mark.UNKNOWN, "not all of it could be asked again"),
-        ({"experiment": f"{LINE} · something new"}, "b", Mark.VERIFIED, "all of it, and more"),
-        ({"tampered": 1, "status": "red"}, "b", Mark.CONTRADICTED, "1 place tampered with"),
-        ({"promises": 2}, "c", Mark.UNKNOWN, "main has moved on to ccccccc"),
-        ({"promises": 2, "flaky": 1}, "b", Mark.UNKNOWN, "tests are flaky"),
-        ({"experiment": "", "status": "red"}, "b", Mark.UNKNOWN, "nothing more was tried"),
-        ({"status": "skipped"}, "b", Mark.UNKNOWN, "without a verdict"),
-        ({"tree_sha": sha("f")}, "b", Mark.UNKNOWN, "has moved to tree fffffff"),
+        ({}, "b", ClaimStatus.VERIFIED, f"{LINE}, 1 changed promise, as before"),
+        ({"experiment": LINE.replace("2/2", "1/2")}, "b", ClaimStatus.CONTRADICTED, "now it is 1/2 of"),
+        ({"promises": 2}, "b", ClaimStatus.CONTRADICTED, "now it is"),
+        ({"experiment": LINE.partition(" · ")[0]}, "b", ClaimStatus.UNKNOWN, "not all of it could be asked again"),
+        ({"experiment": f"{LINE} · something new"}, "b", ClaimStatus.VERIFIED, "all of it, and more"),
+        ({"tampered": 1, "status": "red"}, "b", ClaimStatus.CONTRADICTED, "1 place tampered with"),
+        ({"promises": 2}, "c", ClaimStatus.UNKNOWN, "main has moved on to ccccccc"),
+        ({"promises": 2, "flaky": 1}, "b", ClaimStatus.UNKNOWN, "tests are flaky"),
+        ({"experiment": "", "status": "red"}, "b", ClaimStatus.UNKNOWN, "nothing more was tried"),
+        ({"status": "skipped"}, "b", ClaimStatus.UNKNOWN, "without a verdict"),
+        ({"tree_sha": sha("f")}, "b", ClaimStatus.UNKNOWN, "has moved to tree fffffff"),
     ],
 )
 def test_experiments_that_are_made_again_find_the_same_on_the_same_base(
-    now: dict[str, Any], base: str, mark: Mark, words: str
+    now: dict[str, Any], base: str, mark: ClaimStatus, words: str
 ) -> None:
     before = RESULT.model_copy(update={"tests": judged_of(TRIED).result.tests, "base_sha": sha("b")})
     tests = Verdict.model_validate({**before.tests.model_dump(), **now})
-    found = tried_again(before, before.model_copy(update={"tests": tests, "base_sha": sha(base)}))
+    found = compare_experiments(before, before.model_copy(update={"tests": tests, "base_sha": sha(base)}))
     assert (found[0], words in found[1]) == (mark, True), found[1]

@@ -7,10 +7,28 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.host.workers import NOBODY
-from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, StoryLine, chapters, line_of, row, rows
-from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker, standing
-from perdure.client import Pending
+from perdure.cli.host.workers import NO_WORKER
+from perdure.cli.look.progress_lines import (
+    REWOUND,
+    Header,
+    ProgressReporter,
+    current_lines,
+    no_worker_line,
+    retry_lines,
+)
+from perdure.cli.look.step_lines import (
+    BAD,
+    GOOD,
+    NEUTRAL,
+    RUNNING,
+    WARN,
+    StepLine,
+    format_row,
+    format_rows,
+    group_steps,
+    line_of,
+)
+from perdure.client import PendingActivity
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Step
 from perdure.models.result import StepRecord
@@ -45,14 +63,14 @@ def progress(steps: tuple[StepRecord, ...] = (), **more: Any) -> Progress:
     return Progress(**facts, test_fixes=4, review_fixes=3, steps=list(steps), **more)
 
 
-def pending(activity: str = "implement", *, attempt: int = 1, **more: Any) -> Pending:
-    return Pending(
+def pending(activity: str = "implement", *, attempt: int = 1, **more: Any) -> PendingActivity:
+    return PendingActivity(
         activity=activity, attempt=attempt, details=more.pop("details", {}), worker="w", **{"failure": "", **more}
     )
 
 
 def test_a_delivery_reads_as_one_line_for_each_thing_that_happened() -> None:
-    assert rows(STORY, (4, 3)) == [
+    assert format_rows(STORY, (4, 3)) == [
         "✓ prepare    uv sync · 41 green on main                               8.2 s    $0.00",
         "✓ plan       feature · 3 tasks, 2 files                               19 s     $0.06",
         "✓ build      6 turns · +48 −7 in 2 files · commit 91c3e0a             1m 12s   $0.21",
@@ -66,7 +84,7 @@ def test_a_delivery_reads_as_one_line_for_each_thing_that_happened() -> None:
 
 def test_a_fix_that_leaves_tests_red_is_marked_so() -> None:
     fixed = (step("fix_tests", turns=1, attempt=2), step("commit"), step("run_tests", "1 of 3 fails", status="failed"))
-    (line,) = rows(fixed, (4, 3))
+    (line,) = format_rows(fixed, (4, 3))
     assert line == "✗ fix 2/4    1 turn · 1 of 3 fails"
 
 
@@ -76,26 +94,26 @@ def test_only_green_tests_are_green_again() -> None:
         step("commit", "+1 −0", commit="a" * 40),
         step("run_tests", "no test command"),
     )
-    assert rows(fixed) == ["✓ fix 1      1 turn · commit aaaaaaa · no test command"]
+    assert format_rows(fixed) == ["✓ fix 1      1 turn · commit aaaaaaa · no test command"]
 
 
 def test_a_step_that_was_cancelled_has_not_failed() -> None:
-    (chapter,) = chapters((step("prepare", status="cancelled"),))
-    assert line_of(chapter).mark == LEFT
+    (chapter,) = group_steps((step("prepare", status="cancelled"),))
+    assert line_of(chapter).mark == NEUTRAL
 
 
 def test_a_classification_without_a_plan_keeps_its_own_name() -> None:
-    assert [line_of(chapter).name for chapter in chapters((STORY[1], STORY[3]))] == ["classify", "build"]
+    assert [line_of(chapter).name for chapter in group_steps((STORY[1], STORY[3]))] == ["classify", "build"]
 
 
 def test_a_step_that_never_ended_is_shown_as_left() -> None:
-    (chapter,) = chapters((step("implement", status="running", turns=2),))
-    assert line_of(chapter, ended=True).mark == LEFT
-    assert line_of(chapter, ended=False).mark == RUNS
+    (chapter,) = group_steps((step("implement", status="running", turns=2),))
+    assert line_of(chapter, ended=True).mark == NEUTRAL
+    assert line_of(chapter, ended=False).mark == RUNNING
 
 
 def test_a_narrow_screen_cuts_the_text_and_keeps_time_and_money() -> None:
-    line = row(StoryLine(GOOD, "build", "x" * 200, duration_s=72, cost_usd=0.21, priced=True), 60)
+    line = format_row(StepLine(GOOD, "build", "x" * 200, duration_s=72, cost_usd=0.21, shows_cost=True), 60)
     assert len(line) <= 60
     assert "…" in line
     assert line.endswith("1m 12s   $0.21")
@@ -103,8 +121,8 @@ def test_a_narrow_screen_cuts_the_text_and_keeps_time_and_money() -> None:
 
 @given(st.integers(30, 200), st.text(max_size=150), st.floats(0, 1e6), st.none() | st.floats(0, 1e5))
 def test_a_row_is_one_printable_line(width: int, text: str, seconds: float, cost: float | None) -> None:
-    (chapter,) = chapters((step("implement", text, duration_s=seconds, cost_usd=cost),))
-    line = row(line_of(chapter), width)
+    (chapter,) = group_steps((step("implement", text, duration_s=seconds, cost_usd=cost),))
+    line = format_row(line_of(chapter), width)
     assert line.splitlines() == [line]
     assert visible(line) == line
 
@@ -127,41 +145,41 @@ def test_whatever_is_missed_in_between_the_same_lines_are_told_once_and_in_order
     happened: list[StepRecord], data: st.DataObject
 ) -> None:
     looks = sorted(data.draw(st.lists(st.integers(0, len(happened)), max_size=10)))
-    teller, told = Teller(), []
+    teller, told = ProgressReporter(), []
     for seen in looks:
-        told += teller.hear(progress(tuple(happened[:seen])))
-    told += teller.end(happened, progress())
-    assert told == rows(happened, (4, 3))
+        told += teller.new_lines(progress(tuple(happened[:seen])))
+    told += teller.last_lines(happened, progress())
+    assert told == format_rows(happened, (4, 3))
 
 
 @given(steps)
 def test_every_step_is_told_in_exactly_one_chapter(happened: list[StepRecord]) -> None:
-    assert [record for chapter in chapters(happened) for record in chapter.steps] == happened
+    assert [record for chapter in group_steps(happened) for record in chapter.steps] == happened
 
 
 def test_a_rewound_delivery_says_so_and_goes_on_from_there() -> None:
-    teller = Teller()
-    teller.hear(progress(STORY[:7]))
+    teller = ProgressReporter()
+    teller.new_lines(progress(STORY[:7]))
     other = (*STORY[:3], step("implement", turns=9), step("commit", commit="b" * 40), step("run_tests", "44 green"))
-    assert teller.hear(progress(other)) == [REWOUND, *rows(other)[2:3]]
-    assert teller.hear(progress(other)) == []
+    assert teller.new_lines(progress(other)) == [REWOUND, *format_rows(other)[2:3]]
+    assert teller.new_lines(progress(other)) == []
 
 
 def test_a_death_is_told_each_time_and_once() -> None:
-    teller = Teller()
+    teller = ProgressReporter()
     died = pending(attempt=2, died=True, failure="the worker died", details={"turn": 3})
-    assert teller.hear(progress(), [died]) == ["↻ worker died in implement, turn 3; doing it again"]
-    assert teller.hear(progress(), [died]) == []
+    assert teller.new_lines(progress(), [died]) == ["↻ worker died in implement, turn 3; doing it again"]
+    assert teller.new_lines(progress(), [died]) == []
     again = pending(attempt=3, died=True, failure="the worker died", details={"turn": 3})
-    assert len(teller.hear(progress(), [again])) == 1
+    assert len(teller.new_lines(progress(), [again])) == 1
 
 
 def test_a_passing_error_is_told_once_however_often_it_is_tried() -> None:
-    teller = Teller()
+    teller = ProgressReporter()
     heard = [
         line
         for attempt in range(2, 9)
-        for line in teller.hear(progress(), [pending(attempt=attempt, failure="overloaded", details={"turn": 1})])
+        for line in teller.new_lines(progress(), [pending(attempt=attempt, failure="overloaded", details={"turn": 1})])
     ]
     assert heard == ["↻ implement, turn 1: overloaded; trying again"]
 
@@ -169,56 +187,56 @@ def test_a_passing_error_is_told_once_however_often_it_is_tried() -> None:
 def test_what_went_wrong_and_where_are_told_apart_on_one_line() -> None:
     failure = str(PerdureError("the reply was cut off", where="http://127.0.0.1:1", fix="wait"))
     said = "↻ implement, turn 1: the reply was cut off; where: http://127.0.0.1:1; fix: wait; trying again"
-    assert again([pending(attempt=2, failure=failure, details={"turn": 1})]) == [said]
+    assert retry_lines([pending(attempt=2, failure=failure, details={"turn": 1})]) == [said]
 
 
 def test_what_is_tried_again_says_why_wherever_it_is_looked_at() -> None:
     why, doing = "main cannot be fetched: HEAD.lock exists", {"doing": "fetching"}
     tried = pending("prepare", attempt=7, failure=why, details=doing)
-    assert again([tried]) == ["↻ prepare: main cannot be fetched: HEAD.lock exists; trying again"]
-    now = Teller().now(None, [tried], 0.0)
+    assert retry_lines([tried]) == ["↻ prepare: main cannot be fetched: HEAD.lock exists; trying again"]
+    now = ProgressReporter().current_line(None, [tried], 0.0)
     assert now is not None
     assert now.text == "fetching · attempt 7 · main cannot be fetched: HEAD.lock exists"
 
 
 def test_silence_is_told_once_until_somebody_answers_again() -> None:
-    teller = Teller()
-    assert teller.hear(None) == []
-    assert teller.hear(None, silent=NOBODY) == [no_worker(NOBODY)]
-    assert teller.hear(None, silent=NOBODY) == []
-    assert teller.hear(progress()) == []
-    assert teller.hear(progress(), silent=NOBODY) == [no_worker(NOBODY)]
+    teller = ProgressReporter()
+    assert teller.new_lines(None) == []
+    assert teller.new_lines(None, silent=NO_WORKER) == [no_worker_line(NO_WORKER)]
+    assert teller.new_lines(None, silent=NO_WORKER) == []
+    assert teller.new_lines(progress()) == []
+    assert teller.new_lines(progress(), silent=NO_WORKER) == [no_worker_line(NO_WORKER)]
 
 
 def test_what_it_waits_for_is_told_when_it_changes() -> None:
-    teller = Teller()
+    teller = ProgressReporter()
     waits = progress(waiting="all port pairs are taken")
-    assert teller.hear(waits) == ["! waiting    all port pairs are taken"]
-    assert teller.hear(waits) == []
-    assert teller.hear(progress()) == []
-    assert len(teller.hear(waits)) == 1
+    assert teller.new_lines(waits) == ["! waiting    all port pairs are taken"]
+    assert teller.new_lines(waits) == []
+    assert teller.new_lines(progress()) == []
+    assert len(teller.new_lines(waits)) == 1
 
 
 def test_an_outage_is_told_once_however_often_it_is_tried_again() -> None:
-    teller = Teller()
+    teller = ProgressReporter()
     away = "GitHub is not well (502) (since 15:00:28 UTC; next try at 15:00:{})"
-    assert teller.hear(progress(waiting=away.format(30))) == [f"! waiting    {away.format(30)}"]
-    assert teller.hear(progress()) == []  # an attempt
-    assert teller.hear(progress(waiting=away.format(34))) == []
+    assert teller.new_lines(progress(waiting=away.format(30))) == [f"! waiting    {away.format(30)}"]
+    assert teller.new_lines(progress()) == []  # an attempt
+    assert teller.new_lines(progress(waiting=away.format(34))) == []
     other = "GitHub wants to be asked less often (since 15:00:28 UTC; next try at 16:00:00)"
-    assert teller.hear(progress(waiting=other)) == [f"! waiting    {other}"]
+    assert teller.new_lines(progress(waiting=other)) == [f"! waiting    {other}"]
     again = away.replace("15:00:28", "17:00:00").format(59)
-    assert teller.hear(progress(waiting=again)) == [f"! waiting    {again}"]
+    assert teller.new_lines(progress(waiting=again)) == [f"! waiting    {again}"]
 
 
 def test_the_present_shows_turn_command_and_money() -> None:
-    teller = Teller()
+    teller = ProgressReporter()
     running = (*STORY[:3], step("implement", status="running", turns=2))
     doing = pending(details={"turn": 3, "doing": "pytest -q", "cost_usd": 0.12})
-    assert teller.now(progress(running), [doing], at=10.0) == StoryLine(
-        RUNS, "build", "turn 3 · pytest -q · $0.12", duration_s=0.0
+    assert teller.current_line(progress(running), [doing], clock_s=10.0) == StepLine(
+        RUNNING, "build", "turn 3 · pytest -q · $0.12", duration_s=0.0
     )
-    later = teller.now(progress(running), [doing], at=22.0)
+    later = teller.current_line(progress(running), [doing], clock_s=22.0)
     assert later is not None
     assert later.duration_s == 12.0
 
@@ -226,37 +244,37 @@ def test_the_present_shows_turn_command_and_money() -> None:
 def test_who_looks_once_sees_what_went_before_and_what_it_does_at_this_moment() -> None:
     running = progress((*STORY[:3], step("run_tests", status="running")))
     doing = pending("run_tests", details={"doing": "unit: running"})
-    told = standing(running, [doing])
-    assert [line.name for line in told] == [line_of(chapter).name for chapter in chapters(running.steps)]
+    told = current_lines(running, [doing])
+    assert [line.name for line in told] == [line_of(chapter).name for chapter in group_steps(running.steps)]
     assert (told[-1].text, told[-1].duration_s) == ("unit: running", None)
-    assert [line.text for line in told[:-1]] == [line.text for line in standing(running, [])[:-1]]
-    assert [line.name for line in standing(progress(STORY[:1]), [pending("classify")])][-1] == "classify"
+    assert [line.text for line in told[:-1]] == [line.text for line in current_lines(running, [])[:-1]]
+    assert [line.name for line in current_lines(progress(STORY[:1]), [pending("classify")])][-1] == "classify"
 
 
 def test_the_present_of_a_fix_keeps_what_is_behind_it() -> None:
     testing = (*STORY[6:8], step("run_tests", status="running"))
-    line = Teller().now(progress(testing), [pending("run_tests")], at=0.0)
+    line = ProgressReporter().current_line(progress(testing), [pending("run_tests")], clock_s=0.0)
     assert line is not None
     assert (line.name, line.text) == ("fix 1/4", "3 turns · commit 0d77a1e")
 
 
 def test_a_fix_of_a_retry_is_numbered_on_and_measured_by_no_limit() -> None:
-    (chapter,) = chapters((step("fix_tests", attempt=5, turns=1),))
+    (chapter,) = group_steps((step("fix_tests", attempt=5, turns=1),))
     assert line_of(chapter, (4, 3)).name == "fix 5"
 
 
 def test_the_server_knows_of_the_next_step_before_the_workflow_has_said_so() -> None:
     late = progress((step("prepare", status="running"),))
-    line = Teller().now(late, [pending("classify", details={"turn": 1})], at=0.0)
+    line = ProgressReporter().current_line(late, [pending("classify", details={"turn": 1})], clock_s=0.0)
     assert line is not None
     assert (line.name, line.text) == ("classify", "turn 1")
 
 
 def test_without_a_worker_the_server_alone_says_what_goes_on() -> None:
-    line = Teller().now(None, [pending("prepare", details={"doing": "fetching"})], at=0.0)
+    line = ProgressReporter().current_line(None, [pending("prepare", details={"doing": "fetching"})], clock_s=0.0)
     assert line is not None
     assert (line.name, line.text) == ("prepare", "fetching")
-    assert Teller().now(None, [pending("close")], at=0.0) is None
+    assert ProgressReporter().current_line(None, [pending("close")], clock_s=0.0) is None
 
 
 def test_the_header_leaves_out_what_is_not_known() -> None:
@@ -265,8 +283,8 @@ def test_the_header_leaves_out_what_is_not_known() -> None:
 
 
 def test_marks_tell_verdicts_apart() -> None:
-    marks = [line_of(chapter).mark for chapter in chapters(STORY)]
-    assert marks == [GOOD, GOOD, GOOD, BAD, GOOD, STOPS, GOOD, GOOD]
+    marks = [line_of(chapter).mark for chapter in group_steps(STORY)]
+    assert marks == [GOOD, GOOD, GOOD, BAD, GOOD, WARN, GOOD, GOOD]
 
 
 def test_documentation_pictures_and_a_push_are_told_under_their_own_names() -> None:
@@ -279,7 +297,7 @@ def test_documentation_pictures_and_a_push_are_told_under_their_own_names() -> N
         step("review", "nothing found", turns=1),
         step("push_branch", "2 commits pushed to topic", duration_s=0.2),
     )
-    assert rows(story) == [
+    assert format_rows(story) == [
         "✓ build      2 turns · +4 −0 in 1 file · commit aaaaaaa",
         "✓ docs       3 turns · +1 −0 in 1 file · commit bbbbbbb               9.0 s    $0.02",
         "✓ screenshots 2 pages                                                 3.0 s",
@@ -289,22 +307,24 @@ def test_documentation_pictures_and_a_push_are_told_under_their_own_names() -> N
 
 
 def test_documentation_that_was_right_already_says_so() -> None:
-    (line,) = rows((step("document", "Nothing to change", turns=1), step("commit", "nothing changed")))
+    (line,) = format_rows((step("document", "Nothing to change", turns=1), step("commit", "nothing changed")))
     assert line.split("  ")[0] == "✓ docs"
     assert "1 turn · nothing changed" in line
 
 
 def test_pictures_that_could_not_be_taken_stop_nothing() -> None:
-    (line,) = rows((step("capture_pages", "the application did not start", status="failed"),))
-    assert line == f"{STOPS} screenshots the application did not start"
+    (line,) = format_rows((step("capture_pages", "the application did not start", status="failed"),))
+    assert line == f"{WARN} screenshots the application did not start"
 
 
 def test_tests_that_were_tampered_with_are_told_as_red() -> None:
-    (line,) = rows((step("run_tests", "tampered: test_adds is gone", status="failed"),))
+    (line,) = format_rows((step("run_tests", "tampered: test_adds is gone", status="failed"),))
     assert line == f"{BAD} test       tampered: test_adds is gone"
 
 
 def test_what_runs_is_told_by_its_name_also_where_it_is_no_step() -> None:
-    line = Teller().now(progress(), [pending("push_branch", details={"doing": "pushing"})], at=0.0)
+    line = ProgressReporter().current_line(
+        progress(), [pending("push_branch", details={"doing": "pushing"})], clock_s=0.0
+    )
     assert line is not None
-    assert (line.mark, line.name, line.text) == (RUNS, "push", "pushing")
+    assert (line.mark, line.name, line.text) == (RUNNING, "push", "pushing")

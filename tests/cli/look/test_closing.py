@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.look.closing import closing
+from perdure.cli.look.closing import closing_lines
 from perdure.models import result as results
 from perdure.models.result import (
     DeliveryResult,
@@ -39,7 +39,7 @@ DELIVERED = DeliveryResult(
 
 
 def test_the_end_says_what_exists_and_what_it_took() -> None:
-    assert closing(DELIVERED, 188) == [
+    assert closing_lines(DELIVERED, 188) == [
         "Delivered  https://github.com/me/durations/pull/12",
         "  tests    44 passed, 0 new failures                 review  0 blockers, 1 tech debt noted",
         "  cost     $0.43 · 118k tokens, 92 % from cache      time    3m 08s",
@@ -52,7 +52,7 @@ def test_the_end_says_what_exists_and_what_it_took() -> None:
 def test_what_an_error_says_and_how_to_mend_it_stand_on_lines_of_their_own() -> None:
     message = "setup failed: exit code 2\nls: no such file\n  where: [setup] ls x\n  fix: correct [setup] commands"
     changes = {"status": Status.NOT_DELIVERED, "reason": Reason.SETUP_FAILED, "message": message, "pull_request": None}
-    assert closing(DELIVERED.model_copy(update=changes))[:4] == [
+    assert closing_lines(DELIVERED.model_copy(update=changes))[:4] == [
         "Not delivered  setup failed: exit code 2",
         "           ls: no such file",
         "  where    [setup] ls x",
@@ -62,7 +62,7 @@ def test_what_an_error_says_and_how_to_mend_it_stand_on_lines_of_their_own() -> 
 
 def test_what_the_forge_did_not_take_is_noted_and_takes_nothing_from_the_delivery() -> None:
     noted = DELIVERED.model_copy(update={"message": "the label perdure was not set: it may not be made here"})
-    assert closing(noted)[:2] == [
+    assert closing_lines(noted)[:2] == [
         "Delivered  https://github.com/me/durations/pull/12",
         "  note     the label perdure was not set: it may not be made here",
     ]
@@ -70,7 +70,7 @@ def test_what_the_forge_did_not_take_is_noted_and_takes_nothing_from_the_deliver
 
 def test_a_receipt_names_a_tree_only_for_tests_that_ran() -> None:
     untested = DELIVERED.model_copy(update={"tests": results.TestsResult(tree_sha="c0ffee1" + 33 * "0")})
-    assert "c0ffee1" not in "\n".join(closing(untested))
+    assert "c0ffee1" not in "\n".join(closing_lines(untested))
 
 
 @pytest.mark.parametrize(
@@ -135,26 +135,27 @@ def test_a_receipt_names_a_tree_only_for_tests_that_ran() -> None:
     ],
 )
 def test_every_end_has_its_headline(changes: dict[str, Any], headline: str) -> None:
-    assert closing(DELIVERED.model_copy(update=changes))[0] == headline
+    assert closing_lines(DELIVERED.model_copy(update=changes))[0] == headline
 
 
 def test_money_at_risk_and_replies_cut_are_never_hidden() -> None:
     result = DELIVERED.model_copy(
         update={"usage": UsageResult(cost_usd=None, at_risk_usd=0.25), "receipt": Receipt(replies_cut=1)}
     )
-    text = "\n".join(closing(result))
+    text = "\n".join(closing_lines(result))
     assert "cost unknown · up to $0.25 more for replies cut off" in text
     assert "1 reply cut off by a death" in text
 
 
 def test_failures_that_were_there_before_and_flaky_tests_are_counted_apart() -> None:
     tests = DELIVERED.tests.model_copy(update={"failed": 2, "known_failures": 2, "flaky": 1})
-    shown = closing(DELIVERED.model_copy(update={"tests": tests}))
+    shown = closing_lines(DELIVERED.model_copy(update={"tests": tests}))
     assert shown[1].startswith("  tests    44 passed, 2 failed, 0 new failures, 2 before too, 1 flaky  ")
 
 
 def test_tests_that_were_tampered_with_are_counted() -> None:
     tests = DELIVERED.tests.model_copy(update={"tampered": 2})
     assert (
-        "44 passed, 0 new failures, 2 places tampered with" in closing(DELIVERED.model_copy(update={"tests": tests}))[1]
+        "44 passed, 0 new failures, 2 places tampered with"
+        in closing_lines(DELIVERED.model_copy(update={"tests": tests}))[1]
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.look.compare import side_by_side
-from perdure.models.comparing import FileChanged, Side, compared
+from perdure.cli.look.compare import comparison_lines
+from perdure.models.comparison import ComparedDelivery, FileChange, compare_deliveries
 from perdure.models.result import ReviewResult, ReviewStatus, TestsResult, TestsStatus
 
 TESTS = TestsResult(status=TestsStatus.GREEN, passed=44, new_failures=0, fixed=2)
 REVIEW = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=2)
 
 
-def side(id: str, added: int, **more: object) -> Side:
-    files = {"src/a\x1b[31m.py": FileChanged(added=added, deleted=1, sha256=str(added))}
-    return Side.model_validate(
+def side(id: str, added: int, **more: object) -> ComparedDelivery:
+    files = {"src/a\x1b[31m.py": FileChange(added=added, deleted=1, sha256=str(added))}
+    return ComparedDelivery.model_validate(
         {
             "delivery_id": id,
             "status": "not_delivered",
@@ -48,7 +48,7 @@ def side(id: str, added: int, **more: object) -> Side:
 def test_every_line_fits_and_both_are_told(width: int) -> None:
     long = "a-delivery-whose-name-is-rather-long-and-then-some-fork-1a2b"
     forked = side(long, 3, forked_from="night at implement:4", inherited_turns=5, inherited_usd=0.5)
-    lines = side_by_side(compared(side("night", 3), forked), width)
+    lines = comparison_lines(compare_deliveries(side("night", 3), forked), width)
     aside = [line for line in lines if "is forked from" not in line]
     assert max(map(len, aside)) <= width, aside
     told = " ".join(" ".join(lines).split())
@@ -59,6 +59,6 @@ def test_every_line_fits_and_both_are_told(width: int) -> None:
 
 
 def test_what_only_one_side_has_is_a_dash_on_the_other() -> None:
-    lines = side_by_side(compared(side("night", 3), side("other", 4, files={}, worker_deaths=0)), 60)
+    lines = comparison_lines(compare_deliveries(side("night", 3), side("other", 4, files={}, worker_deaths=0)), 60)
     assert any(line.split() == ["deaths", "1", "–"] for line in lines), lines
     assert any(line.split() == ["+3", "−1", "–"] for line in lines), lines

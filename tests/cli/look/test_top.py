@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.look.top import bar, mark, table
-from perdure.client.overview import Row
-from perdure.models.decisions import Asked, Gate
+from perdure.cli.look.top import mark_of, phase_cell, table_lines
+from perdure.client.overview import OverviewRow
+from perdure.models.decisions import Gate, PendingDecision
 from tests.cli.conftest import Cli
 from tests.cli.typist import Typist
 from tests.engine import HAPPY, Engine, finished, make_target, until
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
-ASKED = Asked(gate=Gate.PLAN, of="1a2b3c4d", words="approve the plan: \x1b[2JAdd sub", since=NOW - timedelta(minutes=5))
+ASKED = PendingDecision(
+    gate=Gate.PLAN, target="1a2b3c4d", summary="approve the plan: \x1b[2JAdd sub", since=NOW - timedelta(minutes=5)
+)
 
 
-def row(id: str = "calc-sub", **more: object) -> Row:
+def row(id: str = "calc-sub", **more: object) -> OverviewRow:
     known = {"kind": "delivery", "repository": "calc", "phase": "build", "status": "running", "asked": None}
     known |= {"since": None, "started": NOW - timedelta(hours=1), "closed": None, "cost_usd": 0.25}
-    return Row(id=id, **{**known, **more})  # type: ignore[arg-type]
+    return OverviewRow(id=id, **{**known, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -33,7 +35,7 @@ def test_every_line_fits_and_nothing_of_others_moves_the_cursor(width: int) -> N
         row(turn=3, doing="pytest -q " + "x" * 100, worker="1@host"),
         row("done", closed=NOW, status="delivered", phase="ship"),
     ]
-    lines = table(rows, width, NOW)
+    lines = table_lines(rows, width, NOW)
     assert all(len(line) <= width for line in lines), [len(line) for line in lines]
     assert not any("\x1b" in line for line in lines)
     assert [line[0] for line in lines[1:]] == ["!", "▸", "✓"]
@@ -43,11 +45,11 @@ def test_every_line_fits_and_nothing_of_others_moves_the_cursor(width: int) -> N
 
 
 def test_a_silent_worker_a_failure_and_a_backlog_are_seen_at_a_glance() -> None:
-    assert mark(row(silent_since=NOW)) == "?"
-    assert mark(row(closed=NOW, status="not_delivered")) == "✗"
-    assert bar(row(kind="backlog")) == "backlog"
-    assert bar(row(phase="")) == "▱▱▱▱▱"
-    assert table([], 60) == []
+    assert mark_of(row(silent_since=NOW)) == "?"
+    assert mark_of(row(closed=NOW, status="not_delivered")) == "✗"
+    assert phase_cell(row(kind="backlog")) == "backlog"
+    assert phase_cell(row(phase="")) == "▱▱▱▱▱"
+    assert table_lines([], 60) == []
 
 
 @pytest.mark.timeout(180)
@@ -62,8 +64,8 @@ async def test_a_plan_that_waits_is_first_and_approved_by_a_key_and_without_a_te
         engine.worker()
         submitted = await engine.submit(origin, gates=["plan"])
 
-        async def asked() -> Asked | None:
-            return (await submitted.delivery.describe()).asked
+        async def asked() -> PendingDecision | None:
+            return (await submitted.delivery.describe()).pending_decision
 
         await until(asked)
 

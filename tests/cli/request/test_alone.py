@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.cli.request.single_phase import PhaseOptions, asked_for, phase_named, title_of
-from perdure.cli.request.validation import asks_a_model
+from perdure.cli.request.single_phase import PhaseOptions, parse_phase, plan_title, to_deliver_options
+from perdure.cli.request.validation import needs_model
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
@@ -28,7 +28,7 @@ def plan(tmp_path: Path) -> Path:
 
 def refused(phase: Phase, options: PhaseOptions) -> BadInput:
     with pytest.raises(BadInput) as error:
-        asked_for(phase, options)
+        to_deliver_options(phase, options)
     assert error.value.fix
     return error.value
 
@@ -36,13 +36,13 @@ def refused(phase: Phase, options: PhaseOptions) -> BadInput:
 @pytest.mark.parametrize(("name", "near"), [("tset", "test"), ("reviwe", "review"), ("shipp", "ship")])
 def test_an_unknown_phase_is_refused_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(BadInput, match=f"unknown phase '{name}'") as error:
-        phase_named(name)
+        parse_phase(name)
     assert error.value.fix == f"did you mean perdure run {near}?"
 
 
 def test_an_unknown_phase_like_none_is_refused_with_all_of_them() -> None:
     with pytest.raises(BadInput) as error:
-        phase_named("everything!")
+        parse_phase("everything!")
     assert all(phase in error.value.fix for phase in Phase if phase is not Phase.LAND)
 
 
@@ -61,9 +61,9 @@ def test_an_unknown_phase_like_none_is_refused_with_all_of_them() -> None:
 def test_each_phase_fixes_pushes_and_pays_as_it_says(
     phase: Phase, options: PhaseOptions, phases: str, fix: bool, push: bool, model: bool
 ) -> None:
-    asked = asked_for(phase, options)
+    asked = to_deliver_options(phase, options)
     assert (asked.phases, asked.fix, asked.push) == (phases, fix, push)
-    assert asks_a_model(tuple(Phase(name) for name in phases.split(",")), fix=asked.fix) is model
+    assert needs_model(tuple(Phase(name) for name in phases.split(",")), fix=asked.fix) is model
 
 
 @pytest.mark.parametrize("phase", [Phase.PLAN, Phase.BUILD, Phase.SHIP])
@@ -92,24 +92,24 @@ def test_without_words_it_is_said_where_they_may_come_from(phase: Phase, words: 
 
 @pytest.mark.parametrize("phase", [Phase.TEST, Phase.SHIP])
 def test_testing_and_publishing_need_no_words(phase: Phase) -> None:
-    assert asked_for(phase, PhaseOptions(branch="b")).request is None
-    assert asked_for(phase, PhaseOptions(branch="b", request="  ")).request is None
-    asked = asked_for(phase, PhaseOptions(branch="b", request="Add sub", labels=("team-a",)))
+    assert to_deliver_options(phase, PhaseOptions(branch="b")).request is None
+    assert to_deliver_options(phase, PhaseOptions(branch="b", request="  ")).request is None
+    asked = to_deliver_options(phase, PhaseOptions(branch="b", request="Add sub", labels=("team-a",)))
     assert (asked.request, asked.labels) == ("Add sub", ("team-a",))
 
 
 def test_a_plan_is_enough_to_build_and_to_review(plan: Path) -> None:
-    built = asked_for(Phase.BUILD, PhaseOptions(plan=plan))
+    built = to_deliver_options(Phase.BUILD, PhaseOptions(plan=plan))
     assert (built.request, built.plan) == ("Add sub", plan.read_text())
-    reviewed = asked_for(Phase.REVIEW, PhaseOptions(plan=plan, branch="b"))
+    reviewed = to_deliver_options(Phase.REVIEW, PhaseOptions(plan=plan, branch="b"))
     assert (reviewed.request, reviewed.plan) == (None, plan.read_text())
-    assert asked_for(Phase.BUILD, PhaseOptions(plan=plan, request="Only sub")).request == "Only sub"
-    assert asked_for(Phase.BUILD, PhaseOptions(plan=plan, issue="12")).request is None
+    assert to_deliver_options(Phase.BUILD, PhaseOptions(plan=plan, request="Only sub")).request == "Only sub"
+    assert to_deliver_options(Phase.BUILD, PhaseOptions(plan=plan, issue="12")).request is None
 
 
 def test_a_request_of_one_dash_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"Add sub\n")))
-    assert asked_for(Phase.PLAN, PhaseOptions(request="-")).request == "Add sub\n"
+    assert to_deliver_options(Phase.PLAN, PhaseOptions(request="-")).request == "Add sub\n"
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"x" * (REQUEST_BYTES + 1))))
     assert "longer than 64 KiB" in refused(Phase.PLAN, PhaseOptions(request="-")).what
 
@@ -150,4 +150,4 @@ def test_a_plan_that_is_a_directory_or_without_end_is_refused(tmp_path: Path) ->
     ],
 )
 def test_a_plan_is_called_by_its_title_or_its_first_words(text: str, title: str) -> None:
-    assert title_of(text) == title
+    assert plan_title(text) == title

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.cli.request.submit import base_line
-from perdure.cli.request.validation import DeliverOptions, take_in
+from perdure.cli.request.validation import DeliverOptions, check_request
 from perdure.models.errors import BadInput
 from tests.engine import git
 
@@ -24,7 +24,7 @@ def empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_it_says_which_branch_will_be_begun_and_that_no_settings_are_there(empty: Path) -> None:
-    taken = take_in(DeliverOptions(text="Write a calculator"), KEY)
+    taken = check_request(DeliverOptions(text="Write a calculator"), KEY)
     assert (taken.base, taken.base_sha) == ("trunk", FIRST_COMMIT)
     assert base_line(taken) == "empty: trunk begins with an empty commit, pushed before the delivery's branch"
     assert taken.file == "no perdure.toml: the repository is empty"
@@ -34,5 +34,5 @@ def test_it_says_which_branch_will_be_begun_and_that_no_settings_are_there(empty
 def test_what_was_not_committed_is_to_be_committed_first(empty: Path) -> None:
     (empty / "perdure.toml").write_text("version = 1\n")
     with pytest.raises(BadInput, match="1 uncommitted file") as refused:
-        take_in(DeliverOptions(text="Write a calculator"), KEY)
+        check_request(DeliverOptions(text="Write a calculator"), KEY)
     assert refused.value.fix.endswith("git add -A && git commit -m first")

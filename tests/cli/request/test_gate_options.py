@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.request.validation import DeliverOptions, check_gates, parse_gates, parse_labels, take_in
+from perdure.cli.request.validation import DeliverOptions, check_gates, check_request, parse_gates, parse_labels
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.request import LABEL_CHARS, LABELS_MOST, parse_request
@@ -55,7 +55,7 @@ def test_a_gate_that_no_selected_phase_comes_to_is_refused() -> None:
 def test_gates_named_one_by_one_all_count(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(cli.cwd)
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    wanted = take_in(DeliverOptions(text="Add sub", gate=["pull_request", "plan"]), KEY).request
+    wanted = check_request(DeliverOptions(text="Add sub", gate=["pull_request", "plan"]), KEY).request
     assert wanted.gates == ("plan", "pull_request")
 
 
@@ -64,11 +64,11 @@ def test_the_request_says_what_was_asked_for_and_nothing_when_nothing_was(
 ) -> None:
     monkeypatch.chdir(cli.cwd)
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
-    wanted = take_in(
+    wanted = check_request(
         DeliverOptions(text="Add sub", gate=["plan"], labels=("a",), tokens=5, questions=False), KEY
     ).request
     assert (wanted.gates, wanted.labels, wanted.tokens, wanted.questions) == (("plan",), ("a",), 5, False)
-    plain = take_in(DeliverOptions(text="Add sub"), KEY).request.model_dump(mode="json", exclude_defaults=True)
+    plain = check_request(DeliverOptions(text="Add sub"), KEY).request.model_dump(mode="json", exclude_defaults=True)
     assert not {"gates", "labels", "tokens", "questions"} & plain.keys()
 
 

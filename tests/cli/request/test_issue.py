@@ -13,8 +13,8 @@ from temporalio.client import Client
 
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.select import Forges
-from perdure.cli.request.issue import named_issue
-from perdure.cli.request.validation import DeliverOptions, Taken, take_in
+from perdure.cli.request.issue import parse_issue_name
+from perdure.cli.request.validation import CheckedRequest, DeliverOptions, check_request
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
@@ -57,8 +57,8 @@ def here(github: GitHubTwin, origin: Path, tmp_path: Path, monkeypatch: pytest.M
     return checkout
 
 
-async def taken(env: dict[str, str], **asked: str | None) -> Taken:
-    return await asyncio.to_thread(take_in, DeliverOptions(**asked), env)
+async def taken(env: dict[str, str], **asked: str | None) -> CheckedRequest:
+    return await asyncio.to_thread(check_request, DeliverOptions(**asked), env)
 
 
 async def refused(env: dict[str, str], **asked: str | None) -> PerdureError:
@@ -78,7 +78,7 @@ async def test_an_issue_is_named_by_number_hash_or_address(
     named = way.replace("URL", f"{github.url}/me/calc/issues/1")
     found = await taken(env, issue=named)
     assert (found.request.issue, found.request.request) == (1, "")
-    assert found.meant.shown == '#1 "Add sub"'
+    assert found.work.issue_label == '#1 "Add sub"'
     assert found.target.checkout == here
 
 
@@ -103,7 +103,7 @@ async def test_words_go_along_with_an_issue_and_may_name_others(env: dict[str, s
 
 async def test_a_text_without_an_issue_stays_a_text(github: GitHubTwin, env: dict[str, str], here: Path) -> None:
     found = await taken(env, text="make other/repo#1 green, colour #12ab")
-    assert (found.request.issue, found.meant.shown) == (None, "")
+    assert (found.request.issue, found.work.issue_label) == (None, "")
     assert [path for _, path, *_ in github.calls if "/issues/" in path] == []
 
 
@@ -139,14 +139,14 @@ async def test_an_address_of_another_repository_than_the_one_named_is_refused(
 async def test_an_issue_that_cannot_be_delivered_is_known_at_once(
     env: dict[str, str], here: Path, number: str, says: str
 ) -> None:
-    refusal = (await taken(env, issue=number)).meant.refusal
+    refusal = (await taken(env, issue=number)).work.refusal
     assert refusal is not None
     assert re.search(says, refusal.what)
     assert (refusal.exit_code, bool(refusal.where), bool(refusal.fix)) == (2, True, True)
 
 
 async def test_a_number_in_the_text_that_is_no_issue_is_told_how_to_be_words(env: dict[str, str], here: Path) -> None:
-    refusal = (await taken(env, text="like #2")).meant.refusal
+    refusal = (await taken(env, text="like #2")).work.refusal
     assert refusal is not None
     assert refusal.where == "#2 in TEXT, which is taken for the issue to deliver"
     assert refusal.fix == "name the issue, --issue N, or write 2 without the #"
@@ -160,7 +160,7 @@ async def test_a_pull_request_is_no_issue(github: GitHubTwin, env: dict[str, str
     head = git(here, "rev-parse", "HEAD")
     proposal = Proposal(delivery="d", title="t", body="b", head="topic", head_sha=head, base="main")
     opened = await asyncio.to_thread(forge.create, proposal)
-    refusal = (await taken(env, issue=str(opened.pull_request.number))).meant.refusal
+    refusal = (await taken(env, issue=str(opened.pull_request.number))).work.refusal
     assert refusal is not None
     assert "pull request" in refusal.what
 
@@ -173,7 +173,7 @@ async def test_without_a_token_a_pull_request_is_refused_and_a_plan_is_not(env: 
     assert "scope repo, or Contents, Issues and Pull requests: Read and write" in error.fix
     assert (await refused(nobody, text="Add sub")).what == error.what
     found = await taken(nobody, issue="1", phases="plan")
-    assert found.meant.shown == "#1"
+    assert found.work.issue_label == "#1"
 
 
 @pytest.mark.parametrize("installed", [("me/calc",), ()])
@@ -184,7 +184,7 @@ async def test_an_app_reads_the_issue_where_it_is_installed_and_is_refused_in_wo
     app = {"PERDURE_GITHUB_APP_ID": "77", "PERDURE_GITHUB_APP_KEY": str(tmp_path / "app.pem")}
     env = env | {"PERDURE_GITHUB_TOKEN": ""} | app
     if installed:
-        assert (await taken(env, issue="1")).meant.shown == '#1 "Add sub"'
+        assert (await taken(env, issue="1")).work.issue_label == '#1 "Add sub"'
     else:
         assert "not installed on me/calc" in (await refused(env, issue="1")).what
 
@@ -199,21 +199,21 @@ async def test_workers_elsewhere_read_what_cannot_be_read_here(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     found = await taken(env | {"PERDURE_GITHUB_TOKEN": ""}, issue="99")
-    assert (found.request.issue, found.meant.shown) == (99, "#99")
+    assert (found.request.issue, found.work.issue_label) == (99, "#99")
 
 
 async def test_a_github_that_is_away_keeps_nobody_from_submitting(
     github: GitHubTwin, env: dict[str, str], here: Path
 ) -> None:
     github.faults.add("issues/get", "bad_gateway")
-    assert (await taken(env, issue="1")).meant.shown == "#1"
-    assert (await taken(env, issue="1")).meant.shown == '#1 "Add sub"'
+    assert (await taken(env, issue="1")).work.issue_label == "#1"
+    assert (await taken(env, issue="1")).work.issue_label == '#1 "Add sub"'
 
 
 @pytest.mark.parametrize("option", ["next", "0", "", "#", "https://github.com/me/calc/pull/1", "1,2"])
 def test_what_names_no_issue_is_refused(option: str) -> None:
     with pytest.raises(BadInput, match="names no issue") as error:
-        named_issue(option, None)
+        parse_issue_name(option, None)
     assert "--issue 12" in error.value.fix
 
 

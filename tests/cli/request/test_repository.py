@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.request.repository import NAME, in_working_tree
+from perdure.cli.request.repository import CONFIG_FILE, read_working_tree_config
 
 
 @pytest.mark.timeout(10)
 def test_a_pipe_in_the_place_of_the_settings_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / NAME).symlink_to("pipe")
-    assert in_working_tree(tmp_path) is None
+    (tmp_path / CONFIG_FILE).symlink_to("pipe")
+    assert read_working_tree_config(tmp_path) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.request.validation import DeliverOptions, take_in
+from perdure.cli.request.validation import DeliverOptions, check_request
 from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
 from tests.cli.request.test_issue import env, github, here
@@ -92,9 +92,9 @@ async def test_what_is_pushed_to_github_needs_a_token_and_what_is_not_needs_none
     asked = DeliverOptions(request="x", branch="topic", fix=False, **wanted)
     nobody = env | {"PERDURE_GITHUB_TOKEN": ""}
     if wanted == {"phases": "test"}:
-        assert (await asyncio.to_thread(take_in, asked, nobody)).request.push is False
+        assert (await asyncio.to_thread(check_request, asked, nobody)).request.push is False
         return
     with pytest.raises(BadInput, match="there is no token") as error:
-        await asyncio.to_thread(take_in, asked, nobody)
+        await asyncio.to_thread(check_request, asked, nobody)
     assert error.value.where == "PERDURE_GITHUB_TOKEN"
-    assert (await asyncio.to_thread(take_in, asked, env)).request.branch == "topic"
+    assert (await asyncio.to_thread(check_request, asked, env)).request.branch == "topic"

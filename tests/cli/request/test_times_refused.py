@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.cli.look.schedules import rows
-from perdure.client import Scheduled
-from perdure.client.schedules import to_come
+from perdure.cli.look.schedules import schedule_rows
+from perdure.client import ScheduleInfo
+from perdure.client.schedules import next_start
 from tests.cli.conftest import Cli
 
 NIGHT = "version: 1\nitems:\n  - {id: api, request: Add it}\n"
@@ -40,7 +40,7 @@ def test_a_time_that_cannot_be_is_refused_before_anything_is_started(
 
 
 def test_what_was_missed_is_said() -> None:
-    one = Scheduled(
+    one = ScheduleInfo(
         id="night",
         what="backlog",
         when="weekdays 23:00 UTC",
@@ -54,7 +54,7 @@ def test_what_was_missed_is_said() -> None:
         skipped=0,
         missed=2,
     )
-    _, line, missed = rows([one], None, datetime(2026, 11, 24, 21, 48, tzinfo=UTC))
+    _, line, missed = schedule_rows([one], None, datetime(2026, 11, 24, 21, 48, tzinfo=UTC))
     assert "2026-11-24 23:00 UTC, in 1h 12m" in line
     assert missed == "! night: 2 times missed, Temporal was down for an hour or more"
 
@@ -62,6 +62,6 @@ def test_what_was_missed_is_said() -> None:
 def test_a_time_that_was_missed_is_not_what_begins_next() -> None:
     missed, tomorrow = datetime(2026, 11, 22, 23, tzinfo=UTC), datetime(2026, 11, 23, 23, tzinfo=UTC)
     morning = datetime(2026, 11, 23, 7, tzinfo=UTC)
-    assert to_come([missed, tomorrow], morning) == tomorrow
-    assert to_come([missed], morning) is None, "one time alone is over then"
-    assert to_come([missed], missed) == missed, "it is made up for"
+    assert next_start([missed, tomorrow], morning) == tomorrow
+    assert next_start([missed], morning) is None, "one time alone is over then"
+    assert next_start([missed], missed) == missed, "it is made up for"

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
-from perdure.rehearsal.playing import reset
+from perdure.rehearsal.playing import reset_connection
 from tests.twins.github import (
     about_issues,
     about_pulls,
@@ -218,7 +218,7 @@ class Api:
         return BUDGET[actor is not None], self._used.get(_key(actor), 0)
 
     def _cut(self, http: web.Request, operation: Operation | None) -> web.Response:
-        reset(http)
+        reset_connection(http)
         self._log(http.method, http.path_qs, operation.id if operation else "", CUT_STATUS)
         return web.Response()  # goes nowhere: the connection is gone
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from perdure.rehearsal.playing import reset
+from perdure.rehearsal.playing import reset_connection
 from tests.twins.github.http_backend import backend, head, out
 
 _CHUNK = 64 * 1024
@@ -152,7 +152,7 @@ class SmartHTTP:
     async def _disturbed(self, request: web.Request, visit: Visit, moment: Moment) -> web.Response | None:
         found = await self._disturb(visit, moment) if self._disturb is not None else None
         if isinstance(found, Cut):
-            reset(request)
+            reset_connection(request)
             return web.Response(status=499)
         return found
 

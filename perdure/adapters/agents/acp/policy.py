@@ -1,4 +1,4 @@
-"""Our side of the protocol: no files, no terminal, permissions by policy, and the words the agent ends with."""
+"""Our side of the protocol: no files, no terminal, permissions by policy, and the text with which the agent ends."""
 
 from __future__ import annotations
 
@@ -18,70 +18,82 @@ from acp.schema import (
 )
 
 TEXT_CHARS = 1_000_000
-"""Of an agent's last words; an answer that is longer is none."""
+"""The most characters kept of the text with which an agent ends; an answer that is longer is none."""
 
 CHANGES = ("edit", "delete", "move")
-"""Kinds of tools that a step which may only read does not allow; its worktree cannot be changed anyway."""
+"""Kinds of tools that are refused in a step that may only read; its worktree cannot be changed anyway."""
 
 _ALLOW, _REJECT = ("allow_once", "allow_always"), ("reject_once", "reject_always")
 
 
 @dataclass
-class Policy:
-    """Answers what the agent asks of its client; the sandbox holds it, so that everything inside is allowed.
+class PermissionPolicy:
+    """The client of the protocol, as the ACP library calls it: answers permission requests and collects the agent's
+    text.
 
-    reads    the step may only read; allowed, refused: permissions given and not, counted
-    updates  messages about the session; tools: calls begun; text: what was said since the last of them
+    All is allowed but changes in a step that only reads, because the sandbox holds the agent.
+
+    read_only         the step may only read
+    allowed, refused  how many permissions were given and not
+    updates           how many updates of the session came; tools: how many tool calls began
+    text              what the agent has said since the last tool call
     """
 
-    reads: bool = False
+    read_only: bool = False
     allowed: int = 0
     refused: int = 0
     updates: int = 0
     tools: int = 0
-    _words: list[str] = field(default_factory=list)
+    _text_parts: list[str] = field(default_factory=list)
     _chars: int = 0
 
     @property
     def text(self) -> str:
-        return "".join(self._words).strip()
+        """Return what the agent has said since the prompt or its last tool call began."""
+        return "".join(self._text_parts).strip()
 
-    def begin(self) -> None:
-        """A prompt begins: what was said before it is over."""
-        self._words, self._chars = [], 0
+    def clear_text(self) -> None:
+        """Forget the text collected so far, because a prompt or a tool call begins."""
+        self._text_parts, self._chars = [], 0
 
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: Sequence[PermissionOption], **_: Any
     ) -> RequestPermissionResponse:
-        allows = not (self.reads and tool_call.kind in CHANGES)
-        chosen = choose(options, _ALLOW if allows else _REJECT)
-        if allows and chosen is not None:
+        """Answer the agent's request for a permission, and count the answer. Changes of files are refused in a
+        read-only step, all else is allowed. Where the agent offers no option for the answer, the reply is "cancelled"
+        and counts as refused."""
+        is_allowed = not (self.read_only and tool_call.kind in CHANGES)
+        option_id = choose_option(options, _ALLOW if is_allowed else _REJECT)
+        if is_allowed and option_id is not None:
             self.allowed += 1
         else:
             self.refused += 1
-        if chosen is None:
+        if option_id is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=option_id))
 
     async def session_update(self, session_id: str, update: object, **_: Any) -> None:
+        """Count an update of the session. The start of a tool call clears the collected text; a text message is added
+        to it, up to TEXT_CHARS."""
         self.updates += 1
         if isinstance(update, ToolCallStart):
             self.tools += 1
-            self.begin()
+            self.clear_text()
         if isinstance(update, AgentMessageChunk) and isinstance(update.content, TextContentBlock):
-            room = TEXT_CHARS - self._chars
-            if room > 0:
-                self._words.append(update.content.text[:room])
-                self._chars += len(self._words[-1])
+            remaining_chars = TEXT_CHARS - self._chars
+            if remaining_chars > 0:
+                self._text_parts.append(update.content.text[:remaining_chars])
+                self._chars += len(self._text_parts[-1])
 
 
-def choose(options: Sequence[PermissionOption], kinds: Sequence[str]) -> str | None:
-    """The id of an option of the first of these kinds that is there; None: of none.
+def choose_option(options: Sequence[PermissionOption], kinds: Sequence[str]) -> str | None:
+    """Return the id of an offered option of the first of these kinds that is offered; None when none is.
 
-    Of several of one kind the one whose id says "once" counts: another may switch a mode for good (Qwen Code has two).
+    Of several options of one kind the first whose id contains "once" is taken, or else the first: another one may
+    switch a mode for good (Qwen Code has two).
     """
     for kind in kinds:
-        found = [str(option.option_id) for option in options if option.kind == kind]
-        if found:
-            return next((id for id in found if "once" in id.lower()), found[0])
+        option_ids = [str(option.option_id) for option in options if option.kind == kind]
+        if option_ids:
+            return next((id for id in option_ids if "once" in id.lower()), option_ids[0])
     return None

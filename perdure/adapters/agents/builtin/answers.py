@@ -1,4 +1,5 @@
-"""The answers that structured steps have to give, and their reading. A parse failure is a failure, never a pass."""
+"""The answers of structured steps: their schemas, and how they are parsed and checked. A parse failure is a failure,
+never a pass."""
 
 from __future__ import annotations
 
@@ -8,17 +9,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.adapters.agents.builtin.places import Change, placed, wrong_places
-from perdure.adapters.agents.builtin.promised import Promised, judged, wrong_answers
-from perdure.adapters.agents.builtin.schema import closed
+from perdure.adapters.agents.builtin.places import ReviewedChange, correct_places, describe_wrong_places
+from perdure.adapters.agents.builtin.promises import ReviewPromises, add_promise_blockers, describe_wrong_answers
+from perdure.adapters.agents.builtin.schema import closed_schema
 from perdure.adapters.agents.text import first_line
 from perdure.models.decomposition import Decomposition
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
 from perdure.models.plan import Plan, Role
-from perdure.models.report import Classification, Issue, Justification, Review, Severity
+from perdure.models.report import Classification, Justification, Review, ReviewIssue, Severity
 from perdure.models.steps import STEPS
-from perdure.models.touches import learnt
+from perdure.models.touches import patterns_of_paths
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
 from perdure.text import one_line
 
@@ -27,17 +28,19 @@ TITLE_CHARS = 60
 _PROBLEM_CHARS = 2000
 
 
-def schema_for(step: Step, *, promised: bool = False, roles: Sequence[str] = ()) -> dict[str, Any] | None:
-    """The JSON schema of the step's answer; None for steps that answer in free text.
+def schema_for(step: Step, *, with_promises: bool = False, roles: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the JSON schema of the step's answer; None for steps that answer in free text.
 
-    promised  a review is shown changed promises, and has to answer each; else it is not asked about any
-    roles     of the specialists that a plan's tasks are for; none: those that every plan may name
+    with_promises  a review is shown changed promises (tests of the base that fail on the change), and has to answer
+    each;
+                   else the schema does not ask about any
+    roles          of the specialists that a plan's tasks are for; empty: those that every plan may name
     """
     model = STEPS[step].answer
     if model is None:
         return None
-    schema = closed(model)
-    if step is Step.REVIEW and not promised:
+    schema = closed_schema(model)
+    if step is Step.REVIEW and not with_promises:
         del schema["properties"]["promises"], schema["$defs"][Justification.__name__]
         schema["required"].remove("promises")
     if step is Step.PLAN and roles:
@@ -45,111 +48,141 @@ def schema_for(step: Step, *, promised: bool = False, roles: Sequence[str] = ())
     return schema
 
 
-def read_answer(
-    step: Step, text: str, change: Change | None = None, promised: Promised | None = None, *, last: bool = False
+def parse_answer(
+    step: Step,
+    text: str,
+    change: ReviewedChange | None = None,
+    promises: ReviewPromises | None = None,
+    *,
+    is_last: bool = False,
 ) -> tuple[Outcome, bytes | None]:
-    """(outcome, the whole answer as JSON when it is worth keeping). ValueError says what is wrong with the text.
+    """Parse the text of a structured step's answer. Returns the step's outcome, and the whole answer as JSON where it
+    is worth keeping, else None.
 
     change    what a review is about; None: not known, and its places are believed
-    promised  the changed promises it was shown; None: not known
-    last      it cannot be asked for again: places that are wrong are dropped, and issues that were said twice folded,
-              because neither may turn a blocker into a pass or end a delivery; a promise without a quote that stands in
-              the request is a blocker
+    promises  the changed promises a review was shown; None: not known
+    is_last   the model cannot be asked again: wrong places are dropped and issues listed twice are merged, because
+              neither may turn a blocker into a pass or end a delivery; a promise without a quote that stands in the
+              request becomes a blocker
+
+    Raises ValueError with what is wrong with the text, for the model to correct.
     """
     model = STEPS[step].answer
     assert model, f"{step} answers in its own words"
     try:
         answer = model.model_validate_json(text)
     except ValidationError as error:
-        found = error.errors(include_input=False, include_url=False)
-        lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in found]
-        said = "\n".join(lines).replace(": Value error, ", ": ")  # pydantic's own words before ours
-        raise ValueError(said[:_PROBLEM_CHARS]) from None
+        errors = error.errors(include_input=False, include_url=False)
+        lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in errors]
+        message = "\n".join(lines).replace(": Value error, ", ": ")  # pydantic puts its own label before our message
+        raise ValueError(message[:_PROBLEM_CHARS]) from None
     match answer:
         case Classification():
             return Outcome(summary=str(answer.kind), data={"kind": str(answer.kind)}), None
         case Plan():
-            outcome = _planned(answer)
+            outcome = _plan_outcome(answer)
         case Decomposition():
-            data = {"title": answer.title, "items": len(answer.items), "words": answer.words(PLAN_SHOWN_BYTES)}
+            data = {"title": answer.title, "items": len(answer.items), "words": answer.to_text(PLAN_SHOWN_BYTES)}
             outcome = Outcome(summary=one_line(answer.title, SUMMARY_LIMIT), data=data)
         case Review():
-            answer = _sound(answer, change, promised, last=last)
-            outcome = _reviewed(answer)
+            answer = _check_review(answer, change, promises, is_last=is_last)
+            outcome = _review_outcome(answer)
         case _:
             raise TypeError(f"step {step} answers in free text")
     return outcome, answer.model_dump_json().encode()
 
 
-def _planned(plan: Plan) -> Outcome:
+def _plan_outcome(plan: Plan) -> Outcome:
+    """Return the outcome of a plan: how many tasks and files it has, its title and text, and the patterns of files it
+    touches. Raises ValueError for a plan without a title or without tasks."""
     title = one_line(plan.title, TITLE_CHARS).rstrip(".")
     if not title or not plan.tasks:
         raise ValueError("a plan needs a title and at least one task")
     files = len(set(plan.relevant_files))
-    data = {"title": title, "tasks": len(plan.tasks), "files": files, "words": plan.words(PLAN_SHOWN_BYTES)}
-    data["touches"] = list(learnt(plan.relevant_files, *(task.files for task in plan.tasks)))
-    return Outcome(summary=f"{count(len(plan.tasks), 'task')}, {count(files, 'file')}", data=data)
+    data = {"title": title, "tasks": len(plan.tasks), "files": files, "words": plan.to_text(PLAN_SHOWN_BYTES)}
+    data["touches"] = list(patterns_of_paths(plan.relevant_files, *(task.files for task in plan.tasks)))
+    return Outcome(summary=f"{count_noun(len(plan.tasks), 'task')}, {count_noun(files, 'file')}", data=data)
 
 
-def _sound(review: Review, change: Change | None, promised: Promised | None, *, last: bool) -> Review:
-    """The review, each issue once and with words, and where it says; each changed promise justified or a blocker."""
-    mute = [
-        number for number, issue in enumerate(review.issues, 1) if not (_says(issue.title) and _says(issue.description))
+def _check_review(
+    review: Review, change: ReviewedChange | None, promises: ReviewPromises | None, *, is_last: bool
+) -> Review:
+    """Return the review with each issue once, places as the change writes them, and a blocker for each changed promise
+    that the request does not ask for.
+
+    Raises ValueError, for the model to correct, where an issue has no title or description, and unless `is_last` also
+    where an issue is listed twice, a place is not in the change, or a promise is not answered as it must be. `change`
+    or `promises` None: places or promises are not checked.
+    """
+    empty_issues = [
+        number
+        for number, issue in enumerate(review.issues, 1)
+        if not (_has_words(issue.title) and _has_words(issue.description))
     ]
-    if mute:
-        raise ValueError(f"an issue needs a title and a description: issue {', '.join(map(str, mute[:10]))} has none")
-    single = _folded(review)
-    if len(single.issues) < len(review.issues) and not last:
+    if empty_issues:
+        raise ValueError(
+            f"an issue needs a title and a description: issue {', '.join(map(str, empty_issues[:10]))} has none"
+        )
+    merged = _merge_duplicates(review)
+    if len(merged.issues) < len(review.issues) and not is_last:
         raise ValueError("an issue is listed more than once: name each once, with the severity it has")
-    wrong = wrong_places(single, change) if change is not None else []
-    said = ["these places are not in the diff; name a file and line that are, or leave the file empty:", *wrong]
-    unjustified = wrong_answers(single, promised) if promised is not None and promised.promises else []
-    about = [
+    place_problems = describe_wrong_places(merged, change) if change is not None else []
+    place_message = [
+        "these places are not in the diff; name a file and line that are, or leave the file empty:",
+        *place_problems,
+    ]
+    promise_problems = describe_wrong_answers(merged, promises) if promises is not None and promises.promises else []
+    promise_message = [
         "`promises` needs one answer for each changed promise that was shown, by its name, with a quote that stands in "
         "the request or its issue (an empty one where nothing asks for it):",
-        *unjustified,
+        *promise_problems,
     ]
-    problems = [*(said if wrong else []), *(about if unjustified else [])]
-    if problems and not last:
+    problems = [*(place_message if place_problems else []), *(promise_message if promise_problems else [])]
+    if problems and not is_last:
         raise ValueError("\n".join(problems))
-    sound = placed(single, change) if change is not None else single
-    return judged(sound, promised) if promised is not None else sound
+    review_with_places = correct_places(merged, change) if change is not None else merged
+    return add_promise_blockers(review_with_places, promises) if promises is not None else review_with_places
 
 
-def _says(words: str) -> bool:
-    return any(c.isalnum() for c in words)
+def _has_words(text: str) -> bool:
+    """Return whether a text has a letter or digit."""
+    return any(c.isalnum() for c in text)
 
 
-def _folded(review: Review) -> Review:
-    """Each issue once, with the worst severity it was given."""
+def _merge_duplicates(review: Review) -> Review:
+    """Return the review with each issue once, with the worst severity it was given. Issues are the same when title,
+    description, file and line are equal but for case and white space."""
     order = list(Severity)
-    kept: dict[tuple[str, ...], Issue] = {}
+    issue_by_key: dict[tuple[str, ...], ReviewIssue] = {}
     for issue in review.issues:
-        said = (issue.title, issue.description, issue.file, str(issue.line or 0))
-        key = tuple(" ".join(words.lower().split()) for words in said)
-        known = kept.get(key)
-        if known is None or order.index(issue.severity) < order.index(known.severity):
-            kept[key] = issue
-    return review.model_copy(update={"issues": list(kept.values())})
+        parts = (issue.title, issue.description, issue.file, str(issue.line or 0))
+        key = tuple(" ".join(part.lower().split()) for part in parts)
+        duplicate = issue_by_key.get(key)
+        if duplicate is None or order.index(issue.severity) < order.index(duplicate.severity):
+            issue_by_key[key] = issue
+    return review.model_copy(update={"issues": list(issue_by_key.values())})
 
 
-def _reviewed(review: Review) -> Outcome:
-    found = Counter(issue.severity for issue in review.issues)
-    words = {Severity.BLOCKER: "blocker", Severity.TECH_DEBT: "tech debt", Severity.SKIPPABLE: "skippable"}
-    named = [
-        f"{found[severity]} {word}" if severity is not Severity.BLOCKER else count(found[severity], word)
-        for severity, word in words.items()
-        if found[severity]
+def _review_outcome(review: Review) -> Outcome:
+    """Return the outcome of a review: how many issues there are of each severity, as summary and as data."""
+    counts = Counter(issue.severity for issue in review.issues)
+    labels = {Severity.BLOCKER: "blocker", Severity.TECH_DEBT: "tech debt", Severity.SKIPPABLE: "skippable"}
+    parts = [
+        f"{counts[severity]} {word}" if severity is not Severity.BLOCKER else count_noun(counts[severity], word)
+        for severity, word in labels.items()
+        if counts[severity]
     ]
     return Outcome(
-        summary=", ".join(named) or "no issues", data={str(severity): found[severity] for severity in Severity}
+        summary=", ".join(parts) or "no issues", data={str(severity): counts[severity] for severity in Severity}
     )
 
 
-def written_summary(text: str) -> str:
-    """Return the first line of a free answer, for the commit and for people."""
+def free_text_summary(text: str) -> str:
+    """Return the first line of an answer in free text, at most SUMMARY_LIMIT characters, for the commit and for people;
+    "done" where it has no words."""
     return first_line(text, SUMMARY_LIMIT) or "done"
 
 
-def count(number: int, word: str) -> str:
+def count_noun(number: int, word: str) -> str:
+    """Return a number with its noun: `1 task`, `2 tasks`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,4 +1,4 @@
-"""The bounds of a model API's answer: no redirect, nothing packed, limits of size, lines and silence."""
+"""The limits of a model API's response: no redirect, no compression, and bounds on size, lines and silence."""
 
 from __future__ import annotations
 
@@ -11,89 +11,108 @@ if TYPE_CHECKING:
 
 MODEL_REPLY_BYTES = 64 * 1024**2
 MODEL_ERROR_BYTES = 1024**2
-"""Of a reply's stream (128,000 tokens, each in an event of its own, are 20 MB), and of an error's body."""
+"""The most bytes of a reply's stream (128,000 tokens, each in an event of its own, are 20 MB), and of an error's
+body."""
 
 MODEL_EVENT_BYTES, MODEL_EVENT_LINES = 4 * 1024**2, 1000
-"""Of one event of the stream: two lines, and some hundred KB where what the model thought is signed."""
+"""The most bytes and lines of one event of the stream: two lines, and some hundred KB where what the model thought is
+signed."""
 
 
-class Unacceptable(Exception):
-    """The peer does not behave as a Messages API does. `final`: the next try would see the same."""
+class UnacceptableResponse(Exception):
+    """The server does not behave as a Messages API does. `final`: the next try would see the same."""
 
     def __init__(self, what: str, *, final: bool = False) -> None:
         super().__init__(what)
         self.final = final
 
 
-def bounding(silence_s: float) -> Callable[[Response], Awaitable[None]]:
-    """An event hook of the HTTP client: it looks at each answer's head and bounds its body. `silence_s`: how long
-    there may be no whole line, in seconds; a byte now and then is not a sign of life."""
+def make_response_hook(silence_s: float) -> Callable[[Response], Awaitable[None]]:
+    """Make an event hook for the HTTP client that checks each response's head and bounds its body.
 
-    async def hook(response: Response) -> None:
+    The hook, and reading the body later, raise UnacceptableResponse. `silence_s`: how long a stream may send no whole
+    line, in seconds; a byte now and then is not a sign of life.
+    """
+
+    async def check_response(response: Response) -> None:
+        """Raise UnacceptableResponse for a redirect or a compressed body; else replace the response's stream by a
+        bounded one."""
         if response.is_redirect:
             what = f"the model API answers {response.status_code} and sends us elsewhere; the conversation stays here"
-            raise Unacceptable(what, final=True)
+            raise UnacceptableResponse(what, final=True)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Unacceptable("the model API packs its answers although it was asked not to", final=True)
-        response.stream = _bounded(response, silence_s)
+            raise UnacceptableResponse("the model API packs its answers although it was asked not to", final=True)
+        response.stream = _bound_body(response, silence_s)
 
-    return hook
+    return check_response
 
 
-def _bounded(response: Response, silence_s: float) -> AsyncByteStream:
+def _bound_body(response: Response, silence_s: float) -> AsyncByteStream:
+    """Return a response's stream, bounded: reading it raises UnacceptableResponse when the body is longer than
+    MODEL_REPLY_BYTES (of an error: MODEL_ERROR_BYTES).
+
+    A successful response is an event stream; there it is also raised when no line ends for `silence_s` seconds, and for
+    an event that is too long.
+    """
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
-        def __init__(self, inner: AsyncByteStream, most: int, events: bool) -> None:
-            self._inner, self._most, self._events = inner, most, events
+    class BoundedStream(httpx2.AsyncByteStream):
+        def __init__(self, inner: AsyncByteStream, max_bytes: int, events: bool) -> None:
+            self._inner, self._max_bytes, self._events = inner, max_bytes, events
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size, since, event = 0, time.monotonic(), _Event()
+            size, last_line_at, event = 0, time.monotonic(), _EventSize()
             async for chunk in self._inner:
                 size += len(chunk)
-                if size > self._most:
-                    raise Unacceptable(f"the model API's answer is longer than {_in_words(self._most)}")
+                if size > self._max_bytes:
+                    raise UnacceptableResponse(f"the model API's answer is longer than {_in_mib(self._max_bytes)}")
                 if self._events:
-                    event.feed(chunk)
+                    event.count_chunk(chunk)
                 if b"\n" in chunk:
-                    since = time.monotonic()
-                elif self._events and time.monotonic() - since > silence_s:
-                    raise Unacceptable(f"the model API finished no line of its answer in {silence_s:.0f} s")
+                    last_line_at = time.monotonic()
+                elif self._events and time.monotonic() - last_line_at > silence_s:
+                    raise UnacceptableResponse(f"the model API finished no line of its answer in {silence_s:.0f} s")
                 yield chunk
 
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    events = bool(response.is_success)  # whatever it calls itself, the library reads it as a stream
+    events = bool(response.is_success)  # the library reads it as a stream, whatever its content type is
     inner = response.stream
     assert isinstance(inner, httpx2.AsyncByteStream)
-    return Bounded(inner, MODEL_REPLY_BYTES if response.is_success else MODEL_ERROR_BYTES, events)
+    return BoundedStream(inner, MODEL_REPLY_BYTES if response.is_success else MODEL_ERROR_BYTES, events)
 
 
-class _Event:
-    """Counts what came since the last empty line: the library keeps all of it, and copies it for each line."""
+class _EventSize:
+    """The size of the event that is being received, since the last empty line: the library keeps all of it, and copies
+    it for each line."""
 
     def __init__(self) -> None:
         self._bytes = self._lines = 0
-        self._half = b""  # the first of the two bytes that may end a line
-        self._ended = b""  # the end of a line, where one was the last that came
+        self._carriage_return = b""  # a \r at the end of a chunk, which may be the first half of \r\n
+        self._line_end = b""  # a line's end, where that was the last thing received
 
-    def feed(self, chunk: bytes) -> None:
-        """An end of an event may be split between chunks: some gateways send each line in one of its own."""
-        chunk = self._half + chunk
-        self._half = b"\r" if chunk.endswith(b"\r") else b""
-        new = chunk[: len(chunk) - len(self._half)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        end = (self._ended + new).rfind(b"\n\n")
+    def count_chunk(self, chunk: bytes) -> None:
+        """Count a chunk of the stream. Raises UnacceptableResponse when the event has more than MODEL_EVENT_BYTES or
+        MODEL_EVENT_LINES.
+
+        An event's end may be split between chunks: some gateways send each line in a chunk of its own.
+        """
+        chunk = self._carriage_return + chunk
+        self._carriage_return = b"\r" if chunk.endswith(b"\r") else b""
+        new = chunk[: len(chunk) - len(self._carriage_return)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = (self._line_end + new).rfind(b"\n\n")
         if end >= 0:
             self._bytes = self._lines = 0
-            new = (self._ended + new)[end + 1 :]
+            new = (self._line_end + new)[end + 1 :]
         if new:
-            self._ended = b"\n" if new.endswith(b"\n") else b""
+            self._line_end = b"\n" if new.endswith(b"\n") else b""
         self._bytes += len(new)
         self._lines += new.count(b"\n")
         if self._bytes > MODEL_EVENT_BYTES or self._lines > MODEL_EVENT_LINES:
-            raise Unacceptable("the model API sends an event without an end")
+            raise UnacceptableResponse("the model API sends an event without an end")
 
 
-def _in_words(size: int) -> str:
+def _in_mib(size: int) -> str:
+    """Return a size in bytes as a text in MiB."""
     return f"{size // 1024**2} MiB"

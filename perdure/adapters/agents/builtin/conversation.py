@@ -1,4 +1,4 @@
-"""The agent's loop as pure functions: what to ask, and what a reply means.
+"""The agent's loop as pure functions: the next request, and what a reply means.
 
 A transcript is the tuple of messages so far as JSON dicts, as checkpoints hold them: without cache marks, roles
 alternating, the user's first.
@@ -11,18 +11,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.adapters.agents.builtin.answers import read_answer, schema_for, written_summary
+from perdure.adapters.agents.builtin.answers import free_text_summary, parse_answer, schema_for
+from perdure.adapters.agents.builtin.circles import DetectedCircle
 from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply
-from perdure.adapters.agents.builtin.opening import opening, roles_of, system_prompt, user_message
-from perdure.adapters.agents.builtin.places import Change
-from perdure.adapters.agents.builtin.promised import Promised
-from perdure.adapters.agents.builtin.stuck import Stuck
+from perdure.adapters.agents.builtin.opening import opening_message, roles_of, system_prompt, user_message
+from perdure.adapters.agents.builtin.places import ReviewedChange
+from perdure.adapters.agents.builtin.promises import ReviewPromises
 from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.bash import BASH
-from perdure.adapters.agents.builtin.tools.read import known_version
-from perdure.adapters.agents.builtin.tools.run import calls_in, calls_of, result, texts_in, times_told, tools_for
-from perdure.adapters.agents.builtin.untested import untested
-from perdure.adapters.agents.text import redact
+from perdure.adapters.agents.builtin.tools.read_file import parse_version_line
+from perdure.adapters.agents.builtin.tools.tool_calls import (
+    calls_in,
+    calls_in_transcript,
+    count_engine_texts,
+    texts_in,
+    tool_definitions,
+    tool_result,
+)
+from perdure.adapters.agents.builtin.untested_edits import untested_reminder
+from perdure.adapters.agents.text import redact_secrets
 from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
@@ -32,16 +39,16 @@ from perdure.text import one_line
 
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
-"""The same tool call with the same input in a row: first a word to the model, then the end of the step."""
+"""How often the same tool call with the same input may come in a row: first the model is told, then the step ends."""
 
 CACHE_S = 300.0
-"""The life of what was sent, after its last use, where nothing else is asked for."""
+"""The life of what was sent in the API's cache after its last use, in seconds, where no longer one is requested."""
 
 LONG_S = 240.0
 """A wait for tests that leaves a model less than a minute to write its reply before the cache is gone."""
 
 REASKS = 1
-"""Times a model may correct a structured answer that did not validate."""
+"""How often a model may correct a structured answer that did not validate."""
 
 
 __all__ = [
@@ -49,23 +56,24 @@ __all__ = [
     "Next",
     "RunTools",
     "StepFinished",
-    "after_reply",
-    "identical_calls",
-    "nudge",
-    "opening",
-    "question_for",
-    "redact",
+    "count_identical_calls",
+    "decide_next",
+    "known_file_versions",
+    "model_request_for",
+    "opening_message",
+    "redact_secrets",
+    "repetition_nudge",
     "results_message",
     "schema_for",
     "system_prompt",
-    "toolbox_memory",
     "user_message",
 ]  # fmt: skip
 
 Message = dict[str, Any]
 
 REASK = "Your answer was not accepted"
-"""The beginning of every re-ask; they are counted in the transcript, so that a crash does not grant another one."""
+"""The beginning of every message that asks for a corrected answer; they are counted in the transcript, so that a crash
+does not grant another one."""
 
 VERSIONED = ("read", "write", "edit")
 
@@ -80,12 +88,12 @@ class StepFinished:
 
 @dataclass(frozen=True)
 class RunTools:
-    """Carry out the reply's tool calls, then ask again."""
+    """The reply's tool calls are to be carried out, then the model is asked again."""
 
 
 @dataclass(frozen=True)
 class Continue:
-    """Ask again with this user message."""
+    """The model is to be asked again, with this user message."""
 
     user_message: Message
 
@@ -93,166 +101,188 @@ class Continue:
 Next = StepFinished | RunTools | Continue
 
 
-def question_for(
+def model_request_for(
     step: Step,
     contract: Contract,
     transcript: Sequence[Message],
-    promised: Promised | None = None,
+    promises: ReviewPromises | None = None,
     tests_s: float = 0.0,
     effort: str = "",
     model: str = "",
 ) -> ModelRequest:
-    """The next request of a step. `promised`: see after_reply; `tests_s`: the time of the test commands, in seconds;
-    `effort`, `model`: others than the step's settings say."""
+    """Return the next request of a step to the model.
+
+    promises       the changed promises that a review has to answer; None: none
+    tests_s        how long the test commands take, in seconds: see `expects_long_wait`
+    effort, model  in place of those in the step's settings; empty: theirs
+    """
     settings = getattr(contract.config.steps, step)
     return ModelRequest(
         model=model or settings.model,
         max_tokens=settings.max_tokens,
         effort=effort or settings.effort,
         system=system_prompt(step, contract.prompts.get(step)),
-        tools=tools_for(step, questions=contract.config.delivery.questions),
+        tools=tool_definitions(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),
-        schema=schema_for(step, promised=promised is not None, roles=roles_of(contract)),
-        hour=waits_long(transcript, tests_s),
+        schema=schema_for(step, with_promises=promises is not None, roles=roles_of(contract)),
+        hour=expects_long_wait(transcript, tests_s),
     )
 
 
-def after_reply(
+def decide_next(
     step: Step,
     reply: Reply,
     transcript: Sequence[Message],
-    change: Change | None = None,
-    promised: Promised | None = None,
+    change: ReviewedChange | None = None,
+    promises: ReviewPromises | None = None,
     tests: Sequence[TestCommand] = (),
-    circle: Stuck | None = None,
+    circle: DetectedCircle | None = None,
 ) -> Next:
-    """Decide what follows a reply; `transcript` is what was asked, without it, `change` what a review is about, and
-    `promised` what it has to answer for. `tests`: of which a step that changes files is reminded before it ends;
-    `circle`: the one it is in."""
+    """Decide what follows a model's reply: the step's end, its tool calls, or another message to the model.
+
+    transcript  the messages that the reply answers
+    change      what a review is about
+    promises    the changed promises that a review has to answer
+    tests       test commands, of which a step that changes files is reminded before it ends; empty: it is not
+    circle      the circle that the step is in; None: in none
+    """
     calls = calls_in(reply.message)
     match reply.stop_reason:
         case "refusal":
-            why = f" ({reply.detail})" if reply.detail else ""
-            return _ended(Ending.REFUSED, f"the model refused{why}")
+            detail = f" ({reply.detail})" if reply.detail else ""
+            return _finish_step(Ending.REFUSED, f"the model refused{detail}")
         case "model_context_window_exceeded":
-            return _ended(Ending.CONTEXT, "the conversation no longer fits into the model's context")
+            return _finish_step(Ending.CONTEXT, "the conversation no longer fits into the model's context")
         case "max_tokens":
-            return _cut_off(step, reply, transcript)
+            return _after_length_limit(step, reply, transcript)
         case "pause_turn" if not calls:
             return Continue(user_message("Go on."))
         case "tool_use" | "end_turn" | "stop_sequence" | "pause_turn":
             pass
         case unknown:
-            return _ended(Ending.INVALID, f"the model stopped for a reason we do not know: {unknown[:40]}")
+            return _finish_step(Ending.INVALID, f"the model stopped for a reason we do not know: {unknown[:40]}")
     if calls:
-        if identical_calls([*transcript, reply.message]) >= IDENTICAL_CALLS_STOP:
-            return _ended(Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row")
-        if circle is not None and circle.over:
-            return _ended(Ending.LOOPING, str(circle))
+        if count_identical_calls([*transcript, reply.message]) >= IDENTICAL_CALLS_STOP:
+            return _finish_step(
+                Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row"
+            )
+        if circle is not None and circle.must_end:
+            return _finish_step(Ending.LOOPING, str(circle))
         return RunTools()
     if STEPS[step].answer is None:
-        if word := untested(step, transcript, tests):
-            return Continue(user_message(word))
-        return StepFinished(Outcome(summary=written_summary(_text(reply.message))))
+        if reminder := untested_reminder(step, transcript, tests):
+            return Continue(user_message(reminder))
+        return StepFinished(Outcome(summary=free_text_summary(_message_text(reply.message))))
     try:
-        last = times_told(transcript, REASK) >= REASKS
-        outcome, document = read_answer(step, _text(reply.message), change, promised, last=last)
+        is_last = count_engine_texts(transcript, REASK) >= REASKS
+        outcome, document = parse_answer(step, _message_text(reply.message), change, promises, is_last=is_last)
     except ValueError as problem:
-        told = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
-        return _reask(transcript, told, f"{step}: {str(problem).splitlines()[0]}")
+        correction = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
+        return _reask(transcript, correction, f"{step}: {str(problem).splitlines()[0]}")
     return StepFinished(outcome, document)
 
 
-def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
+def _after_length_limit(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
+    """Decide what follows a reply that reached its length limit. Its tool calls come back as errors, none of them is
+    run; a structured answer is requested again, REASKS times at most; free text is to go on."""
     calls = calls_in(reply.message)
     if calls:
         text = "cut off: the reply reached its length limit, nothing of it was run; make fewer or smaller calls"
-        return Continue({"role": "user", "content": [result(call, text, error=True) for call in calls]})
+        return Continue({"role": "user", "content": [tool_result(call, text, is_error=True) for call in calls]})
     if STEPS[step].answer:
-        told = "it reached the length limit before its end. Answer again, shorter."
-        return _reask(transcript, told, f"{step}: it reached the length limit before its end")
+        correction = "it reached the length limit before its end. Answer again, shorter."
+        return _reask(transcript, correction, f"{step}: it reached the length limit before its end")
     return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
 
 
-def _reask(transcript: Sequence[Message], told: str, summary: str) -> Next:
-    """`told`: to the model; `summary`: to people, once it was asked often enough."""
-    if times_told(transcript, REASK) >= REASKS:
-        return _ended(Ending.INVALID, one_line(summary, SUMMARY_LIMIT))
-    return Continue(user_message(f"{REASK}: {told}"))
+def _reask(transcript: Sequence[Message], correction: str, summary: str) -> Next:
+    """Return the message that asks for a corrected answer; the step's end as INVALID where that was asked REASKS times.
+
+    correction  what the model is told; summary: what people are told when the step ends
+    """
+    if count_engine_texts(transcript, REASK) >= REASKS:
+        return _finish_step(Ending.INVALID, one_line(summary, SUMMARY_LIMIT))
+    return Continue(user_message(f"{REASK}: {correction}"))
 
 
-def _ended(ending: Ending, summary: str) -> StepFinished:
+def _finish_step(ending: Ending, summary: str) -> StepFinished:
+    """Return the step's end without an answer, for this reason."""
     return StepFinished(Outcome(ending=ending, summary=summary))
 
 
-def _text(message: Message) -> str:
+def _message_text(message: Message) -> str:
+    """Return all texts of a message as one, without outer white space."""
     return "".join(texts_in(message)).strip()
 
 
-def results_message(results: Sequence[Message], transcript: Sequence[Message], circle: Stuck | None = None) -> Message:
-    """The user message that brings tool results, with a nudge when the model repeats itself or goes in a `circle`.
+def results_message(
+    results: Sequence[Message], transcript: Sequence[Message], circle: DetectedCircle | None = None
+) -> Message:
+    """Return the user message that brings tool results, with a nudge when the model repeats itself or goes in a circle.
 
-    `transcript` ends with the assistant message the results answer.
+    transcript  ends with the assistant message that the results answer
     """
-    word = nudge(identical_calls(transcript)) or (circle.word if circle is not None else None)
-    texts = [{"type": "text", "text": word}] if word else []
+    nudge_text = repetition_nudge(count_identical_calls(transcript)) or (circle.warning if circle is not None else None)
+    texts = [{"type": "text", "text": nudge_text}] if nudge_text else []
     return {"role": "user", "content": [*results, *texts]}
 
 
-def nudge(run: int) -> str | None:
-    """A word to a model that made the same call `run` times in a row; None while that is no reason to speak."""
-    if run < IDENTICAL_CALLS_NUDGE:
+def repetition_nudge(count: int) -> str | None:
+    """Return what a model is told that made the same call `count` times in a row; None below IDENTICAL_CALLS_NUDGE."""
+    if count < IDENTICAL_CALLS_NUDGE:
         return None
     return (
-        f"You have made this same call {run} times in a row, and its result will not change. Do something else, or "
+        f"You have made this same call {count} times in a row, and its result will not change. Do something else, or "
         f"finish. At {IDENTICAL_CALLS_STOP} times the step is ended."
     )
 
 
-def identical_calls(transcript: Iterable[Message]) -> int:
-    """Return the number of last tool calls that are the same one with the same input."""
-    run, last = 0, ""
-    for call in calls_of(transcript):
+def count_identical_calls(transcript: Iterable[Message]) -> int:
+    """Return how many of the last tool calls in a row are the same one with the same input; 0 without calls."""
+    count, last = 0, ""
+    for call in calls_in_transcript(transcript):
         this = json.dumps([call["name"], call["input"]], sort_keys=True)
-        run, last = (run + 1 if this == last else 1), this
-    return run
+        count, last = (count + 1 if this == last else 1), this
+    return count
 
 
-def toolbox_memory(transcript: Iterable[Message]) -> dict[str, str]:
-    """Relative path → version of every file the conversation knows, as the results of the file tools tell it."""
-    known: dict[str, str] = {}
+def known_file_versions(transcript: Iterable[Message]) -> dict[str, str]:
+    """Return the version of every file that the conversation knows, by relative path, as the results of the file tools
+    tell it."""
+    versions: dict[str, str] = {}
     for text in _file_results(transcript):
-        if (seen := known_version(text)) is not None:
-            known[seen[0]] = seen[1]
-    return known
+        if (path_and_version := parse_version_line(text)) is not None:
+            versions[path_and_version[0]] = path_and_version[1]
+    return versions
 
 
 def _file_results(transcript: Iterable[Message]) -> Iterator[str]:
-    """Texts of results without error of the tools that say which version of a file they saw."""
-    asked: set[str] = set()
+    """Yield the texts of successful results of the tools in VERSIONED, which say what version of a file they saw."""
+    call_ids: set[str] = set()
     for message in transcript:
         if message["role"] == "assistant":
-            asked = {call["id"] for call in calls_in(message) if call["name"] in VERSIONED}
+            call_ids = {call["id"] for call in calls_in(message) if call["name"] in VERSIONED}
             continue
         for block in message["content"]:
-            if block.get("type") == "tool_result" and block["tool_use_id"] in asked and not block.get("is_error"):
+            if block.get("type") == "tool_result" and block["tool_use_id"] in call_ids and not block.get("is_error"):
                 yield block["content"]
 
 
-def waits_long(transcript: Iterable[dict[str, Any]], tests_s: float = 0.0) -> bool:
-    """True where a wait over CACHE_S is to be expected again: the tests take long, the conversation has run a command
-    with so long a limit, or it has asked a person.
+def expects_long_wait(transcript: Iterable[dict[str, Any]], tests_s: float = 0.0) -> bool:
+    """Return whether a wait longer than CACHE_S is to be expected again: the tests take LONG_S or more, or the
+    conversation has run a command with a limit over CACHE_S, or asked a person.
 
     tests_s  the time of all test commands on the base, in seconds
     """
     if tests_s >= LONG_S:
         return True
     return any(
-        call["name"] == ASK.name or (call["name"] == BASH.name and _limit(call["input"]) > CACHE_S)
-        for call in calls_of(transcript)
+        call["name"] == ASK.name or (call["name"] == BASH.name and _timeout_in(call["input"]) > CACHE_S)
+        for call in calls_in_transcript(transcript)
     )
 
 
-def _limit(given: object) -> float:
-    limit = given.get("timeout") if isinstance(given, dict) else None
-    return float(limit) if isinstance(limit, int | float) else 0.0
+def _timeout_in(call_input: object) -> float:
+    """Return the time limit in a bash call's input, in seconds; 0 where it names none."""
+    timeout = call_input.get("timeout") if isinstance(call_input, dict) else None
+    return float(timeout) if isinstance(timeout, int | float) else 0.0

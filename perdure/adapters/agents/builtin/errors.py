@@ -1,6 +1,6 @@
-"""Errors of a request to the model: ours to retry, or a person's to mend.
+"""Errors of a request to the model as our own: those that are tried again, and those that a person has to mend.
 
-By the error's `.type` first and its status second: an overload inside a stream arrives with status 200.
+An error's `.type` counts before its status: an overload inside a stream arrives with status 200.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from time import time
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.adapters.agents.builtin.bounds import Unacceptable
+from perdure.adapters.agents.builtin.bounds import UnacceptableResponse
 from perdure.adapters.agents.builtin.model_request import ModelRequest
-from perdure.adapters.agents.text import redact
+from perdure.adapters.agents.text import redact_secrets
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
 from perdure.text import one_line
 
 RETRY_AFTER_CAP_S = 600.0
-"""A model API may ask for hours; ten minutes keeps the Web UI's countdown honest and costs one request."""
+"""The longest wait a model API can ask for, which may ask for hours; ten minutes keeps the Web UI's countdown honest
+and costs one request."""
 
 
-PASSING_TYPES = ("rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error")
-PASSING_STATUS = (408, 409, 425, 429)
+TEMPORARY_TYPES = ("rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error")
+TEMPORARY_STATUS = (408, 409, 425, 429)
 OVERLOADED, _LIMIT = "API is overloaded", "rate limit"
 LIMITED = {"rate_limit_error": _LIMIT, 429: _LIMIT, "overloaded_error": OVERLOADED, 529: OVERLOADED}
-"""Answers that everybody with this key is meant by: in words for people, "the model's …"."""
+"""Errors that concern everybody with this key, by type or status, with what people read of them: "the model's …"."""
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -38,24 +39,26 @@ STATUS_OF_TYPE = {
     "request_too_large": 413,
 }
 _UNREADABLE = (ValueError, LookupError, AttributeError, AssertionError, RuntimeError)
-"""Errors of the library on bytes that are not JSON, or events out of order: it adds them up without checking."""
+"""Errors that the library raises on bytes that are not JSON, or events out of order: it adds them up without
+checking."""
 
 _USED_UP = re.compile(r"anthropic-ratelimit-[a-z-]+-remaining", re.IGNORECASE)
 
 
-class NotSummedUp(ModelRefusesUs):
-    """The API does not sum this conversation up; the step goes on without that."""
+class SummaryRefused(ModelRefusesUs):
+    """The API does not sum this conversation up; the step goes on without a summary."""
 
 
-_NOT_SUMMED_UP = (400, 404, 413, 422)
-"""Answers to a model that has answered in this conversation before: it is the request for a summary that is refused."""
+_SUMMARY_REFUSED_STATUS = (400, 404, 413, 422)
+"""Statuses that refuse the request for a summary, not the model, which has answered in this conversation before."""
 
 RESTART = "then start the worker again: perdure down && perdure up"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The server we ask: `variable` is the environment variable the key came from; `secrets` never reach a message."""
+    """The server that is asked: `variable` is the environment variable its key came from; `secrets` never reach a
+    message."""
 
     base_url: str
     variable: str
@@ -63,139 +66,160 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """Scheme and host alone: a URL may carry a password."""
+        """Return scheme, host and port alone: a URL may carry a password."""
         url = urlsplit(self.base_url)
         return f"{url.scheme}://{url.hostname or ''}" + (f":{url.port}" if url.port else "")
 
 
-def unavailable(what: str, endpoint: Endpoint, retry_after: float | None = None, limited: str = "") -> ModelUnavailable:
-    what = redact(what, endpoint.secrets)
-    return ModelUnavailable(what, where=endpoint.host, retry_after=retry_after, limited=limited)
+def unavailable_error(
+    message: str, endpoint: Endpoint, retry_after: float | None = None, limited: str = ""
+) -> ModelUnavailable:
+    """Return a ModelUnavailable for this endpoint, without secrets in its message.
+
+    retry_after  seconds to wait before the next try, where the API says so
+    limited      which limit of the key was reached, for people; empty: none
+    """
+    message = redact_secrets(message, endpoint.secrets)
+    return ModelUnavailable(message, where=endpoint.host, retry_after=retry_after, limit_reason=limited)
 
 
-def translate(error: Exception, question: ModelRequest, endpoint: Endpoint) -> StepError | None:
-    """The error as our own; None for one that is nobody's but a programmer's."""
+def translate_error(error: Exception, request: ModelRequest, endpoint: Endpoint) -> StepError | None:
+    """Return the StepError that stands for an error of a request; None for one that is a mistake in our code."""
     import anthropic
     import httpx2
 
-    if (refused := _of_peer(error, endpoint)) is not None:
-        return refused
+    if (peer_error := _peer_error(error, endpoint)) is not None:
+        return peer_error
     if isinstance(error, anthropic.APIStatusError):
-        return _of_status(error, question, endpoint)
+        return _status_error(error, request, endpoint)
     if isinstance(error, TimeoutError):
-        return unavailable("the model's reply did not come to an end", endpoint)
+        return unavailable_error("the model's reply did not come to an end", endpoint)
     if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
-        return unavailable("the model API went silent", endpoint)
+        return unavailable_error("the model API went silent", endpoint)
     if isinstance(error, anthropic.APIConnectionError):
-        return unavailable(
+        return unavailable_error(
             f"the model API could not be reached: {one_line(str(error.__cause__ or error), 300)}", endpoint
         )
     if isinstance(error, httpx2.HTTPError | httpx2.StreamError):
-        return unavailable(
+        return unavailable_error(
             f"the model's reply was cut off: {one_line(str(error), 300) or type(error).__name__}", endpoint
         )
     if isinstance(error, (anthropic.APIError, httpx2.SSEError, *_UNREADABLE)):
-        return unavailable(f"the model API answered with something else: {one_line(repr(error), 300)}", endpoint)
+        return unavailable_error(f"the model API answered with something else: {one_line(repr(error), 300)}", endpoint)
     return None
 
 
-def _of_peer(error: BaseException, endpoint: Endpoint) -> StepError | None:
-    """The fault of the peer itself, wherever in the error's causes it stands; None when there is none."""
+def _peer_error(error: BaseException, endpoint: Endpoint) -> StepError | None:
+    """Return the StepError for a fault of the server itself, wherever in the error's chain of causes it stands: an
+    unacceptable response, an untrusted certificate, no TLS. None when there is none."""
     import ssl
 
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, Unacceptable):
-            if not seen.final:
-                return unavailable(str(seen), endpoint)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UnacceptableResponse):
+            if not cause.final:
+                return unavailable_error(str(cause), endpoint)
             fix = f"set ANTHROPIC_BASE_URL to the address that answers itself, {RESTART}"
-            return ModelRefusesUs(str(seen), where=endpoint.host, fix=fix)
-        if isinstance(seen, ssl.SSLCertVerificationError):
-            what = f"certificate verify failed: the certificate of {endpoint.host} is not trusted"
+            return ModelRefusesUs(str(cause), where=endpoint.host, fix=fix)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            problem = f"certificate verify failed: the certificate of {endpoint.host} is not trusted"
             fix = f"set SSL_CERT_FILE to the file with your company's certificates, or mend the server's, {RESTART}"
-            return ModelRefusesUs(f"{what} ({seen.verify_message})", where=endpoint.host, fix=fix)
-        if isinstance(seen, ssl.SSLError):
-            return unavailable(f"TLS with {endpoint.host} failed: {seen.reason or 'it is no TLS server'}", endpoint)
-        seen = seen.__cause__ or seen.__context__
+            return ModelRefusesUs(f"{problem} ({cause.verify_message})", where=endpoint.host, fix=fix)
+        if isinstance(cause, ssl.SSLError):
+            return unavailable_error(
+                f"TLS with {endpoint.host} failed: {cause.reason or 'it is no TLS server'}", endpoint
+            )
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
-def _of_status(error: Any, question: ModelRequest, endpoint: Endpoint) -> StepError:
-    """`error` is an anthropic.APIStatusError; Any, so that importing this module does not import the library."""
-    kind: str = error.type or ""
-    said = redact(one_line(error.api_message or error.message or "", 500), endpoint.secrets)
+def _status_error(error: Any, request: ModelRequest, endpoint: Endpoint) -> StepError:
+    """Return ModelUnavailable for a status that passes by itself, with the wait that the API asks for, else
+    ModelRefusesUs.
+
+    `error` is an anthropic.APIStatusError; Any, so that importing this module does not import the library.
+    """
+    error_type: str = error.type or ""
+    message = redact_secrets(one_line(error.api_message or error.message or "", 500), endpoint.secrets)
     if (error.error_code or "").endswith("spend_limit_reached"):
-        return _refuses(402, said, question, endpoint)
-    if kind in PASSING_TYPES or (kind not in STATUS_OF_TYPE and _passes(error.status_code)):
-        pause = retry_after(error.response.headers)
-        name = kind or f"status {error.status_code}"
-        limited = LIMITED.get(kind or error.status_code, "")
-        return unavailable(f"the model API is not available now ({name}): {said}", endpoint, pause, limited)
-    return _refuses(STATUS_OF_TYPE.get(kind, error.status_code), said, question, endpoint)
+        return _refusal(402, message, request, endpoint)
+    if error_type in TEMPORARY_TYPES or (error_type not in STATUS_OF_TYPE and _is_temporary(error.status_code)):
+        pause_s = retry_after_seconds(error.response.headers)
+        name = error_type or f"status {error.status_code}"
+        limited = LIMITED.get(error_type or error.status_code, "")
+        return unavailable_error(f"the model API is not available now ({name}): {message}", endpoint, pause_s, limited)
+    return _refusal(STATUS_OF_TYPE.get(error_type, error.status_code), message, request, endpoint)
 
 
-def _passes(status: int) -> bool:
-    return status in PASSING_STATUS or status >= 500 or status < 400
+def _is_temporary(status: int) -> bool:
+    """Return whether a status is one that passes by itself."""
+    return status in TEMPORARY_STATUS or status >= 500 or status < 400
 
 
-def _refuses(status: int, said: str, question: ModelRequest, endpoint: Endpoint) -> ModelRefusesUs:
-    """Every refusal says which setting it is about and what to do."""
-    if question.compact and status in _NOT_SUMMED_UP:
-        return NotSummedUp(f"the model API does not sum the conversation up ({status}): {said}", where=endpoint.host)
-    setting = f"model in [steps.{step_of(question)}]"
+def _refusal(status: int, message: str, request: ModelRequest, endpoint: Endpoint) -> ModelRefusesUs:
+    """Return the ModelRefusesUs for a status: it says which setting it is about and what to do. SummaryRefused where a
+    summary was requested and it is that which is refused."""
+    if request.compact and status in _SUMMARY_REFUSED_STATUS:
+        return SummaryRefused(
+            f"the model API does not sum the conversation up ({status}): {message}", where=endpoint.host
+        )
+    setting = f"model in [steps.{step_of(request)}]"
     key = f"{endpoint.variable} in the worker's environment"
     if status == 401:
         return ModelRefusesUs(
-            f"the model API does not accept the key: {said}",
+            f"the model API does not accept the key: {message}",
             where=f"{key}, sent to {endpoint.host}",
             fix=f"set {endpoint.variable} to a valid key, {RESTART}",
         )
     if status == 402:
         return ModelRefusesUs(
-            f"the model API wants to be paid first: {said}",
+            f"the model API wants to be paid first: {message}",
             where=f"the account of {key}, at {endpoint.host}",
             fix="add credit or raise the spend limit of the account, then: perdure retry",
         )
     if status == 403:
         return ModelRefusesUs(
-            f"this key may not use model {question.model!r}: {said}",
+            f"this key may not use model {request.model!r}: {message}",
             where=f"{key}; {setting}",
             fix="use a key of a workspace that may, or set another model",
         )
     if status == 404:
         return ModelRefusesUs(
-            f"the model API does not know model {question.model!r}: {said}",
+            f"the model API does not know model {request.model!r}: {message}",
             where=f"{setting} of perdure.toml, or --model; asked at {endpoint.host}",
             fix="set the name of a model that this key can use",
         )
     if status == 413:
         return ModelRefusesUs(
-            f"the conversation is larger than the model API takes: {said}",
-            where=f"step {step_of(question)}, {len(question.messages)} messages",
+            f"the conversation is larger than the model API takes: {message}",
+            where=f"step {step_of(request)}, {len(request.messages)} messages",
             fix="ask for less at once: split the request, or shorten the files it names",
         )
     return ModelRefusesUs(
-        f"the model API refuses the request ({status}): {said}",
-        where=f"{setting}, {question.model!r}, at {endpoint.host}",
+        f"the model API refuses the request ({status}): {message}",
+        where=f"{setting}, {request.model!r}, at {endpoint.host}",
         fix="check model, effort and max_tokens of this step",
     )
 
 
-def step_of(question: ModelRequest) -> str:
-    """The step a question belongs to: the first line of every system prompt is `Step: <step>`."""
-    return question.system.partition("\n")[0].removeprefix("Step:").strip() or "?"
+def step_of(request: ModelRequest) -> str:
+    """Return the name of the step that a request belongs to, from the first line of its system prompt, `Step: <step>`;
+    `?` where it has none."""
+    return request.system.partition("\n")[0].removeprefix("Step:").strip() or "?"
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the API asks us to wait, at most RETRY_AFTER_CAP_S; None when it does not say or cannot be read.
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that the API asks us to wait, at most RETRY_AFTER_CAP_S; None when it does not say or cannot
+    be read.
 
-    Without `retry-after` the latest reset of what is used up (`anthropic-ratelimit-requests-remaining: 0`) is meant.
+    Without a `retry-after` header the latest reset of a limit that is used up counts
+    (`anthropic-ratelimit-requests-remaining: 0`).
     """
     try:
         if "retry-after-ms" in headers:
             seconds = float(headers["retry-after-ms"]) / 1000
         elif "retry-after" in headers:
-            seconds = _seconds(headers["retry-after"])
+            seconds = _parse_retry_after(headers["retry-after"])
         else:
             used_up = [name for name in headers if _USED_UP.fullmatch(name) and headers[name] == "0"]
             resets = [headers.get(name.removesuffix("remaining") + "reset", "") for name in used_up]
@@ -205,7 +229,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return min(max(seconds, 0.0), RETRY_AFTER_CAP_S) if seconds == seconds else None  # NaN is not a time
 
 
-def _seconds(value: str) -> float:
+def _parse_retry_after(value: str) -> float:
+    """Parse the value of a `retry-after` header, a number or a date, and return the seconds from now. Raises ValueError
+    for anything else."""
     try:
         return float(value)
     except ValueError:

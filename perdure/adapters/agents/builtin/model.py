@@ -1,4 +1,4 @@
-"""The model behind the Messages API: one question, one whole reply or one typed error."""
+"""The model behind the Messages API: one request, one whole reply or one typed error."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from perdure.adapters.agents.builtin.bounds import bounding
-from perdure.adapters.agents.builtin.errors import Endpoint, translate, unavailable
-from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply, most_tokens, upper_bound
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.builtin.bounds import make_response_hook
+from perdure.adapters.agents.builtin.errors import Endpoint, translate_error, unavailable_error
+from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply, max_cost_usd, max_total_tokens
+from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput
 from perdure.models.ledger import Usage
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 MODEL_CONNECT_S = 10.0
 MODEL_SILENCE_S = 120.0
-"""Reaching the model API, and the longest it may send nothing: its pings come every few seconds."""
+"""Seconds for reaching the model API, and the longest it may send nothing: its pings come every few seconds."""
 
 MODEL_REPLY_S = 3600.0
-"""For one whole reply, however alive its stream looks: 128,000 tokens at 50 a second take 43 minutes."""
+"""The limit of one whole reply, however alive its stream looks: 128,000 tokens at 50 a second take 43 minutes."""
 
 
-__all__ = ["Model", "ModelRequest", "Reply", "most_tokens", "upper_bound"]
+__all__ = ["Model", "ModelRequest", "Reply", "max_cost_usd", "max_total_tokens"]
 
 _MISSES = ("model_changed", "system_changed", "tools_changed", "messages_changed")
-"""Reasons that are ours to mend; the others say that the API cannot tell."""
+"""The API's reasons for a cache miss that are ours to mend; the others say that the API cannot tell."""
 
-API = "https://api.anthropic.com"
-KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
-BASE_URL = "ANTHROPIC_BASE_URL"
-SILENCE = "PERDURE_MODEL_SILENCE_S"
-WINDOW = "PERDURE_MODEL_WINDOW"
+API_URL = "https://api.anthropic.com"
+KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
+BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+SILENCE_VARIABLE = "PERDURE_MODEL_SILENCE_S"
+WINDOW_VARIABLE = "PERDURE_MODEL_WINDOW"
 
 
 class Model:
-    """Holds the key, in this process only.
+    """A client of the Messages API. It holds the key, in this process only.
 
-    `variable` is the environment variable the key came from, for messages; `silence_s` how long the API may send
-    nothing, `within_s` how long one reply may take, in seconds; `window`: tokens that prompt and reply may have, where
-    that is not the model's own.
-    `secrets` are the values to keep out of everything that is stored or shown.
+    variable   the environment variable the key came from, for messages
+    silence_s  how long the API may send nothing, in seconds; within_s: how long one reply may take
+    window     tokens that prompt and reply may have together, where that is not the model's own number
+    secrets    the values to keep out of everything that is stored or shown
     """
 
     def __init__(
@@ -59,100 +59,105 @@ class Model:
         base_url: str | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-        variable: str = KEYS[0],
+        variable: str = KEY_VARIABLES[0],
         silence_s: float = MODEL_SILENCE_S,
         within_s: float = MODEL_REPLY_S,
         window: int | None = None,
     ) -> None:
-        """BadInput when `base_url` is not an HTTP address."""
+        """Raise BadInput when `base_url` is not an HTTP address; no connection is made yet."""
         self._key = api_key
         self._headers = dict(headers or {})
         self._silence_s, self._within_s = silence_s, within_s
         self.window = window
         self._client: AsyncAnthropic | None = None
-        self._opening = asyncio.Lock()
-        address = _address(base_url or API)
+        self._client_lock = asyncio.Lock()
+        address = _check_base_url(base_url or API_URL)
         password = urlsplit(address).password
         self.secrets = (api_key, *self._headers.values(), *([password] if password else []))
         self._endpoint = Endpoint(address, variable, self.secrets)
 
     @property
     def account(self) -> str:
-        """Tells whose limits count: the key and where it is used. A secret."""
+        """Return whose limits count, as a text: the API's address and the key. It is a secret."""
         return f"{self._endpoint.base_url}\n{self._key}"
 
     @property
-    def diagnoses(self) -> bool:
-        """The API itself, or one on this machine, is asked about its cache; a gateway may refuse a field it does not
-        know."""
+    def supports_diagnostics(self) -> bool:
+        """Return whether the API may be asked why its cache missed: only the API itself or one on this machine, because
+        a gateway may refuse a field it does not know."""
         host = urlsplit(self._endpoint.base_url).hostname or ""
-        return host in (urlsplit(API).hostname, "127.0.0.1", "localhost", "::1")
+        return host in (urlsplit(API_URL).hostname, "127.0.0.1", "localhost", "::1")
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> Model | None:
-        """The model these variables name, or None without a key.
+        """Return the model that these variables name, or None without a key.
 
-        Keys and headers are taken out of `environ`: what the worker starts must not inherit them. BadInput as in
-        the constructor.
+        Removes keys and headers from `environ`: what the worker starts must not inherit them. Raises BadInput for an
+        address, a silence or a window that cannot work.
         """
-        keys = {name: environ.pop(name, "").strip() for name in KEYS}
-        headers = headers_in(environ.pop(HEADERS, ""))
-        variable = next((name for name in KEYS if keys[name]), None)
+        keys = {name: environ.pop(name, "").strip() for name in KEY_VARIABLES}
+        headers = parse_headers(environ.pop(HEADERS_VARIABLE, ""))
+        variable = next((name for name in KEY_VARIABLES if keys[name]), None)
         if variable is None:
             return None
-        silence_s = positive(environ.get(SILENCE))
-        base_url = environ.get(BASE_URL, "").strip() or None
-        window = window_in(environ.get(WINDOW))
+        silence_s = parse_seconds(environ.get(SILENCE_VARIABLE))
+        base_url = environ.get(BASE_URL_VARIABLE, "").strip() or None
+        window = parse_window(environ.get(WINDOW_VARIABLE))
         return cls(keys[variable], base_url, headers=headers, variable=variable, silence_s=silence_s, window=window)
 
     async def ask(
-        self, question: ModelRequest, *, on_first_event: Callable[[], None], on_text: Callable[[str], None]
+        self, request: ModelRequest, *, on_first_event: Callable[[], None], on_text: Callable[[str], None]
     ) -> Reply:
-        """Ask once, without retries.
+        """Send a request once, without retries, and return the whole reply.
 
-        `on_first_event` is called when the reply has begun (from there on it may be billed), `on_text` with every
-        piece of text. ModelUnavailable: ask again later; a reply that breaks off is one of these and is never
-        returned in part. ModelRefusesUs: a person must act; NotSummedUp, one of these: the API does not sum
-        conversations up, or not this one.
+        `on_first_event` is called when the reply has begun (from there on it may be billed), `on_text` with every piece
+        of text. Raises ModelUnavailable where the request can be sent again later: a reply that breaks off is one of
+        these and is never returned in part. Raises ModelRefusesUs where a person must act; SummaryRefused, one of
+        these, where the API does not sum conversations up, or not this one.
         """
-        client = await self._open()
-        body = await in_thread(question.body)
-        messages = client.beta.messages if question.compact else client.messages
-        begun = False
+        client = await self._open_client()
+        body = await in_thread(request.body)
+        messages = client.beta.messages if request.compact else client.messages
+        has_begun = False
         try:
             async with asyncio.timeout(self._within_s), messages.stream(**body) as stream:
                 async for event in stream:
-                    if not begun:
-                        begun = True
+                    if not has_begun:
+                        has_begun = True
                         on_first_event()
                     if event.type == "text":
                         on_text(event.text)
-                if not begun:
-                    raise unavailable("the model API answered without a reply; is this a Messages API?", self._endpoint)
-                return self._reply(await stream.get_final_message(), stream.request_id)
+                if not has_begun:
+                    raise unavailable_error(
+                        "the model API answered without a reply; is this a Messages API?", self._endpoint
+                    )
+                return self._to_reply(await stream.get_final_message(), stream.request_id)
         except Exception as error:
-            known = translate(error, question, self._endpoint)
-            if known is None:
+            step_error = translate_error(error, request, self._endpoint)
+            if step_error is None:
                 raise
-            raise known from error
+            raise step_error from error
 
     async def aclose(self) -> None:
+        """Close the HTTP client where it was opened."""
         if self._client is not None:
             await self._client.close()
             self._client = None
 
-    async def _open(self) -> AsyncAnthropic:
-        async with self._opening:
+    async def _open_client(self) -> AsyncAnthropic:
+        """Return the library's client; it is made at the first call, in a thread."""
+        async with self._client_lock:
             if self._client is None:
-                self._client = await in_thread(self._connect)
+                self._client = await in_thread(self._make_client)
             return self._client
 
-    def _connect(self) -> AsyncAnthropic:
-        """In a thread: the library takes more than a second to import, its certificates 45 ms to load."""
+    def _make_client(self) -> AsyncAnthropic:
+        """Make the library's client. Called in a thread, because the library takes more than a second to import, its
+        certificates 45 ms to load."""
         import anthropic
         import httpx2
 
-        load()
+        load_api_library()
 
         return anthropic.AsyncAnthropic(
             api_key=self._key,
@@ -163,130 +168,139 @@ class Model:
                 base_url=self._endpoint.base_url,
                 follow_redirects=False,
                 timeout=httpx2.Timeout(self._silence_s, connect=MODEL_CONNECT_S),
-                event_hooks={"response": [bounding(self._silence_s)]},
+                event_hooks={"response": [make_response_hook(self._silence_s)]},
             ),
         )
 
-    def _reply(self, message: Message | BetaMessage, request_id: str | None) -> Reply:
+    def _to_reply(self, message: Message | BetaMessage, request_id: str | None) -> Reply:
+        """Convert the library's message to a Reply, with its price. Raises ModelUnavailable for one without a stop
+        reason: its stream was cut off."""
         if message.stop_reason is None:
-            raise unavailable("the model's reply was cut off before its end", self._endpoint)
+            raise unavailable_error("the model's reply was cut off before its end", self._endpoint)
         usage = usage_of(message.usage)
         content = [block.to_dict(mode="json") for block in message.content]
         detail = message.stop_details.to_dict(mode="json") if message.stop_details is not None else {}
         return Reply(
-            message={"role": "assistant", "content": _encodable(content)},
+            message={"role": "assistant", "content": _without_surrogates(content)},
             stop_reason=message.stop_reason,
             model=message.model,
-            usage=usage.model_copy(update={"cost_usd": price(message.model, usage)}),
+            usage=usage.model_copy(update={"cost_usd": usage_cost(message.model, usage)}),
             request_id=request_id,
             detail=str(detail.get("category") or ""),
             id=message.id,
-            missed=_missed(message),
+            missed=_cache_miss_reason(message),
         )
 
 
 def usage_of(tokens: ApiUsage | BetaUsage | BetaCompactionIterationUsage) -> Usage:
-    """Without its price. A summary's part is named beside a usage and not counted in it."""
-    parts = [one for one in getattr(tokens, "iterations", None) or () if one.type == "compaction"]
-    own = Usage(
+    """Return the tokens of a reply, without their price. Those of a summary, which the API names beside its usage, are
+    added."""
+    summaries = [iteration for iteration in getattr(tokens, "iterations", None) or () if iteration.type == "compaction"]
+    usage = Usage(
         input_tokens=tokens.input_tokens,
         cache_read_tokens=tokens.cache_read_input_tokens or 0,
         cache_write_tokens=tokens.cache_creation_input_tokens or 0,
         cache_write_1h_tokens=tokens.cache_creation.ephemeral_1h_input_tokens if tokens.cache_creation else 0,
         output_tokens=tokens.output_tokens,
     )
-    return sum(map(usage_of, parts), own)
+    return sum(map(usage_of, summaries), usage)
 
 
-def _missed(message: Message | BetaMessage) -> str:
-    """The API's reason for a miss of its cache, such as `messages changed`; empty where it names none."""
-    found = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
-    known = found is not None and found.type in _MISSES
-    return str(found.type).replace("_", " ") if found is not None and known else ""
+def _cache_miss_reason(message: Message | BetaMessage) -> str:
+    """Return the API's reason for a miss of its cache, such as `messages changed`; empty where it names none that is
+    ours to mend."""
+    reason = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
+    is_ours = reason is not None and reason.type in _MISSES
+    return str(reason.type).replace("_", " ") if reason is not None and is_ours else ""
 
 
-def load() -> None:
-    """Import the API library, and have it take a reply of nothing, which builds the types of requests and replies:
-    seconds of a processor, once in a process. Not to be called from an event loop."""
+def load_api_library() -> None:
+    """Import the API's library, and let it parse an empty reply, which builds the types of requests and replies:
+    seconds of a processor, once in a process. Nothing is sent. Not to be called from an event loop."""
     import anthropic
     import anyio.lowlevel
     import httpx2
 
-    asyncio.run(anyio.lowlevel.checkpoint())  # what requests are sent with
-    answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_NOTHING)
-    nobody = anthropic.DefaultHttpxClient(transport=httpx2.MockTransport(lambda _: answer))
-    with anthropic.Anthropic(api_key="none", base_url=API, max_retries=0, http_client=nobody) as client:
-        asking = client.messages.stream(model="none", max_tokens=1, messages=[{"role": "user", "content": "none"}])
-        with asking as stream:
+    asyncio.run(anyio.lowlevel.checkpoint())  # loads the backend that requests are sent with
+    response = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_EMPTY_REPLY)
+    http_client = anthropic.DefaultHttpxClient(transport=httpx2.MockTransport(lambda _: response))
+    with anthropic.Anthropic(api_key="none", base_url=API_URL, max_retries=0, http_client=http_client) as client:
+        manager = client.messages.stream(model="none", max_tokens=1, messages=[{"role": "user", "content": "none"}])
+        with manager as stream:
             stream.get_final_message()
 
 
-def _event(**fields: object) -> str:
+def _sse_event(**fields: object) -> str:
+    """Return one server-sent event with these fields; `type` is its name."""
     return f"event: {fields['type']}\ndata: {json.dumps(fields)}\n\n"
 
 
 _NO_TOKENS = {"input_tokens": 0, "output_tokens": 0}
-_NO_MESSAGE = {"id": "", "type": "message", "role": "assistant", "model": "none", "content": [], "usage": _NO_TOKENS}
+_EMPTY_MESSAGE = {"id": "", "type": "message", "role": "assistant", "model": "none", "content": [], "usage": _NO_TOKENS}
 _TEXT, _CALL = {"type": "text", "text": ""}, {"type": "tool_use", "id": "", "name": "", "input": {}}
 _END = {"stop_reason": "end_turn", "stop_sequence": None}
-_NOTHING = "".join(
+_EMPTY_REPLY = "".join(
     (
-        _event(type="message_start", message={**_NO_MESSAGE, "stop_reason": None, "stop_sequence": None}),
-        _event(type="content_block_start", index=0, content_block=_TEXT),
-        _event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "-"}),
-        _event(type="content_block_stop", index=0),
-        _event(type="content_block_start", index=1, content_block=_CALL),
-        _event(type="content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": "{}"}),
-        _event(type="content_block_stop", index=1),
-        _event(type="message_delta", delta=_END, usage={"output_tokens": 0}),
-        _event(type="message_stop"),
+        _sse_event(type="message_start", message={**_EMPTY_MESSAGE, "stop_reason": None, "stop_sequence": None}),
+        _sse_event(type="content_block_start", index=0, content_block=_TEXT),
+        _sse_event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "-"}),
+        _sse_event(type="content_block_stop", index=0),
+        _sse_event(type="content_block_start", index=1, content_block=_CALL),
+        _sse_event(type="content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": "{}"}),
+        _sse_event(type="content_block_stop", index=1),
+        _sse_event(type="message_delta", delta=_END, usage={"output_tokens": 0}),
+        _sse_event(type="message_stop"),
     )
 )
 """A reply with each kind of event, as the API streams it."""
 
 
-def _encodable(content: list[dict[str, object]]) -> Any:
-    """Half a surrogate pair is JSON but not UTF-8: kept, it would break every request after this one."""
+def _without_surrogates(content: list[dict[str, object]]) -> Any:
+    """Return blocks with unpaired surrogates replaced: they are JSON but not UTF-8, and kept they would break every
+    request after this one."""
     text = json.dumps(content, ensure_ascii=False)
     return json.loads(text.encode("utf-8", "replace")) if not text.isascii() else content
 
 
-def _address(base_url: str) -> str:
+def _check_base_url(base_url: str) -> str:
+    """Return the address, or raise BadInput where it is not an HTTP URL with a host."""
     url = urlsplit(base_url)
     if url.scheme not in ("http", "https") or not url.hostname:
         raise BadInput(
             "the model API's address is not a URL that can be called",
-            where=BASE_URL,
-            fix=f"unset it, or set it to something like {API}",
+            where=BASE_URL_VARIABLE,
+            fix=f"unset it, or set it to something like {API_URL}",
         )
     return base_url
 
 
-def headers_in(text: str) -> dict[str, str]:
-    """The headers of lines `name: value`."""
+def parse_headers(text: str) -> dict[str, str]:
+    """Parse lines `name: value` into headers; other lines are left out."""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def window_in(value: str | None) -> int | None:
-    """Tokens of a variable; None without it. BadInput when it is no such number."""
+def parse_window(value: str | None) -> int | None:
+    """Parse the value of the window's variable, a number of tokens; None without a value. Raises BadInput for anything
+    but a positive number."""
     if value is None:
         return None
     if not value.isascii() or not value.isdigit() or not int(value):
-        raise BadInput(f"{value!r} is not a number of tokens", where=WINDOW, fix="set it to 200000, or unset it")
+        raise BadInput(
+            f"{value!r} is not a number of tokens", where=WINDOW_VARIABLE, fix="set it to 200000, or unset it"
+        )
     return int(value)
 
 
-def positive(value: str | None, name: str = SILENCE, otherwise: float = MODEL_SILENCE_S) -> float:
-    """Seconds in the words of the variable `name`; `otherwise` without it. BadInput when it is no such number."""
+def parse_seconds(value: str | None, name: str = SILENCE_VARIABLE, default: float = MODEL_SILENCE_S) -> float:
+    """Parse the value of the environment variable `name` as seconds; `default` without a value. Raises BadInput for
+    anything but a positive number."""
     if value is None:
-        return otherwise
+        return default
     try:
         seconds = float(value)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise BadInput(
-            f"{value!r} is not a number of seconds", where=name, fix=f"set it to {otherwise:.0f}, or unset it"
-        )
+        raise BadInput(f"{value!r} is not a number of seconds", where=name, fix=f"set it to {default:.0f}, or unset it")
     return seconds

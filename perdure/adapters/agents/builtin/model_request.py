@@ -1,4 +1,4 @@
-"""One request to the Messages API and its reply, as data that can be hashed, stored and read again."""
+"""One request to the Messages API and its reply, as data that can be hashed, stored and loaded again."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.adapters.agents.prices import BYTES_PER_TOKEN, worst_price
+from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
 from perdure.models.ledger import Usage
 
 PIXELS_PER_TOKEN = 750
-"""Pixels of an image that the model's API counts as a token; larger ones are scaled down before: this is the most."""
+"""Pixels of an image that the model's API counts as a token; larger images are scaled down before, so this is the
+most."""
 
 
 _CACHED = {"type": "ephemeral"}
 _CACHED_1H = {"type": "ephemeral", "ttl": "1h"}
 
 _ADAPTIVE = re.compile(r"claude-(?:(?:opus|sonnet)-4-[6-9]|(?:opus|sonnet|haiku|fable|mythos)-5)(?:-\d+)*")
-"""Models that take adaptive thinking; others, and names of gateways, are asked without."""
+"""Models that take adaptive thinking; others, and names of gateways, are asked without it."""
 
 COMPACTION = "compact-2026-09-04"
 """The beta with which the API sums a conversation up."""
 
-_NOTHING = {"type": "text", "text": "(no answer)"}
+_NO_ANSWER = {"type": "text", "text": "(no answer)"}
 
 USER_BREAKPOINTS = 2
-"""Previous user messages that are marked, so that many parallel tool results do not push the last mark out of the
+"""Previous user messages that get a cache mark, so that many parallel tool results do not push the last mark out of the
 20 blocks the cache looks back (94 % of input read from the cache with one call a turn, 91 % with twelve)."""
 
 
@@ -42,10 +43,11 @@ class ModelRequest:
     tools     tool definitions, in a constant order
     messages  roles alternating, beginning with the user's; without cache marks, as checkpoints hold them
     schema    JSON schema the answer has to follow, None for free text
-    hour      what is sent is kept for an hour, not five minutes: it costs twice as much as new input to write, and that
+    hour      what is sent is cached for an hour, not five minutes: it costs twice as much as new input to write, and
+    that
               is less than writing all of it again after a wait
     after     id of the conversation's last reply: the API says why the cache did not find what was sent with it; None:
-              not asked
+              the API is not asked
     compact   the reply is to be a summary of the conversation, nothing else
     """
 
@@ -61,22 +63,24 @@ class ModelRequest:
     compact: bool = False
 
     @property
-    def _mark(self) -> dict[str, str]:
+    def _cache_mark(self) -> dict[str, str]:
+        """Return the cache mark of a block: for an hour or five minutes."""
         return _CACHED_1H if self.hour else _CACHED
 
     def body(self) -> dict[str, Any]:
-        """The arguments of `messages.stream`, equal bytes for equal questions; of the beta's, for a summary.
+        """Return the arguments of `messages.stream`, for a summary those of the beta's; equal requests give equal
+        bytes.
 
-        Cache marks, four at most: the system prompt, the last block (the top-level mark) and the ends of the
-        previous user messages. Keys inside messages are sorted, because a transcript that was stored and read
-        again must give the same bytes as one that was not; tools and schema keep their order, which a model follows.
+        Cache marks, four at most: the system prompt, the last block (the top-level mark) and the ends of the previous
+        user messages. Keys inside messages are sorted, because a transcript that was stored and loaded again must give
+        the same bytes as one that was not; tools and schema keep their order, which a model follows.
         """
         body: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self.max_tokens,
-            "system": [{"type": "text", "text": self.system, "cache_control": self._mark}],
-            "messages": self._marked(),
-            "cache_control": self._mark,
+            "system": [{"type": "text", "text": self.system, "cache_control": self._cache_mark}],
+            "messages": self._marked_messages(),
+            "cache_control": self._cache_mark,
         }
         if self.tools:
             body["tools"] = list(self.tools)
@@ -96,57 +100,61 @@ class ModelRequest:
         return body
 
     def key(self) -> str:
-        """SHA-256 of the request, in hex: equal for equal requests, in any process. `after` changes no reply, and one
-        process may know it and another not."""
-        return hashlib.sha256(canonical(replace(self, after=None).body())).hexdigest()
+        """Return the SHA-256 of the request, in hex: equal for equal requests, in any process. `after` does not count:
+        it changes no reply, and one process may know it and another not."""
+        return hashlib.sha256(canonical_json(replace(self, after=None).body())).hexdigest()
 
-    def _marked(self) -> list[dict[str, Any]]:
-        messages: list[dict[str, Any]] = [_sendable(message) for message in self.messages]
+    def _marked_messages(self) -> list[dict[str, Any]]:
+        """Return copies of the messages as the API takes them, with a cache mark at the end of each of the
+        USER_BREAKPOINTS user messages before the newest one."""
+        messages: list[dict[str, Any]] = [_clean_message(message) for message in self.messages]
         users = [i for i, message in enumerate(messages) if message["role"] == "user"]
         for i in users[-1 - USER_BREAKPOINTS : -1]:
             content = messages[i]["content"]
-            messages[i]["content"] = [*content[:-1], {**content[-1], "cache_control": self._mark}]
+            messages[i]["content"] = [*content[:-1], {**content[-1], "cache_control": self._cache_mark}]
         return messages
 
 
-def upper_bound(question: ModelRequest) -> float | None:
-    """The most this request can cost in US dollars; None when the model's price is not known."""
-    return worst_price(question.model, _prompt_bytes(question), question.max_tokens, hour=question.hour)
+def max_cost_usd(request: ModelRequest) -> float | None:
+    """Return the most this request and its reply can cost in US dollars; None when the model's price is not known."""
+    return max_cost(request.model, _prompt_bytes(request), request.max_tokens, hour=request.hour)
 
 
-def most_tokens(question: ModelRequest) -> int:
-    """The most tokens that this request and its reply can have together."""
-    return -(-_prompt_bytes(question) // BYTES_PER_TOKEN) + question.max_tokens
+def max_total_tokens(request: ModelRequest) -> int:
+    """Return the most tokens that this request and its reply can have together."""
+    return -(-_prompt_bytes(request) // BYTES_PER_TOKEN) + request.max_tokens
 
 
-def _prompt_bytes(question: ModelRequest) -> int:
-    """As if all of it were text. A picture costs what its pixels cost, not what its base64 would as text."""
-    body = question.body()
+def _prompt_bytes(request: ModelRequest) -> int:
+    """Return the size of a request as if all of it were text, in bytes. An image counts as much text as its pixels cost
+    in tokens, not as its base64."""
+    body = request.body()
     tokens = 0
     for message in body["messages"]:
-        for place, block in enumerate(message["content"]):
-            if block["type"] == "image" and (pixels := _pixels(block["source"]["data"])):
+        for index, block in enumerate(message["content"]):
+            if block["type"] == "image" and (pixels := _png_pixels(block["source"]["data"])):
                 tokens += -(-pixels // PIXELS_PER_TOKEN)
-                message["content"][place] = {"type": "image"}
+                message["content"][index] = {"type": "image"}
     size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
     return size + tokens * BYTES_PER_TOKEN
 
 
-def _pixels(data: str) -> int:
-    """Of a PNG in base64, from its first 24 bytes; 0 when they are not one's, and it counts as text."""
+def _png_pixels(data: str) -> int:
+    """Return the number of pixels of a PNG in base64, from its first 24 bytes; 0 when these are not a PNG's, and it
+    counts as text."""
     try:
-        start = base64.b64decode(data[:32], validate=True)
+        header = base64.b64decode(data[:32], validate=True)
     except binascii.Error:
         return 0
-    if len(start) != 24 or start[:8] != b"\x89PNG\r\n\x1a\n" or start[12:16] != b"IHDR":
+    if len(header) != 24 or header[:8] != b"\x89PNG\r\n\x1a\n" or header[12:16] != b"IHDR":
         return 0
-    width, height = struct.unpack(">II", start[16:])
+    width, height = struct.unpack(">II", header[16:])
     return int(width) * int(height)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A whole reply: what is written down before its tools run.
+    """A whole reply: it is stored before its tools run.
 
     message      {"role": "assistant", "content": [blocks as they came]}
     stop_reason  of the API; never empty, a reply without one is a cut stream
@@ -154,7 +162,7 @@ class Reply:
     usage        with its price where that is known
     request_id   of the API, for its support
     detail       what the API says about a refusal, or empty
-    id           of the message, for `ModelRequest.after`; empty in those that an older release wrote down
+    id           of the message, for `ModelRequest.after`; empty in replies that an older release stored
     missed       the API's reason why its cache did not have what was sent before, or empty
     """
 
@@ -169,17 +177,17 @@ class Reply:
 
     @property
     def summary(self) -> str:
-        """Of the conversation, where that was asked for; empty where there is none."""
+        """Return the summary of the conversation, where one was requested; empty where there is none."""
         blocks = self.message["content"]
         return next((str(block.get("content") or "") for block in blocks if block.get("type") == "compaction"), "")
 
     def to_json(self) -> str:
-        """Equal texts for equal replies; `from_json` gives the reply back."""
-        return canonical({**vars(self), "usage": self.usage.model_dump(mode="json")}).decode()
+        """Return the reply as JSON: equal texts for equal replies; `from_json` gives the reply back."""
+        return canonical_json({**vars(self), "usage": self.usage.model_dump(mode="json")}).decode()
 
     @classmethod
     def from_json(cls, data: str) -> Reply:
-        """ValueError or KeyError when this is not the text of a reply."""
+        """Parse a text of `to_json`. Raises ValueError or KeyError when it is not the text of a reply."""
         fields = json.loads(data)
         return cls(
             message=fields["message"],
@@ -193,14 +201,16 @@ class Reply:
         )
 
 
-def canonical(value: object) -> bytes:
+def canonical_json(value: object) -> bytes:
+    """Return a value as compact JSON with sorted keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _sendable(message: dict[str, Any]) -> dict[str, Any]:
-    """A copy with sorted keys that the API takes: it refuses empty texts and empty messages that it sent itself."""
+def _clean_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a message, keys sorted, that the API takes: without the empty texts that it sent itself and
+    refuses, and with "(no answer)" where nothing else is left."""
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    kept = [block for block in blocks if block.get("type") != "text" or block["text"].strip()]
-    clean: list[dict[str, Any]] = json.loads(canonical(kept or [_NOTHING]))
+    full_blocks = [block for block in blocks if block.get("type") != "text" or block["text"].strip()]
+    clean: list[dict[str, Any]] = json.loads(canonical_json(full_blocks or [_NO_ANSWER]))
     return {"role": message["role"], "content": clean}

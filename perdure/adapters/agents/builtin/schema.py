@@ -11,32 +11,35 @@ from pydantic import BaseModel
 _UNSUPPORTED = ("title", "default", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "pattern")
 
 
-def closed(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of a model, without importing the Anthropic library (1.3 s) for its `transform_schema`."""
-    return deepcopy(_made(model))
+def closed_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a model, which the caller may change. It is made without importing the Anthropic library
+    (1.3 s) for its `transform_schema`."""
+    return deepcopy(_cached_schema(model))
 
 
 @cache
-def _made(model: type[BaseModel]) -> dict[str, Any]:
-    """Once a model: every turn asks for those of all its tools."""
-    return _clean(model.model_json_schema())
+def _cached_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a model, made once: every turn needs those of all its tools."""
+    return _clean_schema(model.model_json_schema())
 
 
-def _clean(schema: dict[str, Any]) -> dict[str, Any]:
+def _clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema, and all in it, as the API takes it: without keywords that it does not support, objects
+    closed, all their fields required."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}  # nothing may stand beside a reference
-    kept = {name: value for name, value in schema.items() if name not in _UNSUPPORTED}
-    if "enum" in kept:
-        kept.pop("type", None)
+    cleaned = {name: value for name, value in schema.items() if name not in _UNSUPPORTED}
+    if "enum" in cleaned:
+        cleaned.pop("type", None)
     for name in ("properties", "$defs"):
-        if name in kept:
-            kept[name] = {key: _clean(value) for key, value in kept[name].items()}
-    if "items" in kept:
-        kept["items"] = _clean(kept["items"])
-    if "anyOf" in kept:
-        kept["anyOf"] = [_clean(value) for value in kept["anyOf"]]
-    if kept.get("type") == "object":
-        kept["additionalProperties"] = False
-        if "properties" in kept:  # a field with a default too: the API's grammar makes a model write all of them
-            kept["required"] = list(kept["properties"])
-    return kept
+        if name in cleaned:
+            cleaned[name] = {key: _clean_schema(value) for key, value in cleaned[name].items()}
+    if "items" in cleaned:
+        cleaned["items"] = _clean_schema(cleaned["items"])
+    if "anyOf" in cleaned:
+        cleaned["anyOf"] = [_clean_schema(value) for value in cleaned["anyOf"]]
+    if cleaned.get("type") == "object":
+        cleaned["additionalProperties"] = False
+        if "properties" in cleaned:  # a field with a default too: the API's grammar makes a model write all of them
+            cleaned["required"] = list(cleaned["properties"])
+    return cleaned

@@ -8,72 +8,75 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from perdure.adapters.system.files import read_plain
+from perdure.adapters.system.files import read_regular_file
 from perdure.models.errors import WorkspaceLost
 
 MEMORY_BYTES = 64 * 1024**2
-"""Of all session files of one step: a long session has a few; beyond that it is no session."""
+"""The most bytes of all session files of one step: a long session has a few; beyond that it is no session."""
 
 
-def gather(home: Path, globs: Sequence[str]) -> bytes:
-    """The session files of a home; equal files give equal bytes. Links are left where they are.
-
-    WorkspaceLost when they are too large to be kept.
-    """
-    kept = io.BytesIO()
-    with tarfile.open(fileobj=kept, mode="w") as archive:
-        for file in _files(home, globs):
-            data = read_inside(home, file.relative_to(home), MEMORY_BYTES)
+def pack_session_files(home: Path, globs: Sequence[str]) -> bytes:
+    """Return the session files of a home, those that match the globs, as an archive; equal files give equal bytes.
+    Links are left out. Raises WorkspaceLost when the files are too large to be kept."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for file in _session_files(home, globs):
+            data = read_home_file(home, file.relative_to(home), MEMORY_BYTES)
             if data is None:
                 continue
             entry = tarfile.TarInfo(str(file.relative_to(home)))
             entry.size, entry.mode = len(data), 0o600
             archive.addfile(entry, io.BytesIO(data))
-            if kept.tell() > MEMORY_BYTES:
+            if buffer.tell() > MEMORY_BYTES:
                 raise WorkspaceLost(f"the agent's session is larger than {MEMORY_BYTES // 1024**2} MiB")
-    return kept.getvalue()
+    return buffer.getvalue()
 
 
-def put_back(home: Path, memory: bytes) -> None:
-    """The files of `gather` in another home."""
+def unpack_session_files(home: Path, memory: bytes) -> None:
+    """Write the files of an archive of `pack_session_files` into another home."""
     with tarfile.open(fileobj=io.BytesIO(memory)) as archive:
         archive.extractall(home, filter="data")
 
 
-def holds(home: Path, globs: Sequence[str], ids: Iterable[str]) -> bool:
-    """True once the results of all these calls stand in the session: each id once as a call and once with its result.
+def has_all_results(home: Path, globs: Sequence[str], ids: Iterable[str]) -> bool:
+    """Return whether the results of all these calls stand in the session files: each id once as a call and once with
+    its result.
 
     Agents write a little later than they ask: what is not there yet would be forgotten.
     """
-    files = (read_inside(home, file.relative_to(home), MEMORY_BYTES) for file in _files(home, globs))
+    files = (read_home_file(home, file.relative_to(home), MEMORY_BYTES) for file in _session_files(home, globs))
     text = b"".join(data for data in files if data is not None)
-    return all(text.count(one.encode()) >= _CALL_AND_RESULT for one in ids)
+    return all(text.count(call_id.encode()) >= _CALL_AND_RESULT for call_id in ids)
 
 
 _CALL_AND_RESULT = 2
 
 
-def read_inside(home: Path, name: Path, most: int) -> bytes | None:
-    """The first bytes of a file in an agent's home, one more than `most` at most; None where it is no plain file there.
+def read_home_file(home: Path, name: Path, max_bytes: int) -> bytes | None:
+    """Read the first bytes of a file in an agent's home, one more than `max_bytes` at most; None where it is no plain
+    file there.
 
-    The agent may live, and put a link in the place of any part of the path while it is walked: none is followed.
+    The agent may live, and put a link in the place of any part of the path meanwhile: none is followed.
     """
-    at = os.open(home, _INTO)
+    directory_fd = os.open(home, _OPEN_DIRECTORY)
     try:
         for part in name.parts[:-1]:
-            inner = os.open(part, _INTO, dir_fd=at)
-            os.close(at)
-            at = inner
-        return read_plain(name.name, most, at)
+            child_fd = os.open(part, _OPEN_DIRECTORY, dir_fd=directory_fd)
+            os.close(directory_fd)
+            directory_fd = child_fd
+        return read_regular_file(name.name, max_bytes, directory_fd)
     except OSError:
         return None
     finally:
-        os.close(at)
+        os.close(directory_fd)
 
 
-_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def _files(home: Path, globs: Sequence[str]) -> list[Path]:
+def _session_files(home: Path, globs: Sequence[str]) -> list[Path]:
+    """Return the paths below a home that match the globs, sorted; a last `**` stands for all below."""
     # Before Python 3.13 a last `**` finds directories alone.
-    return sorted({file for one in globs for file in home.glob(f"{one}/*" if one.endswith("**") else one)})
+    return sorted(
+        {file for pattern in globs for file in home.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)}
+    )

@@ -1,4 +1,4 @@
-"""The output of an agent, read as its preset says; what it claims there is no verdict."""
+"""The output of an agent, parsed as its preset says; what it claims there is no verdict."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.models.preset import Find, Preset
+from perdure.models.preset import EventSelector, Preset
 
 Json = dict[str, Any]
 
 AGENT_OUTPUT_BYTES = 16 * 1024**2
-"""Read from the end of an agent's output: the result is last, and some print without end."""
+"""Bytes that are parsed from the end of an agent's output: the result is last, and some print without end."""
 
 
 @dataclass(frozen=True)
-class AgentSaid:
-    """The end of an agent's output.
+class AgentClaim:
+    """What an agent's output says about its end.
 
-    ended    it said that nothing more comes
-    well     it said that it ended well
-    text     its last words; answer: the structured one as JSON, empty without one
+    ended    nothing more comes
+    well     it ended well
+    text     its last text; answer: the structured answer as JSON, empty without one
     session  the session's id, where the agent chose it
     error    why it did not end well
     """
@@ -34,51 +34,57 @@ class AgentSaid:
     error: str = ""
 
 
-def understood(preset: Preset, output: bytes) -> AgentSaid:
-    """The agent's output by its preset's places. Lines that are no JSON object are passed over."""
-    events = _events(preset, output[-AGENT_OUTPUT_BYTES:])
+def parse_output(preset: Preset, output: bytes) -> AgentClaim:
+    """Return what an agent's output says, found by the selectors of its preset. Lines that are no JSON object are
+    passed over."""
+    events = _parse_events(preset, output[-AGENT_OUTPUT_BYTES:])
     result = preset.result
-    answer = _taken(events, result.answer)
-    return AgentSaid(
-        ended=any(_last(events, one) is not None for one in result.ended),
-        well=result.well is not None and _last(events, result.well) is not None,
-        text=_text(_taken(events, result.text)),
+    answer = _select_value(events, result.answer)
+    return AgentClaim(
+        ended=any(_last_event(events, selector) is not None for selector in result.ended),
+        well=result.well is not None and _last_event(events, result.well) is not None,
+        text=_text_or_empty(_select_value(events, result.text)),
         answer=answer if isinstance(answer, str) else "" if answer is None else json.dumps(answer),
-        session=_text(_taken(events, result.session)),
-        error=next(filter(None, (_text(_taken(events, one)) for one in result.error)), ""),
+        session=_text_or_empty(_select_value(events, result.session)),
+        error=next(filter(None, (_text_or_empty(_select_value(events, selector)) for selector in result.error)), ""),
     )
 
 
-def _events(preset: Preset, output: bytes) -> list[Json]:
+def _parse_events(preset: Preset, output: bytes) -> list[Json]:
+    """Parse the JSON objects of an output: one a line, or the output as a whole; what is no JSON object is left out."""
     texts = output.splitlines() if preset.output == "json-lines" else [output]
-    found = []
+    events = []
     for text in texts:
         try:
             event = json.loads(text)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
-def _last(events: Sequence[Json], find: Find) -> Json | None:
+def _last_event(events: Sequence[Json], selector: EventSelector) -> Json | None:
+    """Return the last event in which every path of the selector has its value; None: there is none."""
     for event in reversed(events):
-        if all(_at(event, path) == value for path, value in find.where.items()):
+        if all(_value_at(event, path) == value for path, value in selector.where.items()):
             return event
     return None
 
 
-def _taken(events: Sequence[Json], find: Find | None) -> Any:
-    event = None if find is None else _last(events, find)
-    return None if find is None or event is None else _at(event, find.take)
+def _select_value(events: Sequence[Json], selector: EventSelector | None) -> Any:
+    """Return the value that a selector finds in the events; None where no event matches, or without a selector."""
+    event = None if selector is None else _last_event(events, selector)
+    return None if selector is None or event is None else _value_at(event, selector.path)
 
 
-def _at(event: Any, path: str) -> Any:
+def _value_at(event: Any, path: str) -> Any:
+    """Return the value at a dotted path of an event; None where there is none. An empty path is the event itself."""
     for name in filter(None, path.split(".")):
         event = event.get(name) if isinstance(event, dict) else None
     return event
 
 
-def _text(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
+    """Return a value that is a text, else an empty one."""
     return value if isinstance(value, str) else ""

@@ -8,12 +8,12 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from perdure.adapters.agents.builtin.bounds import Unacceptable, bounding
-from perdure.adapters.agents.builtin.errors import LIMITED, PASSING_STATUS, RESTART, retry_after
+from perdure.adapters.agents.builtin.bounds import UnacceptableResponse, make_response_hook
+from perdure.adapters.agents.builtin.errors import LIMITED, RESTART, TEMPORARY_STATUS, retry_after_seconds
 from perdure.adapters.agents.builtin.model import MODEL_CONNECT_S
 from perdure.adapters.agents.proxied.base import Cut, OnBegun, ProxiedReply, ProxiedRequest, Wire, WireError
 from perdure.adapters.agents.proxied.upstream import Upstream
-from perdure.adapters.agents.text import redact
+from perdure.adapters.agents.text import redact_secrets
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
 from perdure.text import one_line
@@ -48,7 +48,7 @@ class Asking:
             raise self._typed(error) from error
         except Cut as error:
             raise self._unavailable(f"the model's reply was cut off: {error}") from error
-        except Unacceptable as error:
+        except UnacceptableResponse as error:
             if not error.final:
                 raise self._unavailable(str(error)) from error
             fix = f"set the address of the model's API to the one that answers itself, {RESTART}"
@@ -102,18 +102,18 @@ class Asking:
 
     def _refusal(self, response: Response, body: bytes) -> WireError:
         error = self._wire.refusal(response.status_code, body)
-        error.retry_after = retry_after(response.headers)
+        error.retry_after = retry_after_seconds(response.headers)
         return error
 
     def _typed(self, error: WireError) -> StepError:
         """A refusal of the upstream; its words are redacted here, for people and for the agent."""
-        error.said = redact(one_line(error.said, _SAID_CHARS), self._upstream.secrets)
+        error.said = redact_secrets(one_line(error.said, _SAID_CHARS), self._upstream.secrets)
         status, kind = error.status, error.kind
         limited = LIMITED.get(kind) or LIMITED.get(status) or ""
-        if limited or status in PASSING_STATUS or status >= 500 or status < 400:
+        if limited or status in TEMPORARY_STATUS or status >= 500 or status < 400:
             what = f"the model's API is not available now ({kind or f'status {status}'}): {error.said}"
             where = self._upstream.endpoint.host
-            return ModelUnavailable(what, where=where, retry_after=error.retry_after, limited=limited)
+            return ModelUnavailable(what, where=where, retry_after=error.retry_after, limit_reason=limited)
         variable = self._upstream.variable
         fixes = {
             401: f"set {variable} to a valid key, {RESTART}",
@@ -128,7 +128,7 @@ class Asking:
         return ModelRefusesUs(f"the model's API refuses ({error.status}): {error.said}", where=where, fix=fix)
 
     def _unavailable(self, what: str) -> ModelUnavailable:
-        what = redact(what, self._upstream.secrets)
+        what = redact_secrets(what, self._upstream.secrets)
         return ModelUnavailable(what, where=self._upstream.endpoint.host)
 
     async def _open(self) -> AsyncClient:
@@ -145,7 +145,7 @@ class Asking:
         return httpx2.AsyncClient(
             follow_redirects=False,
             timeout=httpx2.Timeout(silence_s, connect=MODEL_CONNECT_S),
-            event_hooks={"response": [bounding(silence_s)]},
+            event_hooks={"response": [make_response_hook(silence_s)]},
         )
 
 

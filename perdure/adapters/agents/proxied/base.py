@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from perdure.adapters.agents.prices import BYTES_PER_TOKEN, worst_price
+from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
 from perdure.models.ledger import Usage
 
 REQUEST_BYTES = 32 * 1024**2
@@ -191,5 +191,5 @@ class Bounds:
         if route.free:
             return cls(0.0, 0, known)
         size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
-        usd = worst_price(model, size, most, hour=hour) if known else None
+        usd = max_cost(model, size, most, hour=hour) if known else None
         return cls(usd, -(-size // BYTES_PER_TOKEN) + most, known)

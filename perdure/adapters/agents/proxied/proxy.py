@@ -13,7 +13,7 @@ from types import TracebackType
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from perdure.adapters.agents.builtin.errors import PASSING_STATUS
+from perdure.adapters.agents.builtin.errors import TEMPORARY_STATUS
 from perdure.adapters.agents.proxied.asking import Asking
 from perdure.adapters.agents.proxied.base import (
     REQUEST_BYTES,
@@ -210,7 +210,7 @@ class Proxy:
 
     def _refuse(self, error: WireError) -> web.Response:
         """Clients of two vendors look at `x-should-retry` before the status: without it 401 is tried eight times."""
-        passes = error.status in PASSING_STATUS or error.status >= 500
+        passes = error.status in TEMPORARY_STATUS or error.status >= 500
         headers = {"content-type": "application/json", "x-should-retry": "true" if passes else "false"}
         if passes and error.retry_after is not None:
             headers["retry-after"] = f"{error.retry_after:g}"

@@ -25,7 +25,9 @@ class _Variables:
 
 
 _BEARER = "authorization"
-_ANTHROPIC = _Variables(dict(zip(builtin.KEYS, ("x-api-key", _BEARER), strict=True)), builtin.BASE_URL, builtin.API)
+_ANTHROPIC = _Variables(
+    dict(zip(builtin.KEY_VARIABLES, ("x-api-key", _BEARER), strict=True)), builtin.BASE_URL_VARIABLE, builtin.API_URL
+)
 _OPENAI = _Variables({"OPENAI_API_KEY": _BEARER}, "OPENAI_BASE_URL", "https://api.openai.com/v1")
 _GEMINI = _Variables(
     {"GEMINI_API_KEY": "x-goog-api-key"}, "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"
@@ -62,12 +64,18 @@ class Upstream:
                 fix=f"unset it, or set it to something like {VARIABLES[self.wire].default}",
             )
         if not 0 < self.silence_s < math.inf:
-            raise BadInput(f"{self.silence_s!r} is not a number of seconds", where=builtin.SILENCE)
+            raise BadInput(f"{self.silence_s!r} is not a number of seconds", where=builtin.SILENCE_VARIABLE)
 
     @classmethod
     def anthropic(cls, base_url: str, key: str) -> Upstream:
         """One that speaks Anthropic Messages, for tests and tools."""
-        return cls(ANTHROPIC, base_url, key, variable=builtin.KEYS[0], header=_ANTHROPIC.keys[builtin.KEYS[0]])
+        return cls(
+            ANTHROPIC,
+            base_url,
+            key,
+            variable=builtin.KEY_VARIABLES[0],
+            header=_ANTHROPIC.keys[builtin.KEY_VARIABLES[0]],
+        )
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -97,8 +105,8 @@ def upstreams(environ: MutableMapping[str, str]) -> dict[str, Upstream]:
     """
     names = {name for variables in VARIABLES.values() for name in variables.keys}
     taken = {name: environ.pop(name, "").strip() for name in names}
-    extra = builtin.headers_in(environ.pop(builtin.HEADERS, ""))
-    silence_s = builtin.positive(environ.get(builtin.SILENCE))
+    extra = builtin.parse_headers(environ.pop(builtin.HEADERS_VARIABLE, ""))
+    silence_s = builtin.parse_seconds(environ.get(builtin.SILENCE_VARIABLE))
     found = {}
     for wire, variables in VARIABLES.items():
         variable = next((name for name in variables.keys if taken[name]), None)

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perdure.adapters.checks.baseline import command
+from perdure.adapters.checks.baseline import command_key
 from perdure.adapters.checks.experiment.lessened import lessened, names_of
 from perdure.adapters.checks.experiment.named import named_by_tests
 from perdure.adapters.checks.experiment.sides import Sides, mixed
 from perdure.adapters.checks.experiment.trees import Entry, Tree, write
-from perdure.adapters.checks.runners import recognised
+from perdure.adapters.checks.runners import find_runner
 from perdure.adapters.checks.runners.base import Canaries, Runner
 from perdure.adapters.git.repository import Repository
 from perdure.models.config import TestCommand
@@ -44,8 +44,8 @@ class CommitPair:
         self._repository = repository
         self.base, self.change = base, change
         self._told = base
-        self.runners = {command(test): recognised_in(base, test) for test in tests}
-        commands = [(test, self.runners[command(test)]) for test in tests]
+        self.runners = {command_key(test): recognised_in(base, test) for test in tests}
+        commands = [(test, self.runners[command_key(test)]) for test in tests]
         old, new = Sides.of(base, commands, side), Sides.of(change, commands, side)
         differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
         more = named_by_tests(base, old, differing) | _around(base, differing)
@@ -63,15 +63,15 @@ class CommitPair:
 
     def inside(self, test: TestCommand) -> list[str]:
         """Product files of the change that hold tests themselves: the base's versions of these are not run in B."""
-        runner = self.runners[command(test)]
-        if runner is None or not runner.inside:
+        runner = self.runners[command_key(test)]
+        if runner is None or not runner.inline_tests:
             return []
-        if runner.inside_if and runner.inside_if not in test.command:
+        if runner.inline_tests_word and runner.inline_tests_word not in test.command:
             steering = [path for path in self.base.entries if self.old.is_shared(path) or self.old.is_side(path)]
             settings = self.base.texts(path for path in steering if path.endswith((".toml", ".ini", ".cfg")))
-            if not any(runner.inside_if in text for text in settings.values()):
+            if not any(runner.inline_tests_word in text for text in settings.values()):
                 return []
-        found = re.compile(runner.inside, re.MULTILINE)
+        found = re.compile(runner.inline_tests, re.MULTILINE)
         return [path for path, text in self.change.texts(self._product).items() if found.search(text)]
 
     def is_inside(self, file: str) -> bool:
@@ -85,11 +85,11 @@ class CommitPair:
         own = frozenset(path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in self.base.entries)
         if not all(p in after and runner.is_blind(p, before.get(p, ""), after[p], own) for p in self._product):
             return False
-        all_texts, looking = self.base.texts(self.base.entries), re.compile(runner.looking)
+        all_texts, looking = self.base.texts(self.base.entries), re.compile(runner.observing_code)
         if any(path.endswith((".py", ".js", ".cjs", ".mjs", ".go")) for path in self.base.entries.keys() - all_texts):
             return False  # not read: too much, or no text
         for path, text in all_texts.items():
-            if runner.minds(path, text) if self.old.is_side(path) else looking.search(text):
+            if runner.observes_outcomes(path, text) if self.old.is_side(path) else looking.search(text):
                 return False  # the change may ask that
         return True
 
@@ -113,7 +113,7 @@ class CommitPair:
         for path, text in self.base.texts(paths).items():
             left = lessened(path, text, now.get(path, everywhere))
             if left != text and names_of(path, left):
-                oid = self._repository.git.run("hash-object", "-w", "--stdin", stdin=left.encode()).stdout
+                oid = self._repository.git.execute("hash-object", "-w", "--stdin", stdin=left.encode()).stdout
                 entries[path] = entries[path][0], oid.decode().strip()
             elif left != text:
                 del entries[path]
@@ -151,7 +151,9 @@ class CommitPair:
         holding = [path for path in tree.entries if path.startswith(top) and sides.holds_tests(path)]
         texts, found = tree.texts(holding), Canaries()
         for rule in rules:
-            found += rule.canaries({path: text for path, text in texts.items() if path not in found.files}, _token())
+            found += rule.make_canaries(
+                {path: text for path, text in texts.items() if path not in found.files}, _token()
+            )
         beside = {path.rpartition("/")[0] for path in found.files if path.endswith("_test.go")}
         taken = {*found.files, *found.names.values()}
         return replace(
@@ -172,7 +174,7 @@ def recognised_in(base: Tree, test: TestCommand) -> Runner | None:
     with tempfile.TemporaryDirectory() as directory:
         scripts = base.text(f"{test.directory}/package.json" if test.directory else "package.json")
         (Path(directory) / "package.json").write_text(scripts)
-        return recognised(test.command, Path(directory))[0]
+        return find_runner(test.command, Path(directory))[0]
 
 
 def _around(base: Tree, differing: Collection[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from perdure.adapters.checks.baseline import Key, by_command, command, key
+from perdure.adapters.checks.baseline import CaseKey, case_key, command_key, results_by_command
 from perdure.adapters.checks.experiment.commits import CommitPair, Layout
 from perdure.adapters.checks.experiment.joined import as_passed, may_be_one, parts, whole
 from perdure.adapters.checks.experiment.judge import ended, green, messages, ordered, outcomes, proving
@@ -23,13 +23,13 @@ from perdure.adapters.checks.experiment.steady import steady
 from perdure.adapters.checks.experiment.versions import versions
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.checks.runners.base import Canaries
-from perdure.adapters.checks.verdict import line
+from perdure.adapters.checks.verdict import result_line
 from perdure.adapters.system.threads import in_thread
-from perdure.models.bent import shown
 from perdure.models.config import TestCommand
-from perdure.models.experiment import Caught, Experiment, Promise, Tried
+from perdure.models.experiment import CanaryOutcome, CommandExperiment, Experiment, Promise
 from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.report import CommandResult, TestReport
+from perdure.models.tampering_text import join_short_names
 
 EXPERIMENT_NAMED = 50
 """Promises, and names in each list of an experiment: a person decides long before the fiftieth."""
@@ -56,11 +56,11 @@ async def experiment(
     Raises as run_tests does, and GitError for names that are no commits.
     """
     commits = await in_thread(CommitPair.of, ground.repository, base, change, tests, side)
-    reports = by_command(before) if before else {}, by_command(now) if now else {}
+    reports = results_by_command(before) if before else {}, results_by_command(now) if now else {}
     tried = []
     for number, test in enumerate(tests, start=1):
         if test.required:
-            known = reports[0].get(command(test)), reports[1].get(command(test))
+            known = reports[0].get(command_key(test)), reports[1].get(command_key(test))
             tried.append(await _Trial(commits, Runs(ground, test, number, on_progress), *known).run())
     return Experiment(base=base, change=change, touched=commits.touched, allowed=allowed, commands=tuple(tried))
 
@@ -73,7 +73,7 @@ class _Trial:
     ) -> None:
         self._commits, self._runs, self._test = commits, runs, runs.test
         self._before, self._now = before, now
-        runner = commits.runners[command(self._test)]
+        runner = commits.runners[command_key(self._test)]
         self._counts = self._test.report == "junit" or (runner is not None and self._test.report != "exit")
         # Of a command that nobody knows, unittest's are understood by pytest too; the others by none but their own.
         self._runner = runner
@@ -81,7 +81,7 @@ class _Trial:
         self._known: dict[str, Ran] = {}
         self._unasked = [_UNREAD.format(", ".join(unread[:3]))] if (unread := commits.old.unread) else list[str]()
 
-    async def run(self) -> Tried:
+    async def run(self) -> CommandExperiment:
         canaries = await in_thread(self._commits.canaries, self._rules, self._test.directory)
         if inside := await in_thread(self._commits.inside, self._test):
             self._unasked.append(_INSIDE.format(", ".join(inside[:3])))
@@ -117,7 +117,7 @@ class _Trial:
                 planted = self._runs.whole("c", first.with_canaries(canaries)) if canaries.names else _nothing()
                 both = [self._runs.whole("b", first), planted]
                 on_change, with_canaries = await beside(both, self._runs.ground.place.sandbox.grade)
-        tried = Tried(name=self._test.name, command=self._test.command)
+        tried = CommandExperiment(name=self._test.name, command=self._test.command)
         counted = before is not None and bool(before.result.cases)
         if before is None or now is None or not counted:
             self._unasked.append(self._why_not(before))
@@ -159,7 +159,11 @@ class _Trial:
         if not ended(ran.result):  # a machine with much to do is no trick
             ran = await self._runs.whole("c-again", at.with_canaries(canaries))
         there = on_change or now
-        own = {one for one in green(before.result) & green(there.result if there else None) if canaries.expects(one[1])}
+        own = {
+            one
+            for one in green(before.result) & green(there.result if there else None)
+            if canaries.is_made_to_fail(one[1])
+        }
         missing, unshown = await looked.found(canaries, ran, own, before, on_change, now)
         if missing is None:
             self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")
@@ -169,8 +173,8 @@ class _Trial:
         return _caught(missing)
 
     async def _as_a_whole(
-        self, tried: Tried, layout: Layout, ran: Ran, before: CommandResult, now: CommandResult
-    ) -> Tried:
+        self, tried: CommandExperiment, layout: Layout, ran: Ran, before: CommandResult, now: CommandResult
+    ) -> CommandExperiment:
         """One promise for the whole command, where nothing tells which of the base's tests fail on the change."""
         if ran.result.verdict == "passed" or not (before.verdict == now.verdict == "passed"):
             return tried
@@ -181,20 +185,20 @@ class _Trial:
         return tried.model_copy(update={"promises": (Promise(name=self._test.command, message=told),)})
 
     async def _promises(
-        self, tried: Tried, ran: Ran, before: CommandResult, now: CommandResult, touched: bool
-    ) -> Tried:
+        self, tried: CommandExperiment, ran: Ran, before: CommandResult, now: CommandResult, touched: bool
+    ) -> CommandExperiment:
         """Tests that were green on the base and are not on the change, as its runner says a second time.
 
         Where the test side is not `touched`, there are no two versions of a test.
         """
         was, passing, steered = green(before), green(now), tuple[str, ...]()
-        if flaky := was & {key(case) for case in before.cases if case.flaky}:
-            self._unasked.append(f"flaky on the base: {shown([name for _, name in ordered(flaky, before)])}")
+        if flaky := was & {case_key(case) for case in before.cases if case.flaky}:
+            self._unasked.append(f"flaky on the base: {join_short_names([name for _, name in ordered(flaky, before)])}")
             was -= flaky
         was -= {one for one in was - outcomes(ran.result).keys() if self._commits.is_inside(one[0])}
         failing = was - green(ran.result)
         if not was and not flaky:
-            self._unasked.append(f"no test was green on the base: {line(before)}")
+            self._unasked.append(f"no test was green on the base: {result_line(before)}")
         if failing:
             was &= green((await self._base_again()).result)
             failing &= was
@@ -250,7 +254,7 @@ class _Trial:
             self._known["base"] = await self._runs.whole("base", await in_thread(self._commits.as_base))
         return self._known["base"]
 
-    def _shown(self, changed: Sequence[Key], said: Mapping[Key, str]) -> tuple[Promise, ...]:
+    def _shown(self, changed: Sequence[CaseKey], said: Mapping[CaseKey, str]) -> tuple[Promise, ...]:
         some = changed[:EXPERIMENT_NAMED]
         files = {file for file, _ in some}
         old, new = self._commits.base.texts(files), self._commits.change.texts(files)
@@ -269,7 +273,7 @@ _UNPLANTED = "{} test files of the base take no test that must fail: {}"
 
 
 def _caught(missing: set[str]) -> dict[str, object]:
-    caught = Caught.MISSED if missing else Caught.CAUGHT
+    caught = CanaryOutcome.MISSED if missing else CanaryOutcome.CAUGHT
     return {"canaries": caught, "missed": tuple(sorted(missing)[:EXPERIMENT_NAMED])}
 
 
@@ -277,5 +281,5 @@ async def _nothing() -> None:
     return None
 
 
-def _names(keys: Sequence[Key]) -> tuple[str, ...]:
+def _names(keys: Sequence[CaseKey]) -> tuple[str, ...]:
     return tuple(name for _, name in keys[:EXPERIMENT_NAMED])

@@ -23,7 +23,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
-from perdure.adapters.checks.baseline import Key, key
+from perdure.adapters.checks.baseline import CaseKey, case_key
 from perdure.adapters.checks.experiment.commits import CommitPair
 from perdure.adapters.checks.experiment.judge import ended, green, red
 from perdure.adapters.checks.experiment.runs import Ran
@@ -42,11 +42,11 @@ def may_be_one(
     commits: CommitPair, runner: Runner | None, test: TestCommand, canaries: Canaries, before: CommandResult | None
 ) -> bool:
     """True where one run may do, by what is known before it. `before`: the base's own run; None: not yet known."""
-    if runner is None or test.report in ("exit", "junit") or not canaries.ends:
+    if runner is None or test.report in ("exit", "junit") or not canaries.end_messages:
         return False
-    if runner.early and re.search(runner.early, test.command):
+    if runner.early_stop and re.search(runner.early_stop, test.command):
         return False
-    told = all(canaries.end(*one) or not canaries.expects(one[1]) for one in green(before))
+    told = all(canaries.end_message(*one) or not canaries.is_made_to_fail(one[1]) for one in green(before))
     return told and commits.cannot_look(runner)
 
 
@@ -63,7 +63,7 @@ def parts(
     for case in before.cases:
         took[case.file] += case.duration_s
     share = sum(took.values()) / (before.duration_s or 1)
-    left_out = {path: runner.left_out(text) for path, text in canaries.files.items()}
+    left_out = {path: runner.text_without_tests(text) for path, text in canaries.files.items()}
     if sum(took.values()) < HALVED_FROM_S or not HALVED_SHARE <= share <= 1.1 or not all(left_out.values()):
         return (canaries,)
     both, apart = canaries.files.keys() & set(altered), sorted(canaries.files.keys() - set(altered))
@@ -75,7 +75,7 @@ def parts(
     halves = [{last_but_one}, {last}]
     for path in sorted(rest, key=lambda path: -took[path]):
         min(halves, key=lambda half: sum(took[one] for one in half)).add(path)
-    return tuple(canaries.only(half | both, left_out) for half in halves)
+    return tuple(canaries.for_files(half | both, left_out) for half in halves)
 
 
 def whole(rans: Sequence[Ran]) -> Ran:
@@ -94,38 +94,38 @@ def as_passed(runner: Runner, asked: Sequence[Canaries], before: CommandResult, 
     """The base's tests on the change as if they had run by themselves: all that were green came to their ends. None
     where any of them, or of the canaries, says anything else in any of the runs it is asked in."""
     was = green(before)
-    said = Counter(key(case) for ran in rans for case in ran.result.cases)
-    of_no_file = {one for one in was if not one[0]} if len(rans) > 1 else set[Key]()
-    if any(said[one] != times for one, times in Counter(map(key, before.cases)).items() if one in of_no_file):
+    said = Counter(case_key(case) for ran in rans for case in ran.result.cases)
+    of_no_file = {one for one in was if not one[0]} if len(rans) > 1 else set[CaseKey]()
+    if any(said[one] != times for one, times in Counter(map(case_key, before.cases)).items() if one in of_no_file):
         return None  # nobody knows which of them was to have it
     for canaries, ran in zip(asked, rans, strict=True):
         left_out = canaries.files.keys() - set(canaries.names.values()) if len(asked) > 1 else set[str]()
-        there = {key(case) for case in ran.result.cases} if left_out else was
+        there = {case_key(case) for case in ran.result.cases} if left_out else was
         own = {one for one in was if (one[0] not in left_out if one[0] else one in there)}
         if not _came_to_their_ends(runner, canaries, own, ran):
             return None
-    passed = tuple(case for case in before.cases if key(case) in was)
+    passed = tuple(case for case in before.cases if case_key(case) in was)
     return Ran(rans[0].result.model_copy(update={"verdict": "passed", "exit_code": 0, "cases": passed}), ())
 
 
-def _came_to_their_ends(runner: Runner, canaries: Canaries, asked: Collection[Key], ran: Ran) -> bool:
+def _came_to_their_ends(runner: Runner, canaries: Canaries, asked: Collection[CaseKey], ran: Ran) -> bool:
     result = ran.result
     if result.verdict != "failed" or result.partial or not ended(result) or ran.written:
         return False
     if set(canaries.names) - red(canaries.names, result, counts=True):
         return False
-    said = defaultdict[Key, list[TestCase]](list)
+    said = defaultdict[CaseKey, list[TestCase]](list)
     for case in result.cases:
-        said[key(case)].append(case)
+        said[case_key(case)].append(case)
     for name, words in canaries.witnesses.items():
-        if [runner.said(case.message) for case in result.cases if name in case.name] != [words]:
+        if [runner.failure_text(case.message) for case in result.cases if name in case.name] != [words]:
             return False
     return bool(asked) and all(_would_pass(runner, canaries, one, said[one]) for one in asked)
 
 
-def _would_pass(runner: Runner, canaries: Canaries, one: Key, cases: list[TestCase]) -> bool:
+def _would_pass(runner: Runner, canaries: Canaries, one: CaseKey, cases: list[TestCase]) -> bool:
     """True for a test that was made to fail and says that its body ended, once; or was left as it is, and passed."""
-    words = canaries.end(*one)
+    words = canaries.end_message(*one)
     if not words:
-        return not canaries.expects(one[1]) and bool(cases) and all(case.outcome == "passed" for case in cases)
-    return [(case.outcome, runner.said(case.message)) for case in cases] == [("failed", words)]
+        return not canaries.is_made_to_fail(one[1]) and bool(cases) and all(case.outcome == "passed" for case in cases)
+    return [(case.outcome, runner.failure_text(case.message)) for case in cases] == [("failed", words)]

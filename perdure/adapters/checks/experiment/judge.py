@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from perdure.adapters.checks.baseline import FAILING, Key, key
+from perdure.adapters.checks.baseline import FAILING, CaseKey, case_key
 from perdure.models.report import CommandResult, TestCase
 
 
-def outcomes(result: CommandResult | None) -> dict[Key, str]:
+def outcomes(result: CommandResult | None) -> dict[CaseKey, str]:
     """Each test with one outcome: it failed if any case of that name did, and passed if all did."""
-    found = dict[Key, str]()
+    found = dict[CaseKey, str]()
     for case in result.cases if result is not None else ():
-        had = found.get(key(case))
-        found[key(case)] = case.outcome if had in (None, "passed") or case.outcome in FAILING else str(had)
+        had = found.get(case_key(case))
+        found[case_key(case)] = case.outcome if had in (None, "passed") or case.outcome in FAILING else str(had)
     return found
 
 
-def green(result: CommandResult | None) -> set[Key]:
+def green(result: CommandResult | None) -> set[CaseKey]:
     return {one for one, outcome in outcomes(result).items() if outcome == "passed"}
 
 
@@ -28,7 +28,7 @@ def ended(result: CommandResult) -> bool:
 
 def proving(
     before: CommandResult | None, now: CommandResult, on_base: CommandResult, differing: Collection[str]
-) -> set[Key]:
+) -> set[CaseKey]:
     """Tests that are green on the change and not without it; what `on_base` leaves out because it does not differ is
     told by the base itself.
 
@@ -37,7 +37,7 @@ def proving(
     was, there = outcomes(before), outcomes(on_base)
     unbuilt = {case.name for case in on_base.cases if case.outcome == "errored" and not case.file}  # packages of Go
 
-    def asked(one: Key) -> bool:
+    def asked(one: CaseKey) -> bool:
         """False for what was left out of that run, and was green on the base."""
         package = one[1].rpartition("::")[0]
         return one in there or one not in was or one[0] in differing or was[one] in FAILING or package in unbuilt
@@ -45,14 +45,16 @@ def proving(
     return {one for one in green(now) if there.get(one) != "passed" and asked(one)}
 
 
-def messages(result: CommandResult | None) -> dict[Key, str]:
-    return {key(case): case.message for case in result.cases if case.message} if result is not None else {}
+def messages(result: CommandResult | None) -> dict[CaseKey, str]:
+    return {case_key(case): case.message for case in result.cases if case.message} if result is not None else {}
 
 
-def ordered(keys: Iterable[Key], result: CommandResult | None) -> list[Key]:
+def ordered(keys: Iterable[CaseKey], result: CommandResult | None) -> list[CaseKey]:
     """As the runner reported them."""
     wanted = set(keys)
-    found = dict.fromkeys(key(case) for case in result.cases if key(case) in wanted) if result is not None else {}
+    found = (
+        dict.fromkeys(case_key(case) for case in result.cases if case_key(case) in wanted) if result is not None else {}
+    )
     return [*found, *sorted(wanted - found.keys())]
 
 
@@ -71,7 +73,7 @@ def red(names: Iterable[str], result: CommandResult, counts: bool) -> set[str]:
     return {name for name in names if any(_is(name, case) for case in failing)}
 
 
-def fallen(keys: Iterable[Key], result: CommandResult) -> set[Key]:
+def fallen(keys: Iterable[CaseKey], result: CommandResult) -> set[CaseKey]:
     """Of tests that were made to fail, those that were reported so; by their names alone where their places moved."""
     said = outcomes(result)
     failing = {one for one, outcome in said.items() if outcome in FAILING}

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Collection
 
-from perdure.adapters.checks.runners.failing import parsed
+from perdure.adapters.checks.runners.failing import parse_python
 from perdure.adapters.checks.tamper.names import tests
 from perdure.adapters.checks.tamper.sources import read
 
@@ -22,7 +22,7 @@ _JS_IMPORT = re.compile(r"(?m)^import \{([^}]{1,2000})\} from")
 def names_of(path: str, text: str) -> set[str]:
     """The names a test file defines, as far as it may be cut: functions, classes, and tests that are calls."""
     if path.endswith(".py"):
-        tree = parsed(text)
+        tree = parse_python(text)
         return {name for name, _, _ in _python(tree)} if tree is not None else set()
     if path.endswith("_test.go"):
         return set(_GO_FUNCTION.findall(read(text, "go").bare))
@@ -56,7 +56,7 @@ def _python(tree: ast.Module) -> list[tuple[str, ast.stmt, bool]]:
 
 
 def _without_python(text: str, kept: Collection[str]) -> str:
-    tree = parsed(text)
+    tree = parse_python(text)
     lines = text.splitlines(keepends=True)
     if tree is None:
         return text
@@ -68,7 +68,7 @@ def _without_python(text: str, kept: Collection[str]) -> str:
                 *([" " * node.col_offset + "pass\n"] if inside else ["\n"]),
                 *["\n"] * (node.end_lineno - first),
             ]
-    left = parsed("".join(lines))
+    left = parse_python("".join(lines))
     if left is None:
         return text
     used = {part.id for part in ast.walk(left) if isinstance(part, ast.Name)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from perdure.adapters.checks.baseline import Key
+from perdure.adapters.checks.baseline import CaseKey
 from perdure.adapters.checks.experiment.commits import CommitPair, Layout
 from perdure.adapters.checks.experiment.judge import fallen, green, red
 from perdure.adapters.checks.experiment.runs import Ran
@@ -24,7 +24,7 @@ class MissedCanaries:
     run: Callable[[str, Layout], Awaitable[Ran]]
 
     async def found(
-        self, canaries: Canaries, ran: Ran, own: set[Key], before: Ran, on_change: Ran | None, now: Ran | None
+        self, canaries: Canaries, ran: Ran, own: set[CaseKey], before: Ran, on_change: Ran | None, now: Ran | None
     ) -> tuple[set[str] | None, set[str]]:
         """The names of those that were not red in `ran`, though on the base they are, None where nothing is there; and
         the test files whose canaries are not red on the base either.

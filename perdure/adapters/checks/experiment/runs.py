@@ -12,12 +12,12 @@ from pathlib import Path
 
 from perdure.adapters.checks.experiment.commits import Layout
 from perdure.adapters.checks.experiment.sides import Sides, allowed
-from perdure.adapters.checks.runners.base import added
+from perdure.adapters.checks.runners.base import append_options
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.system.crash import crash_point
-from perdure.adapters.system.threads import in_thread, one_walk
-from perdure.models.amounts import seconds
+from perdure.adapters.system.threads import in_thread, tree_walk_lock
+from perdure.models.amounts import parse_duration
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.report import CommandResult, TestCase
@@ -89,9 +89,9 @@ async def run(
         before = await in_thread(_laid_out, ground, layout, source, test)
         full = place.sandbox.grade is SandboxGrade.FULL
         held = await in_thread(layout.rules.held, layout.paths, test.writes) if full else ()
-        env = {**place.env, **{name: added(place.env, name, options) for name, options in layout.env.items()}}
+        env = {**place.env, **{name: append_options(place.env, name, options) for name, options in layout.env.items()}}
         there = replace(place, source=source, held=held, env=env, log_dir=ground.room / f"logs-{label}")
-        patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
+        patient = test.model_copy(update={"timeout": f"{parse_duration(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await (run_alone(there, patient, label, case) if case else run_once(there, patient, label))
         after = await in_thread(looked_at, layout.rules, source, test.writes)
     finally:
@@ -175,7 +175,7 @@ def _stamp(status: os.stat_result) -> tuple[int, ...]:
 def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The test side as it lies there, without what may be written: what changes when somebody writes to a file, and
     cannot be set back."""
-    with one_walk:
+    with tree_walk_lock:
         return _looked_at(rules, source, writes)
 
 

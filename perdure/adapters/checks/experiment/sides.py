@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from perdure.adapters.checks.experiment.trees import Entry, Tree
 from perdure.adapters.checks.findings.globs import last_of
 from perdure.adapters.checks.runners import RUNNERS
-from perdure.adapters.checks.runners.base import Named, Runner
-from perdure.adapters.checks.runners.leads import leads
+from perdure.adapters.checks.runners.base import ConfiguredTestSide, Runner
+from perdure.adapters.checks.runners.command_trace import trace_command
 from perdure.models.config import TestCommand
 from perdure.models.limits import SIDE_READ_FILES
 
@@ -76,20 +76,20 @@ class Sides:
         Files on the command line of a runner are tests, and so are those that a command runs by itself or through
         recipes and package scripts; what other programs are told to read may be the product.
         """
-        rules, tests, found, files = list[Runner](), list[str](), Named(), set[str]()
+        rules, tests, found, files = list[Runner](), list[str](), ConfiguredTestSide(), set[str]()
         for command, rule in commands:
             top = f"{command.directory}/" if command.directory else ""
             there = _Below(tree, top)
-            led = leads(command.command, there)
+            led = trace_command(command.command, there)
             files |= {top + file for file in led.files}
             for one in (rule,) if rule is not None else RUNNERS:
-                simple = [words for words in led.simple if one.runs(PurePosixPath(words[0]).name, words[1:])]
+                simple = [words for words in led.simple_commands if one.runs(PurePosixPath(words[0]).name, words[1:])]
                 if rule is None and not simple:
                     continue
                 rules.append(one)
-                named = one.named(simple, there)
+                named = one.configured_test_side(simple, there)
                 tests += [f"(?:{re.escape(top)}(?:{pattern}))" for pattern in named.tests]
-                found += Named(roots=tuple(top + root for root in named.roots), unread=named.unread)
+                found += ConfiguredTestSide(roots=tuple(top + root for root in named.roots), unread=named.unread)
                 files |= {top + file for file in named.files}
                 files |= {top + word.removeprefix("./") for words in simple for word in words[1:]}
         rules = rules or list(RUNNERS)

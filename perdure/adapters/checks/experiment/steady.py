@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from perdure.adapters.checks.baseline import Key, key
+from perdure.adapters.checks.baseline import CaseKey, case_key
 from perdure.adapters.checks.experiment.commits import Layout
 from perdure.adapters.checks.experiment.judge import green, outcomes
 from perdure.adapters.checks.experiment.runs import Runs
-from perdure.models.amounts import seconds
+from perdure.models.amounts import parse_duration
 from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult
 
@@ -17,14 +17,16 @@ EXPERIMENT_AGAIN = 5
 be called tampered for it: of tests that fail every second time one in some thirty-five is then believed."""
 
 
-async def steady(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, spared: set[Key]) -> set[Key]:
+async def steady(
+    runs: Runs, layout: Layout, failing: set[CaseKey], before: CommandResult, spared: set[CaseKey]
+) -> set[CaseKey]:
     """Those that fail again, each alone where that can be, within the time the command itself may take. One that passes
     alone is asked among the others: what it fails for may be what the change leaves behind.
 
     before  the command's report of the base
     spared  nobody is called tampered for these: once more is enough
     """
-    end, together = time.monotonic() + seconds(runs.test.timeout), set[Key]()
+    end, together = time.monotonic() + parse_duration(runs.test.timeout), set[CaseKey]()
     for turn in range(EXPERIMENT_AGAIN):
         if not failing or (turn and (failing <= spared or time.monotonic() > end)):
             break
@@ -38,9 +40,11 @@ async def steady(runs: Runs, layout: Layout, failing: set[Key], before: CommandR
     return failing
 
 
-async def _passing(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, end: float) -> set[Key] | None:
+async def _passing(
+    runs: Runs, layout: Layout, failing: set[CaseKey], before: CommandResult, end: float
+) -> set[CaseKey] | None:
     """Of these, those that pass alone; None where they are too many, or cannot be asked so."""
-    cases, passing = {key(case): case for case in before.cases}, set[Key]()
+    cases, passing = {case_key(case): case for case in before.cases}, set[CaseKey]()
     if len(failing) > RERUN_TESTS_MOST:
         return None
     for one in sorted(failing):

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.git.contents import Contents
-from perdure.adapters.git.door import Git
-from perdure.adapters.git.repository import Repository, remembered
+from perdure.adapters.git.command import Git
+from perdure.adapters.git.object_reader import ObjectReader
+from perdure.adapters.git.repository import Repository, call_cached
 from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
 Entry = tuple[str, str]
@@ -22,7 +22,7 @@ _MODULE, _LINK = "160000", "120000"
 
 @functools.lru_cache(3)  # 30 MB each of 100,000 files: the base's is asked for by every delivery
 def _entries(repository: Repository, commit: str) -> Mapping[str, Entry]:
-    listed = repository.git.run("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
+    listed = repository.git.execute("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
     found = {}
     for line in listed.split(b"\0")[:-1]:
         head, _, name = line.partition(b"\t")
@@ -41,15 +41,15 @@ class Tree:
     @classmethod
     def of(cls, repository: Repository, commit: str) -> Tree:
         """Raises GitError when there is no such commit."""
-        return cls(repository, remembered(_entries, repository, commit))
+        return cls(repository, call_cached(_entries, repository, commit))
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
         """Path → text of those that are here, are files, no larger than the engine reads, and text in UTF-8."""
         wanted = {path: self.entries[path] for path in paths if path in self.entries}
         oids = {oid for mode, oid in wanted.values() if mode not in (_MODULE, _LINK)}
-        contents = Contents(self.repository.git)
+        contents = ObjectReader(self.repository.git)
         try:
-            data = dict(contents.read(sorted(oids), TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES))
+            data = dict(contents.read_objects(sorted(oids), TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES))
         finally:
             contents.close()
         found = {}
@@ -69,7 +69,7 @@ def write(repository: Repository, entries: Mapping[str, Entry]) -> str:
     lines = (f"{mode} {oid}\t".encode() + os.fsencode(path) + b"\0" for path, (mode, oid) in entries.items())
     with tempfile.TemporaryDirectory() as scratch:
         git = Git(git_dir=repository.path, index=Path(scratch) / "index")
-        git.run("update-index", "--replace", "-z", "--index-info", stdin=b"".join(lines))
+        git.execute("update-index", "--replace", "-z", "--index-info", stdin=b"".join(lines))
         return git.text("write-tree").strip()
 
 

@@ -12,7 +12,7 @@ from perdure.adapters.git import patch
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.limits import FINDING_BINARY_BYTES, PATCH_FILE_BYTES
-from perdure.models.report import Finding, Rule, Severity
+from perdure.models.report import Finding, FindingRule, Severity
 
 FINDING_IMAGE_BYTES = 256 * 1024
 """A picture up to this size is nothing to talk about."""
@@ -50,7 +50,7 @@ def binary_files(changed: Iterable[ChangedPath], binaries: set[str]) -> list[Fin
             severity = Severity.SKIPPABLE
         found.append(
             Finding(
-                rule=Rule.BINARY,
+                rule=FindingRule.BINARY,
                 severity=severity,
                 title=f"a {what} is {how} ({readable(one.size)})",
                 description="No diff shows what is in it, and it stays in every clone for ever.",
@@ -64,12 +64,12 @@ def binary_files(changed: Iterable[ChangedPath], binaries: set[str]) -> list[Fin
 def links(repository: Repository, changed: Iterable[ChangedPath]) -> list[Finding]:
     """Symbolic links that lead out of the tree, or could."""
     new = [one for one in changed if is_link(one) and one.sha != one.was_sha]
-    targets = patch.blobs(repository, [one for one in new if one.size <= FINDING_LINK_BYTES])
+    targets = patch.read_blobs(repository, [one for one in new if one.size <= FINDING_LINK_BYTES])
     problems = {one.path: "is longer than a path can be" for one in new if one.size > FINDING_LINK_BYTES}
     problems |= {one.path: problem for one, target in targets if (problem := _leaves(one.path, target))}
     return [
         Finding(
-            rule=Rule.SYMLINK,
+            rule=FindingRule.SYMLINK,
             severity=Severity.BLOCKER,
             title="a symbolic link leaves the repository",
             description=f"Its target {problem}: on another machine it leads to something else.",
@@ -99,7 +99,7 @@ def submodules(changed: Iterable[ChangedPath]) -> list[Finding]:
     """Other repositories that the change brings in, or moves to another commit."""
     return [
         Finding(
-            rule=Rule.SYMLINK,
+            rule=FindingRule.SYMLINK,
             severity=Severity.TECH_DEBT if one.was_mode == SUBMODULE else Severity.BLOCKER,
             title=f"a submodule is {'moved to another commit' if one.was_mode == SUBMODULE else 'added'}",
             description=f"Commit {one.sha[:12]} of another repository: nothing of it was looked at.",
@@ -118,7 +118,7 @@ def is_link(one: ChangedPath) -> bool:
 def size(repository: Repository, base: str, head: str) -> list[Finding]:
     """Find a change too large to be reviewed: without lock files, a rename counted as what changed in it."""
     without = [f":(exclude,top,glob)**/{name}" for name in LOCK_FILES]
-    told = patch.bounded(repository).text(
+    told = patch.size_limited_git(repository).text(
         "diff-tree", "-r", "-M", "--shortstat", "--no-ext-diff", "--no-textconv", "--end-of-options",
         base, head, "--", ".", *without,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def size(repository: Repository, base: str, head: str) -> list[Finding]:
         return []
     return [
         Finding(
-            rule=Rule.SIZE,
+            rule=FindingRule.SIZE,
             severity=Severity.BLOCKER if far else Severity.TECH_DEBT,
             title=f"the change has {files:,} files, {added:,} lines added and {deleted:,} deleted",
             description="Nobody reviews that much at once." if far else "A reviewer misses things in so much at once.",

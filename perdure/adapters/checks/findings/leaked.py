@@ -10,12 +10,12 @@ from itertools import islice
 
 from perdure.adapters.checks.findings.detectors import addresses, detectors, may_have_address
 from perdure.adapters.git import patch
-from perdure.adapters.git.door import GitError
+from perdure.adapters.git.command import GitError
 from perdure.adapters.git.patch import FILES, LINK, ChangedPath, Hunk, PatchLine
 from perdure.adapters.git.repository import Repository
 from perdure.models.contract import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
-from perdure.models.report import Finding, Rule, Severity
+from perdure.models.report import Finding, FindingRule, Severity
 from perdure.text import is_visible
 
 SECRET_KEY_LINES = 8
@@ -50,7 +50,7 @@ class Leak:
 def in_hunks(path: str, hunks: Iterable[Hunk]) -> Iterator[Leak]:
     """Secrets that the change adds to a text file."""
     for hunk in hunks:
-        yield from _in_lines(path, hunk.body, hunk.lines)
+        yield from _in_lines(path, hunk.body, hunk.new_lines)
 
 
 def in_bytes(path: str, data: bytes) -> Iterator[Leak]:
@@ -172,10 +172,10 @@ def _places(
     begun = contract.head or base
     for commit in _earlier(repository, begun, base, head):
         before = f"{commit}^1"
-        entries = patch.entries(repository, before, commit)
-        for path, leak in _leaks(repository, before, commit, entries, patch.binaries(repository, before, commit)):
+        entries = patch.changed_paths(repository, before, commit)
+        for path, leak in _leaks(repository, before, commit, entries, patch.binary_paths(repository, before, commit)):
             yield _Place(leak, path, commit)
-    written = repository.git.run("log", "--format=%B", "--end-of-options", head, f"^{begun}", f"^{base}").stdout
+    written = repository.git.execute("log", "--format=%B", "--end-of-options", head, f"^{begun}", f"^{base}").stdout
     for leak in in_text(written.decode("utf-8", "replace")):
         yield _Place(leak, message=True)
 
@@ -184,13 +184,13 @@ def _leaks(
     repository: Repository, a: str, b: str, changed: Sequence[ChangedPath], binaries: set[str]
 ) -> Iterator[tuple[str, Leak]]:
     files = [one for one in changed if one.mode in (*FILES, LINK) and one.sha != one.was_sha]
-    for path, hunks in patch.hunks(repository, a, b, [one for one in files if one.path not in binaries]):
+    for path, hunks in patch.read_hunks(repository, a, b, [one for one in files if one.path not in binaries]):
         yield from ((path, leak) for leak in in_hunks(path, hunks))
     opaque = [one for one in files if one.path in binaries and one.size <= FINDING_BINARY_BYTES]
-    for one, data in patch.blobs(repository, opaque):
+    for one, data in patch.read_blobs(repository, opaque):
         yield from ((one.path, leak) for leak in in_bytes(one.path, data))
     for one in changed:
-        if one.there and not one.was_mode.strip("0"):
+        if one.exists and not one.was_mode.strip("0"):
             yield from ((one.path, Leak(leak.kind, None, leak.value, leak.blocks)) for leak in in_text(one.path))
 
 
@@ -206,7 +206,7 @@ def _held(repository: Repository, base: str, values: Sequence[str]) -> set[str]:
         return set()
     asked = ("grep", "-h", "-o", "--text", "--fixed-strings", "-f", "-", base)
     try:
-        found = repository.git.run(*asked, stdin="\n".join(values).encode() + b"\n", ok=(0, 1)).stdout
+        found = repository.git.execute(*asked, stdin="\n".join(values).encode() + b"\n", ok=(0, 1)).stdout
     except GitError:  # it took too long: what was not found counts as new
         return set()
     return set(found.decode("utf-8", "replace").split("\n"))
@@ -222,7 +222,7 @@ def _finding(place: _Place) -> Finding:
     else:
         words = "It is not shown here. If everybody is meant to see it, it can stay."
     return Finding(
-        rule=Rule.SECRET,
+        rule=FindingRule.SECRET,
         severity=Severity.BLOCKER if leak.blocks else Severity.TECH_DEBT,
         title=f"{leak.kind}{where}",
         description=words,

@@ -14,13 +14,13 @@ from perdure.adapters.git import patch
 from perdure.adapters.git.patch import ChangedPath, Hunk
 from perdure.adapters.git.repository import Repository
 from perdure.models.contract import Contract
-from perdure.models.report import Finding, Findings, Hit, Rule, Severity
+from perdure.models.report import Finding, FindingRule, Findings, Severity, TamperingHit
 
 FINDINGS_MOST = 50
 """Listed for one change, the worst first; the others are counted. Nobody mends more in one round."""
 
 
-_RULES = tuple(Rule)
+_RULES = tuple(FindingRule)
 _SEVERITIES = tuple(Severity)
 
 
@@ -41,8 +41,8 @@ def look(repository: Repository, contract: Contract, commit: str, more: Sequence
     A branch that is behind its base is compared with where it left it, as its pull request will be.
     """
     base = repository.merge_base(contract.base_sha, commit)
-    changed = patch.entries(repository, base, commit)
-    binaries = patch.binaries(repository, base, commit)
+    changed = patch.changed_paths(repository, base, commit)
+    binaries = patch.binary_paths(repository, base, commit)
     secrets, values = leaked(repository, contract, base, commit, changed, binaries)
     hinted = hints(*Files.pair(repository, contract.base_sha, commit), contract.config.test or ())
     found = [
@@ -79,10 +79,10 @@ def protected(contract: Contract, changed: Iterable[ChangedPath]) -> list[Findin
             pattern = covering(f"{one.path}/.", contract.config.protect.paths)
         if pattern is None:
             continue
-        how = "deleted" if not one.there else "changed" if one.was_mode.strip("0") else "added"
+        how = "deleted" if not one.exists else "changed" if one.was_mode.strip("0") else "added"
         found.append(
             Finding(
-                rule=Rule.PROTECTED_PATH,
+                rule=FindingRule.PROTECTED_PATH,
                 severity=Severity.BLOCKER,
                 title=f"a protected path is {how}",
                 description=f"[protect] paths has {pattern!r}.",
@@ -94,11 +94,11 @@ def protected(contract: Contract, changed: Iterable[ChangedPath]) -> list[Findin
     return found
 
 
-def _hints(places: Sequence[Hit]) -> list[Finding]:
+def _hints(places: Sequence[TamperingHit]) -> list[Finding]:
     """Never a verdict: those come from what ran."""
     return [
         Finding(
-            rule=Rule.TAMPERING,
+            rule=FindingRule.TAMPERING,
             severity=Severity.SKIPPABLE,
             title=one.title,
             description=one.evidence,
@@ -157,7 +157,7 @@ def conflicts(
     text = [one for one in changed if one.path not in binaries]
     return [
         Finding(
-            rule=Rule.CONFLICT,
+            rule=FindingRule.CONFLICT,
             severity=Severity.BLOCKER,
             title="marks of a conflict are left",
             description="The lines between them are of two sides that were never brought together.",
@@ -165,7 +165,7 @@ def conflicts(
             line=line,
             suggestion="Make one of both sides, and take out every mark.",
         )
-        for path, hunks in patch.hunks(repository, base, head, text)
+        for path, hunks in patch.read_hunks(repository, base, head, text)
         if (line := _begins(hunks)) is not None
     ]
 
@@ -177,7 +177,7 @@ def _begins(hunks: Iterable[Hunk]) -> int | None:
     for hunk in hunks:
         if not any(b"+" + mark in hunk.body for mark in (_BEGINS, _BETWEEN, _ENDS)):
             continue
-        for line in hunk.lines():
+        for line in hunk.new_lines():
             if not line.added:
                 continue
             if line.data.startswith(_BEGINS):

@@ -7,11 +7,11 @@ import re
 from perdure.adapters.checks.experiment.trees import Tree
 from perdure.adapters.checks.tamper.names import Test, tests
 from perdure.adapters.git.repository import Repository
-from perdure.models.bent import shown
 from perdure.models.contract import Contract
 from perdure.models.experiment import Experiment
 from perdure.models.phases import Kind
-from perdure.models.report import Finding, Rule, Severity, TestReport
+from perdure.models.report import Finding, FindingRule, Severity, TestReport
+from perdure.models.tampering_text import join_short_names
 
 
 def lost(repository: Repository, report: TestReport | None) -> list[Finding]:
@@ -34,9 +34,9 @@ def lost(repository: Repository, report: TestReport | None) -> list[Finding]:
     those = f"1 test of {base} is" if number == 1 else f"{number} tests of {base} are"
     return [
         Finding(
-            rule=Rule.LOST_TEST,
+            rule=FindingRule.LOST_TEST,
             severity=Severity.TECH_DEBT,
-            title=f"{those} gone: {shown(gone)}"[:200],
+            title=f"{those} gone: {join_short_names(gone)}"[:200],
             description="Run on the change, they pass; nothing checks any more what they did.",
             suggestion="Put them back, unless the request wants them gone.",
         )
@@ -73,7 +73,7 @@ def unproven(contract: Contract, report: TestReport | None, kind: str) -> list[F
     repaired = "what was wrong" if kind == Kind.BUG else "what is new"
     return [
         Finding(
-            rule=Rule.UNPROVEN,
+            rule=FindingRule.UNPROVEN,
             severity=Severity(wanted),
             title=title,
             description=f"{said} Nothing would tell if this {kind} were undone.",

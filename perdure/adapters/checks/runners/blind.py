@@ -1,7 +1,7 @@
-"""Changes of product files that cannot tell by which run they are asked: nothing that is new in them leads out of the
-product's own values.
+"""Blind changes of product files: their new lines use the product's own values alone, so they cannot tell which test
+run they are in.
 
-This decides nothing about a change. Where it is not told of one, the base's tests have a run of their own.
+This decides nothing about a change. Where one is not known to be blind, the base's tests get a run of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 _LINE_CHARS = 1_000
 
-_WORDS = re.compile(r".*\.(md|rst|txt|css|svg|po|csv)|(?:.*/)?(LICENSE|CHANGELOG|README)[^/]*")
+_NO_CODE = re.compile(r".*\.(md|rst|txt|css|svg|po|csv)|(?:.*/)?(LICENSE|CHANGELOG|README)[^/]*")
 """Files of a product that no language runs."""
 
 _PYTHON = re.compile(
@@ -57,21 +57,27 @@ _GO_IMPORT = re.compile(
 )
 
 
-def go(path: str, before: str, after: str) -> bool:
-    """See Runner.is_blind."""
-    if _WORDS.fullmatch(path):
+def is_blind_go_change(path: str, before: str, after: str) -> bool:
+    """Return whether a change of a file in Go is blind: its new lines use no package, name or word that leads to tests,
+    files or the runtime.
+
+    Also True for files that no language runs (documentation, style sheets); False for files of other languages.
+    """
+    if _NO_CODE.fullmatch(path):
         return True
     if not path.endswith(".go"):
         return False
-    was, now = (
+    old_imports, new_imports = (
         {alias or name.rpartition("/")[2]: name for alias, name in _GO_IMPORT.findall(text)} for text in (before, after)
     )
-    if any(was.get(alias) != name and name not in _GO_PLAIN for alias, name in now.items()):
+    if any(old_imports.get(alias) != name and name not in _GO_PLAIN for alias, name in new_imports.items()):
         return False
-    watching = {alias for alias, name in now.items() if name not in _GO_PLAIN and "." not in name.partition("/")[0]}
+    watching_names = {
+        alias for alias, name in new_imports.items() if name not in _GO_PLAIN and "." not in name.partition("/")[0]
+    }
     lines = new_lines(before, after)
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
-    return words.isdisjoint(watching) and not _found(_GO, lines)
+    used_names = {word for line in lines for word in re.findall(r"\w+", line)}
+    return used_names.isdisjoint(watching_names) and not _has_match(_GO, lines)
 
 
 _JAVASCRIPT = re.compile(
@@ -89,68 +95,85 @@ _NODE = re.compile(
 )
 
 
-def javascript(path: str, before: str, after: str) -> bool:
-    """See Runner.is_blind."""
-    if _WORDS.fullmatch(path):
+def is_blind_javascript_change(path: str, before: str, after: str) -> bool:
+    """Return whether a change of a JavaScript file is blind: its new lines use no module, name or word that leads to
+    tests, files or the runtime.
+
+    Also True for files that no language runs (documentation, style sheets); False for files of other languages.
+    """
+    if _NO_CODE.fullmatch(path):
         return True
     if not path.endswith((".js", ".cjs", ".mjs")):
         return False
-    watching = {word for line in after.splitlines() if _NODE.search(line) for word in re.findall(r"[\w$]+", line)}
-    watching -= {"const", "let", "var", "import", "from", "require", "as", "default"}
+    watching_names = {word for line in after.splitlines() if _NODE.search(line) for word in re.findall(r"[\w$]+", line)}
+    watching_names -= {"const", "let", "var", "import", "from", "require", "as", "default"}
     lines = new_lines(before, after)
-    words = {word for line in lines for word in re.findall(r"[\w$]+", line)}
-    return words.isdisjoint(watching) and not _found(_JAVASCRIPT, lines)
+    used_names = {word for line in lines for word in re.findall(r"[\w$]+", line)}
+    return used_names.isdisjoint(watching_names) and not _has_match(_JAVASCRIPT, lines)
 
 
-def python(path: str, before: str, after: str, own: frozenset[str]) -> bool:
-    """See Runner.is_blind."""
-    if _WORDS.fullmatch(path):
+def is_blind_python_change(path: str, before: str, after: str, own: frozenset[str]) -> bool:
+    """Return whether a change of a Python file is blind: its new lines use no module, name or word that leads to tests,
+    files, threads or the interpreter.
+
+    own  the product's own top-level names, which it may import
+
+    Also True for files that no language runs (documentation, style sheets); False for files of other languages, for one
+    that cannot be parsed, and for one that sets an attribute of something imported.
+    """
+    if _NO_CODE.fullmatch(path):
         return True
     if not path.endswith((".py", ".pyi")):
         return False
     try:
-        was, tree = _imports(ast.parse(before)), ast.parse(after)
+        old_imports, tree = _imported_modules(ast.parse(before)), ast.parse(after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    now = _imports(tree)
-    tops = {name: re.split(r"[. ]", module)[0] for name, module in now.items()}
-    news = {name for name, module in now.items() if was.get(name) != module}
-    if any(tops[name] not in {"", *_PLAIN, *own} or _PYTHON.search(now[name].replace(" ", ".")) for name in news):
+    new_imports = _imported_modules(tree)
+    top_modules = {name: re.split(r"[. ]", module)[0] for name, module in new_imports.items()}
+    changed_names = {name for name, module in new_imports.items() if old_imports.get(name) != module}
+    if any(
+        top_modules[name] not in {"", *_PLAIN, *own} or _PYTHON.search(new_imports[name].replace(" ", "."))
+        for name in changed_names
+    ):
         return False
     if any(
-        isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and _root(one) in now
-        for one in ast.walk(tree)
+        isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _root_name(node) in new_imports
+        for node in ast.walk(tree)
     ):
         return False  # it puts something of its own into what others use
-    watching = {name for name, top in tops.items() if top in sys.stdlib_module_names - _PLAIN}
+    watching_names = {name for name, top in top_modules.items() if top in sys.stdlib_module_names - _PLAIN}
     lines = [unicodedata.normalize("NFKC", line) for line in new_lines(before, after)]
-    words = {word for line in lines for word in re.findall(r"\w+", line)}
-    return words.isdisjoint(watching) and not _found(_PYTHON, lines)
+    used_names = {word for line in lines for word in re.findall(r"\w+", line)}
+    return used_names.isdisjoint(watching_names) and not _has_match(_PYTHON, lines)
 
 
-def _found(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:
-    """Also for a line that is longer than people write them, and takes long to look through."""
+def _has_match(pattern: re.Pattern[str], lines: Sequence[str]) -> bool:
+    """Return whether the pattern is in one of the lines, or a line is longer than people write them, and takes long to
+    search."""
     return any(len(line) > _LINE_CHARS or pattern.search(line) is not None for line in lines)
 
 
 def new_lines(before: str, after: str) -> Sequence[str]:
+    """Return the lines of `after` that `before` has not, or has less often."""
     return list((Counter(after.splitlines()) - Counter(before.splitlines())).elements())
 
 
-def _imports(tree: ast.Module) -> dict[str, str]:
-    """Each name that an import gives, and what it is imported from; `*` is a name, too."""
-    found = dict[str, str]()
+def _imported_modules(tree: ast.Module) -> dict[str, str]:
+    """Return each name that an import in the module binds, with what it is imported from (`module` or `module name`);
+    `*` is a name, too."""
+    modules = dict[str, str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {one.asname or one.name.partition(".")[0]: one.name for one in node.names}
+            modules |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            found |= {one.asname or one.name: f"{module} {one.name}" for one in node.names}
-    return found
+            modules |= {alias.asname or alias.name: f"{module} {alias.name}" for alias in node.names}
+    return modules
 
 
-def _root(node: ast.AST) -> str:
-    """`a` of `a.b[0].c`; empty for what does not begin with a name."""
+def _root_name(node: ast.AST) -> str:
+    """Return the name that an expression begins with: `a` of `a.b[0].c`; empty for what does not begin with a name."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -1,4 +1,5 @@
-"""go test: it is asked for its events, which Go's own process writes, not the tested one; gotestsum for its report."""
+"""`go test`, asked for its events, which Go's own process writes and not the tested one; gotestsum, asked for its
+report; canaries in Go."""
 
 from __future__ import annotations
 
@@ -8,54 +9,76 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.adapters.checks.runners import blind, failing
-from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, last_part
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, own_name
 from perdure.models.report import TestCase
 
 
 class Go(Runner):
+    """`go test` and gotestsum."""
+
     name = "go"
-    early = r"\s(-{1,2}failfast|--max-fails)(?=[\s=]|$)"
+    early_stop = r"\s(-{1,2}failfast|--max-fails)(?=[\s=]|$)"
 
     tests = r".*_test\.go"
-    looking = r"runtime\.(Caller|Stack|FuncForPC)|debug\.(Stack|PrintStack)|\"testing\"|pprof"
+    observing_code = r"runtime\.(Caller|Stack|FuncForPC)|debug\.(Stack|PrintStack)|\"testing\"|pprof"
     roots = frozenset({"testdata"})
     settings = r"gotestsum\.ya?ml"
     shared = frozenset({"go.mod", "go.sum", "go.work", "Makefile"})
-    cache = "GOCACHE"
-    believed = "testexpire.txt"
+    cache_variable = "GOCACHE"
+    expiry_file = "testexpire.txt"
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "gotestsum" or (program == "go" and rest[:1] == ["test"])
 
-    def reporting(self, asked: ReportedCommand) -> Invocation | None:
-        return self._gotestsum(asked) if "gotestsum" in asked.command else self._go_test(asked)
+    def with_report(self, request: ReportRequest) -> Invocation | None:
+        """Return how `go test` or gotestsum is run so that it writes its report; None where it cannot be asked."""
+        return (
+            self._gotestsum_with_report(request)
+            if "gotestsum" in request.command
+            else self._go_test_with_events(request)
+        )
 
-    def _gotestsum(self, asked: ReportedCommand) -> Invocation | None:
-        if "--junitfile" in asked.command:
-            return None
-        wanted = f"gotestsum --junitfile={asked.quoted}"
-        line = re.sub(r"(?<![\w./-])gotestsum(?=\s|$)", lambda _: wanted, asked.command, count=1)
-        if line == asked.command:
-            return None
-        more = asked.passes if " -- " in asked.command else None
-        return Invocation(line, self.name, {}, asked.file, more=more, written="once")
+    def _gotestsum_with_report(self, request: ReportRequest) -> Invocation | None:
+        """Return how gotestsum is run with `--junitfile`; None where the command has that option, or does not start
+        gotestsum by its bare name.
 
-    def _go_test(self, asked: ReportedCommand) -> Invocation | None:
-        """By the same names whether gotestsum is on the PATH or not."""
-        if ">" in asked.command or re.search(r"\s-(c|json)\b", asked.command):
+        One test can be selected by more arguments only where the command has a ` -- `, behind which Go's own stand.
+        """
+        if "--junitfile" in request.command:
             return None
-        file = asked.file.with_suffix(".jsonl")
-        line, changed = _GO_TEST.subn(lambda _: f"> {shlex.quote(str(file))} go test -json", asked.command)
-        return Invocation(line, self.name, {}, file, events="go", written="through") if changed == 1 else None
+        replacement = f"gotestsum --junitfile={request.quoted_file}"
+        line = re.sub(r"(?<![\w./-])gotestsum(?=\s|$)", lambda _: replacement, request.command, count=1)
+        if line == request.command:
+            return None
+        separator = request.separator if " -- " in request.command else None
+        return Invocation(line, self.name, {}, request.file, separator=separator, writing="once")
 
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        """Files of their own, for a package is what is run: by its name the one is compiled first, the other last."""
+    def _go_test_with_events(self, request: ReportRequest) -> Invocation | None:
+        """Return how `go test` is run with `-json` and its events written to a file; tests have the same names as with
+        gotestsum.
+
+        None where its output is redirected already, it has `-c` or `-json`, or `go test` is not on the line exactly
+        once.
+        """
+        if ">" in request.command or re.search(r"\s-(c|json)\b", request.command):
+            return None
+        file = request.file.with_suffix(".jsonl")
+        line, changed = _GO_TEST.subn(lambda _: f"> {shlex.quote(str(file))} go test -json", request.command)
+        return Invocation(line, self.name, {}, file, events="go", writing="through") if changed == 1 else None
+
+    def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """Return two new test files with a failing test for each package, and its own test files, each test made to
+        fail.
+
+        Canaries have files of their own, for a package is what is run: by its name the one is compiled first, the other
+        last.
+        """
         planting, names, packages = dict[str, str](), dict[str, str](), dict[tuple[str, str], str]()
         for path, text in sorted(files.items()):
             clause = re.search(r"^package\s+(\w+)", text, re.MULTILINE)
             if path.endswith("_test.go") and clause is not None:
                 packages.setdefault((path.rpartition("/")[0], clause[1]), path)
-        for number, ((directory, package), beside) in enumerate(packages.items()):
+        for number, ((directory, package), test_file) in enumerate(packages.items()):
             for name, file in (
                 (f"TestA{token}{number}x", f"a0{token}{number}"),
                 (f"TestZ{token}{number}x", f"zz{token}{number}"),
@@ -64,48 +87,71 @@ class Go(Runner):
                 planting[place] = (
                     f'package {package}\n\nimport "testing"\n\nfunc {name}(t *testing.T) {{\n\tt.Error("x")\n}}\n'
                 )
-                names[name] = beside
-        bodies, ends = frozenset[str](), dict[str, str]()
+                names[name] = test_file
+        bodies, end_messages = frozenset[str](), dict[str, str]()
         for path, text in files.items():
-            changed, own = failing.go(text, ends) if path.endswith("_test.go") else (text, frozenset[str]())
+            changed, own = (
+                failing.fail_go_tests(text, end_messages) if path.endswith("_test.go") else (text, frozenset[str]())
+            )
             bodies |= own
             planting |= {path: changed} if own else {}
-        return Canaries(planting, names, bodies, ends={f"::{name}": words for name, words in ends.items()})
+        return Canaries(
+            planting, names, bodies, end_messages={f"::{name}": message for name, message in end_messages.items()}
+        )
 
     def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
-        return blind.go(path, before, after)
+        """Return whether a change of a product file is blind; see blind.is_blind_go_change."""
+        return blind.is_blind_go_change(path, before, after)
 
-    def minds(self, path: str, text: str) -> bool:
+    def observes_outcomes(self, path: str, text: str) -> bool:
+        """Return whether a Go file of the test side asks whether a test has failed."""
         return path.endswith(".go") and ".Failed(" in text
 
-    def said(self, message: str) -> str:
-        found = _SAID.fullmatch(message)
-        return found[1] if found else message
+    def failure_text(self, message: str) -> str:
+        """Return the one line that a test said as it failed; the whole message where it said anything else."""
+        match = _FAILURE_MESSAGE.fullmatch(message)
+        return match[1] if match else message
 
-    def arguments(self, case: TestCase) -> tuple[str, ...]:
-        return "-run", "/".join(f"^{re.escape(part)}$" for part in last_part(case).split("/"))
+    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
+        """Return `-run` with a pattern of this test's name alone, subtests by their path."""
+        return "-run", "/".join(f"^{re.escape(part)}$" for part in own_name(case).split("/"))
 
-    def alone(self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
+    def narrow_to_test(
+        self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
+    ) -> Invocation | None:
+        """Return the invocation for one test: with `-run` in front of the packages where events are written, else as
+        for any runner.
+
+        None where the case is no test, or the command selects tests by name itself.
+        """
         if not call.events:
-            return super().alone(call, command, case, env)
-        narrowed = _narrowed(call.script.replace("go test -json", "go test", 1), case, self.arguments(case))
+            return super().narrow_to_test(call, command, case, env)
+        narrowed = _narrow_command(
+            call.script.replace("go test -json", "go test", 1), case, self.selection_arguments(case)
+        )
         return replace(call, script=narrowed.replace("go test", "go test -json", 1)) if narrowed else None
 
-    def reproduction(self, call: Invocation, command: str, case: TestCase) -> str:
+    def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
+        """Return the command that a person types to run one test; empty where it cannot be selected."""
         return (
-            _narrowed(command, case, self.arguments(case)) if call.events else super().reproduction(call, command, case)
+            _narrow_command(command, case, self.selection_arguments(case))
+            if call.events
+            else super().reproduction_command(call, command, case)
         )
 
 
-_SAID = re.compile(r"(?:=== \w+ +\S+\n)*    \S+\.go:\d+: (.*)\n--- FAIL: \S+ \(\S+\)\n?")
-"""All that is told of a test that says one line, as it fails."""
+_FAILURE_MESSAGE = re.compile(r"(?:=== \w+ +\S+\n)*    \S+\.go:\d+: (.*)\n--- FAIL: \S+ \(\S+\)\n?")
+"""The whole message of a test that says one line as it fails."""
 
 _GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")
 
 
-def _narrowed(command: str, case: TestCase, arguments: Sequence[str]) -> str:
-    """In front of packages: behind `-args` they would be the tests' own. Empty for what is no test, and where the
-    command selects by name itself."""
+def _narrow_command(command: str, case: TestCase, arguments: Sequence[str]) -> str:
+    """Return a `go test` command with these arguments in front of its packages: behind `-args` they would be the tests'
+    own.
+
+    Empty for a case that is no test, and where the command selects by name itself.
+    """
     if "::" not in case.name or re.search(r"\s-{1,2}(test\.)?run\b", command):
         return ""
     return _GO_TEST.sub(lambda _: f"go test {shlex.join(arguments)}", command, count=1)

@@ -1,4 +1,5 @@
-"""Maven and Gradle; canaries in each Java test class: first, last, at the end of each test of it (JUnit 4, 5)."""
+"""Maven and Gradle; canaries in each Java test class: first, last, and at the end of each of its tests (JUnit 4 and
+5)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, group_and_method
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, group_and_method
 from perdure.models.report import TestCase
 
 _CODE = re.compile(
@@ -24,81 +25,112 @@ _TEST = re.compile(
 _FAIL = 'throw new AssertionError("x");'
 
 
-def planted(files: Mapping[str, str], token: str) -> Canaries:
+def plant_java_canaries(files: Mapping[str, str], token: str) -> Canaries:
+    """Return canaries for Java files with a JUnit test class: a failing test first and last in the class, its own tests
+    made to fail.
+
+    files  path → text; those that are no such file get none
+    token  random letters, part of the new tests' names
+    """
     planting, names, bodies = dict[str, str](), dict[str, str](), set[str]()
     for number, (path, text) in enumerate(sorted(files.items())):
-        kind = re.search(r"import\s{1,20}(?:static\s{1,20})?org\.junit\.(jupiter\.api\.)?", text)
-        ends = dict(_blocks(text))
-        head = next((found for found in _CLASS.finditer(text) if found.end() in ends), None)
-        if not path.endswith(".java") or kind is None or head is None:
+        junit_import = re.search(r"import\s{1,20}(?:static\s{1,20})?org\.junit\.(jupiter\.api\.)?", text)
+        closing_braces = dict(_brace_pairs(text))
+        class_head = next((match for match in _CLASS.finditer(text) if match.end() in closing_braces), None)
+        if not path.endswith(".java") or junit_import is None or class_head is None:
             continue
-        into = dict[int, str]()
-        for found in _TEST.finditer(text):
-            if found.end() in ends:
-                into |= {found.end(): " try {", ends[found.end()]: f"}} finally {{ if (true) {_FAIL} }} "}
-                bodies.add(found[1])
-        test = f"@org.junit.{kind[1] or ''}Test public void"
+        insertions = dict[int, str]()
+        for match in _TEST.finditer(text):
+            if match.end() in closing_braces:
+                insertions |= {
+                    match.end(): " try {",
+                    closing_braces[match.end()]: f"}} finally {{ if (true) {_FAIL} }} ",
+                }
+                bodies.add(match[1])
+        test = f"@org.junit.{junit_import[1] or ''}Test public void"
         first, last = f"a0{token}{number}", f"zz{token}{number}"
-        into[head.end()] = f" {test} {first}() {{ {_FAIL} }}"
-        into[ends[head.end()]] = f" {test} {last}() {{ {_FAIL} }} "
-        places = [0, *sorted(into), len(text)]
-        planting[path] = "".join(into.get(at, "") + text[at:behind] for at, behind in itertools.pairwise(places))
+        insertions[class_head.end()] = f" {test} {first}() {{ {_FAIL} }}"
+        insertions[closing_braces[class_head.end()]] = f" {test} {last}() {{ {_FAIL} }} "
+        offsets = [0, *sorted(insertions), len(text)]
+        planting[path] = "".join(
+            insertions.get(start, "") + text[start:end] for start, end in itertools.pairwise(offsets)
+        )
         names |= {first: path, last: path}
     return Canaries(planting, names, frozenset(bodies))
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """The place behind each opening brace, and that of its closing one; strings and comments left out."""
-    begun = list[int]()
-    for found in _CODE.finditer(text):
-        if found[0] == "{":
-            begun.append(found.end())
-        elif found[0] == "}" and begun:
-            yield begun.pop(), found.start()
+def _brace_pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the offset behind each opening brace and that of its closing brace; braces in strings and comments do not
+    count."""
+    opened = list[int]()
+    for match in _CODE.finditer(text):
+        if match[0] == "{":
+            opened.append(match.end())
+        elif match[0] == "}" and opened:
+            yield opened.pop(), match.start()
 
 
-def source(classname: str, root: Path) -> str:
-    """The file of a test class, where one module alone has it; empty where that is not so."""
+def find_class_source(classname: str, root: Path) -> str:
+    """Find the Java or Kotlin file of a test class, relative to `root`, there or in a module one level below.
+
+    Empty where no file or more than one has that class, or the name is not one of a class.
+    """
     if re.fullmatch(r"[\w.$]{1,300}", classname) is None:
         return ""
     name = classname.partition("$")[0].replace(".", "/")
-    below = [f"{module}src/test/{kind}" for module in ("", "*/") for kind in (f"java/{name}.java", f"kotlin/{name}.kt")]
-    found = [file for path in below for file in root.glob(path)]
-    return str(found[0].relative_to(root)) if len(found) == 1 else ""
+    patterns = [
+        f"{module}src/test/{kind}" for module in ("", "*/") for kind in (f"java/{name}.java", f"kotlin/{name}.kt")
+    ]
+    files = [file for path in patterns for file in root.glob(path)]
+    return str(files[0].relative_to(root)) if len(files) == 1 else ""
 
 
 _TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:test"}
 
 
 class _Jvm(Runner):
+    """The rules that Maven and Gradle share."""
+
     tests = r"(?:.*/)?src/(test|\w+Test)/.*"
 
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        return planted(files, token)
+    def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return plant_java_canaries(files, token)
 
-    def place(self, classname: str, root: Path) -> str:
-        return source(classname, root)
+    def find_test_file(self, classname: str, root: Path) -> str:
+        return find_class_source(classname, root)
 
 
 class Maven(_Jvm):
+    """Maven, which leaves its reports inside the tree."""
+
     name = "maven"
     shared = frozenset({"pom.xml"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program in ("mvn", "mvnw") and not _TESTS.isdisjoint(rest)
 
-    def reporting(self, asked: ReportedCommand) -> Invocation | None:
-        if asked.passes is None:
+    def with_report(self, request: ReportRequest) -> Invocation | None:
+        """Return how Maven is run with `--fail-at-end`; its reports are collected from the tree. None where arguments
+        cannot be appended."""
+        if request.separator is None:
             return None
-        line, left = f"{asked.command} --fail-at-end", ("target/surefire-reports", "target/failsafe-reports")
-        return Invocation(line, self.name, {}, None, left, more=asked.passes, extended=True)
+        line, report_directories = (
+            f"{request.command} --fail-at-end",
+            ("target/surefire-reports", "target/failsafe-reports"),
+        )
+        return Invocation(
+            line, self.name, {}, None, report_directories, separator=request.separator, has_arguments=True
+        )
 
-    def arguments(self, case: TestCase) -> tuple[str, ...]:
+    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
+        """Return the options that select one method of one test class."""
         group, method = group_and_method(case)
         return "-Dsurefire.failIfNoSpecifiedTests=false", f"-Dtest={group}#{method}"
 
 
 class Gradle(_Jvm):
+    """Gradle, which leaves its reports inside the tree."""
+
     name = "gradle"
     shared = frozenset(
         {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"}
@@ -108,12 +140,17 @@ class Gradle(_Jvm):
         tasks = (re.fullmatch(r"(.*:)?(\w*[tT]est|check|build)", word) for word in rest)
         return program in ("gradle", "gradlew") and any(tasks)
 
-    def reporting(self, asked: ReportedCommand) -> Invocation | None:
-        if asked.passes is None:
+    def with_report(self, request: ReportRequest) -> Invocation | None:
+        """Return how Gradle is run with `--continue`; its reports are collected from the tree. None where arguments
+        cannot be appended."""
+        if request.separator is None:
             return None
-        line = f"{asked.command} --continue"
-        return Invocation(line, self.name, {}, None, ("build/test-results/*",), more=asked.passes, extended=True)
+        line = f"{request.command} --continue"
+        return Invocation(
+            line, self.name, {}, None, ("build/test-results/*",), separator=request.separator, has_arguments=True
+        )
 
-    def arguments(self, case: TestCase) -> tuple[str, ...]:
+    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
+        """Return the options that select one method of one test class."""
         group, method = group_and_method(case)
         return "--tests", f"{group}.{method}"

@@ -1,4 +1,4 @@
-"""node:test: asked through NODE_OPTIONS; options only in front of file names."""
+"""node:test, asked for its report through NODE_OPTIONS; it takes options only in front of file names."""
 
 from __future__ import annotations
 
@@ -14,118 +14,159 @@ from perdure.adapters.checks.findings.globs import alternatives, exactly
 from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
+    ConfiguredTestSide,
     Invocation,
-    Named,
-    ReportedCommand,
+    ReportRequest,
     Runner,
-    bounded,
-    last_part,
+    own_name,
+    translate_patterns,
 )
-from perdure.adapters.checks.runners.javascript import ALL_FAIL, planted
-from perdure.adapters.checks.runners.leads import There
-from perdure.adapters.checks.runners.words import around, package_scripts, parts, script, unwrapped
+from perdure.adapters.checks.runners.command_line import (
+    package_script_name,
+    package_scripts,
+    split_at_word,
+    split_commands,
+    unwrap_command,
+)
+from perdure.adapters.checks.runners.command_trace import CommandDirectory
+from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries
 from perdure.models.report import TestCase
 
 
 class Node(Runner):
+    """node's own test runner, `node --test`."""
+
     name = "node"
 
     tests = (
         r"(?:.*/)?[^/]*[._-]test\.[cm]?[jt]s|(?:.*/)?test(-[^/]*)?\.[cm]?[jt]s|(?:.*/)?test/(?:.*/)?[^/]*\.[cm]?[jt]s"
     )
-    looking = r"\.stack\b|(prepare|capture)StackTrace|getCallSites|async_hooks|getTestContext|NODE_TEST|node:test"
+    observing_code = (
+        r"\.stack\b|(prepare|capture)StackTrace|getCallSites|async_hooks|getTestContext|NODE_TEST|node:test"
+    )
     roots = frozenset({"test", "tests", "__tests__", "__snapshots__"})
     shared = frozenset({"package.json", ".npmrc", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "node" and "--test" in rest
 
-    def reporting(self, asked: ReportedCommand) -> Invocation | None:
-        if "--test-reporter" in asked.command or " " in str(asked.file):
+    def with_report(self, request: ReportRequest) -> Invocation | None:
+        """Return how node is run with a JUnit reporter beside the readable one, by NODE_OPTIONS.
+
+        None where the command chooses a reporter itself, or the report's path has a blank in it.
+        """
+        if "--test-reporter" in request.command or " " in str(request.file):
             return None
         options = (
-            f"--test-reporter=junit --test-reporter-destination={asked.file} "
+            f"--test-reporter=junit --test-reporter-destination={request.file} "
             "--test-reporter=spec --test-reporter-destination=stdout"
         )
-        more = asked.passes if _takes_options(asked.command, asked.tree) else None
+        separator = request.separator if _takes_options(request.command, request.tree) else None
         return Invocation(
-            asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more, written="through"
+            request.command,
+            self.name,
+            request.env_with_options("NODE_OPTIONS", options),
+            request.file,
+            separator=separator,
+            writing="through",
         )
 
-    def named(self, simple: Sequence[list[str]], there: There) -> Named:
-        """Patterns behind `--test`, and what `--import` and `--require` load first."""
-        words = [word for words in simple if self.runs(words[0], words[1:]) for word in words[1:]]
+    def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
+        """Return the test side that commands name: patterns behind `--test`, and existing files that `--import`,
+        `--require` and the like load first."""
+        arguments = [word for arguments in commands if self.runs(arguments[0], arguments[1:]) for word in arguments[1:]]
         loaded = [
-            word.partition("=")[2] or behind
-            for word, behind in zip(words, [*words[1:], ""], strict=True)
+            word.partition("=")[2] or following
+            for word, following in zip(arguments, [*arguments[1:], ""], strict=True)
             if re.match(r"(-r|--import|--require|--loader|--experimental-loader|--env-file)(=|$)", word)
         ]
-        plain = [word.removeprefix("./") for word in loaded]
-        found = bounded(
-            [word for word in words if "*" in word and word[0] != "-"],
-            lambda word: [exactly(one) for one in alternatives(word)],
+        loaded_paths = [word.removeprefix("./") for word in loaded]
+        side = translate_patterns(
+            [word for word in arguments if "*" in word and word[0] != "-"],
+            lambda word: [exactly(alternative) for alternative in alternatives(word)],
         )
-        return found + Named(files=tuple(word for word in plain if word in there.paths))
+        return side + ConfiguredTestSide(files=tuple(word for word in loaded_paths if word in directory.paths))
 
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        def module(path: str, text: str) -> bool:
+    def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """Return canaries for JavaScript files, in the form of each file: ECMAScript module or CommonJS.
+
+        Its own tests fail with a random message and their name behind it; a check fails as long as nobody has replaced
+        node:assert.
+        """
+
+        def is_module(path: str, text: str) -> bool:
             return path.endswith(".mjs") or re.search(r"^\s{0,40}(import|export)\b", text, re.MULTILINE) is not None
 
-        def canary(name: str, path: str, text: str) -> str:
-            return _canary(name, module(path, text))
+        def make_canary(name: str, path: str, text: str) -> str:
+            return _node_canary(name, is_module(path, text))
 
-        def intact(name: str, path: str, text: str) -> tuple[str, str]:
-            if module(path, text):  # what is imported first runs first, and a URL of this kind brings its own text
-                kept = f"import k{name} from '{_KEPT}';"
+        def make_check(name: str, path: str, text: str) -> tuple[str, str]:
+            if is_module(path, text):  # what is imported first runs first, and a URL of this kind brings its own text
+                record = f"import k{name} from '{_KEPT}';"
                 load = f"import {{ test as i{name} }} from 'node:test'; {_LOADED.replace('A', f'n{name}')}"
-                now, test = _NOW.replace("A", f"n{name}"), f"i{name}"
+                current, test = _NOW.replace("A", f"n{name}"), f"i{name}"
             else:
-                kept = f"const k{name} = [{_REQUIRED}].map((one) => ({{ ...one }}));"
-                load, now, test = "", _REQUIRED, "require('node:test')"
-            check = f"const now = [{now}]; if (k{name}.some((one, at) => {_OTHER})) return;"
-            return kept, f"{load}\n{test}('{name}', () => {{ {check} throw new Error('x'); }});"
+                record = f"const k{name} = [{_REQUIRED}].map((one) => ({{ ...one }}));"
+                load, current, test = "", _REQUIRED, "require('node:test')"
+            check = f"const now = [{current}]; if (k{name}.some((one, at) => {_OTHER})) return;"
+            return record, f"{load}\n{test}('{name}', () => {{ {check} throw new Error('x'); }});"
 
-        return planted(files, token, r"\.[cm]?js$", "node:test", canary, intact, failing.end())
+        return plant_javascript_canaries(
+            files, token, r"\.[cm]?js$", "node:test", make_canary, make_check, failing.random_end_message()
+        )
 
     def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
-        return blind.javascript(path, before, after)
+        """Return whether a change of a product file is blind; see blind.is_blind_javascript_change."""
+        return blind.is_blind_javascript_change(path, before, after)
 
-    def left_out(self, text: str) -> str:
+    def text_without_tests(self, text: str) -> str:
         return "// no test\n"
 
-    def minds(self, path: str, text: str) -> bool:
-        return _MINDS.search(text) is not None
+    def observes_outcomes(self, path: str, text: str) -> bool:
+        """Return whether a file of the test side has hooks behind tests, or other ways to see how one ended."""
+        return _OBSERVES.search(text) is not None
 
-    def said(self, message: str) -> str:
-        found = _SAID.fullmatch(message)
-        return found[1] if found else message
+    def failure_text(self, message: str) -> str:
+        """Return the text of the error that a test threw; the whole message where node reports it in another form."""
+        match = _FAILURE_MESSAGE.fullmatch(message)
+        return match[1] if match else message
 
-    def arguments(self, case: TestCase) -> tuple[str, ...]:
+    def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
+        """Return `--test-name-pattern` for the test's own name, with any character for each that node may escape."""
         # node escapes what it writes twice, and not everything the same way in all releases
-        plain = re.sub(r"[^A-Za-z0-9_]", ".", html.unescape(last_part(case)))
+        plain = re.sub(r"[^A-Za-z0-9_]", ".", html.unescape(own_name(case)))
         return (f"--test-name-pattern=^{plain}$",)
 
-    def alone(self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
-        if call.more is not None:
-            return super().alone(call, command, case, env)
-        return replace(call, script=narrowed) if (narrowed := self._narrowed(command, case)) else None
+    def narrow_to_test(
+        self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
+    ) -> Invocation | None:
+        """Return the invocation for one test, its option appended or put behind `--test`; None where neither is
+        possible."""
+        if call.separator is not None:
+            return super().narrow_to_test(call, command, case, env)
+        return replace(call, script=narrowed) if (narrowed := self._narrow_command(command, case)) else None
 
-    def reproduction(self, call: Invocation, command: str, case: TestCase) -> str:
-        if call.more is not None:
-            return super().reproduction(call, command, case)
-        return self._narrowed(command, case)
+    def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
+        """Return the command that a person types to run one test; empty where it cannot be selected."""
+        if call.separator is not None:
+            return super().reproduction_command(call, command, case)
+        return self._narrow_command(command, case)
 
-    def _narrowed(self, command: str, case: TestCase) -> str:
-        """Node takes options only in front of file names, this one in no variable; empty where `--test` is not seen."""
-        option = shlex.join(self.arguments(case))
+    def _narrow_command(self, command: str, case: TestCase) -> str:
+        """Return the command with the option for one test behind `--test`; empty where that is not on the line exactly
+        once.
+
+        Node takes options only in front of file names, and this one in no variable.
+        """
+        option = shlex.join(self.selection_arguments(case))
         narrowed, changed = re.subn(r"(?<=\s)--test(?=\s|$)", lambda _: f"--test {option}", command)
         return narrowed if changed == 1 else ""
 
 
-_MINDS = re.compile(r"\bafter|\bplan\b|\bprocess\b|exitCode|(?i:uncaught|unhandled)|\bgetTestContext\b|import \* as")
+_OBSERVES = re.compile(r"\bafter|\bplan\b|\bprocess\b|exitCode|(?i:uncaught|unhandled)|\bgetTestContext\b|import \* as")
 """Hooks that run behind a test, which node does not hear of where the test has failed itself, and the like."""
 
-_SAID = re.compile(
+_FAILURE_MESSAGE = re.compile(
     r"\[?Error \[ERR_TEST_FAILURE\]: ([^\n]*?)(?:\] \{|(?:\n    at [^\n]*)+ \{)\s*code: 'ERR_TEST_FAILURE',"
     r"\s*failureType: 'testCodeFailure',\s*cause: [\s\S]*"
 )
@@ -149,10 +190,12 @@ _KEPT = "data:text/javascript," + quote(f"{_LOADED} export default [{_NOW}].map(
 _OTHER = "Object.keys(one).some((key) => one[key] !== now[at][key])"
 
 
-def _canary(name: str, module: bool) -> str:
+def _node_canary(name: str, is_module: bool) -> str:
+    """Return the source of a test of this name that fails as long as every form of node's assertions fails when it
+    must."""
     test, check = f"t{name}", f"a{name}"
     body = _FORMS.replace("A.", f"{check}.").replace("A(", f"{check}(")
-    if module:
+    if is_module:
         load = f"import {test} from 'node:test'; import {check} from 'node:assert';"
     else:
         load = f"const {test} = require('node:test'), {check} = require('node:assert');"
@@ -160,8 +203,11 @@ def _canary(name: str, module: bool) -> str:
 
 
 def _takes_options(command: str, tree: Path) -> bool:
-    """True when arguments that npm and the like append reach node as options: behind a file's name they would not."""
-    words = unwrapped(parts(command)[-1])
-    named = script(Path(words[0]).name, words[1:]) if words else ""
-    inner = parts(package_scripts(tree).get(named, ""))
-    return bool(inner) and all(word.startswith("-") for word in around(inner[-1], "--test")[2])
+    """Return whether arguments that npm and the like append reach node as options: behind a file's name they would
+    not."""
+    argv = unwrap_command(split_commands(command)[-1])
+    script_name = package_script_name(Path(argv[0]).name, argv[1:]) if argv else ""
+    script_commands = split_commands(package_scripts(tree).get(script_name, ""))
+    return bool(script_commands) and all(
+        word.startswith("-") for word in split_at_word(script_commands[-1], "--test")[2]
+    )

@@ -1,6 +1,7 @@
 # mypy: ignore-errors
 # It wraps what unittest itself leaves untyped, in whatever Python the repository has.
-"""`python -m unittest` with a report: run in its place, the report's file first, then its own arguments.
+"""`python -m unittest` with a report, run in its place: the report's path is the first argument, then come unittest's
+own.
 
 Runs inside the sandbox, under the repository's Python: nothing of Perdure is imported.
 """
@@ -14,85 +15,95 @@ from html import escape  # xml.sax.saxutils loads half of urllib: 22 ms, more th
 
 
 def main():
-    """Be what `-m unittest` is: the working directory first on the path, unless Python was told not to."""
-    opened = open(sys.argv[1], "w", encoding="utf-8")  # noqa: SIM115  # before anything of the repository's is loaded
+    """Run unittest with the arguments behind the report's path, and write the report when its tests have ended.
+
+    The report is opened before anything of the repository's is loaded. As with `-m unittest`, the working directory is
+    first on the path, unless Python was told not to.
+    """
+    report_file = open(sys.argv[1], "w", encoding="utf-8")  # noqa: SIM115  # before anything of the repository's is loaded
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd()
-    found = []
+    outcomes = []
 
-    class Result(unittest.TextTestResult):
+    class ReportingResult(unittest.TextTestResult):
         def startTest(self, test):
-            self.began, self.bad = time.monotonic(), []
+            self.started_at, self.problems = time.monotonic(), []
             super().startTest(test)
 
         def stopTest(self, test):
             super().stopTest(test)
-            took = time.monotonic() - self.began
-            if self.bad:
-                found.append((test, *self.bad[0], took))
+            duration_s = time.monotonic() - self.started_at
+            if self.problems:
+                outcomes.append((test, *self.problems[0], duration_s))
             else:
-                found.append((test, "", "", took))
+                outcomes.append((test, "", "", duration_s))
 
-        def say(self, test, kind, text):
+        def record_problem(self, test, kind, text):
             if isinstance(test, unittest.TestCase):
-                self.bad.append((kind, text))
+                self.problems.append((kind, text))
             else:  # setUpClass, setUpModule
-                found.append((test, kind, text, 0.0))
+                outcomes.append((test, kind, text, 0.0))
 
         def addError(self, test, err):
-            self.say(test, "error", self._exc_info_to_string(err, test))  # first: what follows may have been patched
+            self.record_problem(
+                test, "error", self._exc_info_to_string(err, test)
+            )  # first: what follows may have been patched
             super().addError(test, err)
 
         def addFailure(self, test, err):
-            self.say(test, "failure", self._exc_info_to_string(err, test))
+            self.record_problem(test, "failure", self._exc_info_to_string(err, test))
             super().addFailure(test, err)
 
         def addSkip(self, test, reason):
-            self.say(test, "skipped", reason)
+            self.record_problem(test, "skipped", reason)
             super().addSkip(test, reason)
 
         def addExpectedFailure(self, test, err):
             super().addExpectedFailure(test, err)
-            self.say(test, "skipped", "expected to fail")
+            self.record_problem(test, "skipped", "expected to fail")
 
         def addUnexpectedSuccess(self, test):
             super().addUnexpectedSuccess(test)
-            self.say(test, "failure", "expected to fail, and did not")
+            self.record_problem(test, "failure", "expected to fail, and did not")
 
         def addSubTest(self, test, subtest, err):
             super().addSubTest(test, subtest, err)
             if err is not None:
                 kind = "failure" if issubclass(err[0], test.failureException) else "error"
-                self.say(test, kind, str(subtest))
+                self.record_problem(test, kind, str(subtest))
 
-    class Runner(unittest.TextTestRunner):
-        resultclass = Result
+    class ReportingRunner(unittest.TextTestRunner):
+        resultclass = ReportingResult
 
         def run(self, test):
             result = super().run(test)
-            opened.write(report(found))
-            opened.close()
+            report_file.write(junit_report(outcomes))
+            report_file.close()
             return result
 
-    unittest.main(module=None, argv=["python -m unittest", *sys.argv[2:]], testRunner=Runner)
+    unittest.main(module=None, argv=["python -m unittest", *sys.argv[2:]], testRunner=ReportingRunner)
 
 
-def report(found):
-    """The JUnit file."""
+def junit_report(outcomes):
+    """Return the text of the JUnit file.
+
+    outcomes  for each test: the test, `error`, `failure`, `skipped` or empty, the text of that, and its duration
+              in seconds
+    """
     cases = []
-    for test, kind, text, took in found:
-        file = place(test)
+    for test, kind, text, duration_s in outcomes:
+        file = source_file(test)
         inner = type(test).__qualname__ if isinstance(test, unittest.TestCase) else ""
         group = f"{file[:-3].replace('/', '.')}.{inner}" if file and inner else inner
         name = getattr(test, "_testMethodName", "") or str(test)
-        body = f"<{kind} message={quoted(text[:200])}>{escape(clean(text))}</{kind}>" if kind else ""
-        words = f"classname={quoted(group)} name={quoted(name)} file={quoted(file)}"
-        cases.append(f'<testcase {words} time="{took:.3f}">{body}</testcase>')
+        body = f"<{kind} message={quote_attribute(text[:200])}>{escape(replace_invalid(text))}</{kind}>" if kind else ""
+        attributes = f"classname={quote_attribute(group)} name={quote_attribute(name)} file={quote_attribute(file)}"
+        cases.append(f'<testcase {attributes} time="{duration_s:.3f}">{body}</testcase>')
     return '<?xml version="1.0"?>\n<testsuites><testsuite>' + "\n".join(cases) + "</testsuite></testsuites>\n"
 
 
-def place(test):
-    """The file of a test's class, relative to the working directory."""
+def source_file(test):
+    """Return the file of a test's class, relative to the working directory; empty where it is unknown or elsewhere."""
     try:
         file = os.path.relpath(inspect.getfile(type(test)))
     except (TypeError, OSError, ValueError):
@@ -100,13 +111,13 @@ def place(test):
     return "" if file.startswith("..") else file.replace(os.sep, "/")
 
 
-def quoted(text):
-    """The value of an attribute, in which a reader would take ends of lines for blanks."""
-    return f'"{escape(clean(text))}"'.replace("\n", "&#10;").replace("\t", "&#9;")
+def quote_attribute(text):
+    """Quote a text as the value of an attribute; a reader would take bare ends of lines in it for blanks."""
+    return f'"{escape(replace_invalid(text))}"'.replace("\n", "&#10;").replace("\t", "&#9;")
 
 
-def clean(text):
-    """Without what XML cannot hold."""
+def replace_invalid(text):
+    """Replace each character that XML cannot hold by `?`."""
     return "".join(c if c in "\t\n" or " " <= c < "\ud800" or "\ue000" <= c < "\ufffe" else "?" for c in text)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from perdure.adapters.git.contents import Contents
+from perdure.adapters.git.object_reader import ObjectReader
 from perdure.adapters.git.repository import Repository
 from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
@@ -33,7 +33,9 @@ class Files:
         """(before, after). Where `head` does not contain `base`, before is what they have in common: what others did
         on the base meanwhile was not taken away by this change. Raises GitError for names that are no commits."""
         common = repository.merge_base(base, head)
-        listed = repository.git.run("diff-tree", "-r", "-z", "--no-renames", "--end-of-options", common, head).stdout
+        listed = repository.git.execute(
+            "diff-tree", "-r", "-z", "--no-renames", "--end-of-options", common, head
+        ).stdout
         parts = listed.split(b"\0")[:-1]
         old: dict[str, Entry] = {}
         new: dict[str, Entry] = {}
@@ -75,7 +77,7 @@ class _Store:
     def __init__(self, repository: Repository) -> None:
         self._texts: dict[str, str | None] = {}
         self._left = TAMPER_TOTAL_BYTES
-        self._contents = Contents(repository.git)
+        self._contents = ObjectReader(repository.git)
 
     def text(self, oid: str) -> str | None:
         self.load((oid,))
@@ -84,7 +86,7 @@ class _Store:
     def load(self, oids: Iterable[str]) -> None:
         wanted = sorted({oid for oid in oids if oid not in self._texts})
         self._texts |= dict.fromkeys(wanted)
-        for oid, data in self._contents.read(wanted, TAMPER_FILE_BYTES, self._left):
+        for oid, data in self._contents.read_objects(wanted, TAMPER_FILE_BYTES, self._left):
             if data is not None:
                 self._left -= len(data)
                 self._texts[oid] = _decoded(data)

@@ -13,7 +13,7 @@ from perdure.adapters.checks.tamper.inventory import at_most, hit, is_now, is_te
 from perdure.adapters.checks.tamper.names import CHECKS, tests
 from perdure.models.config import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
-from perdure.models.report import ChangedTest, Hit, Tampering
+from perdure.models.report import ChangedTest, Tampering, TamperingHit
 
 _WHOLE = (
     *("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", "nose.cfg", ".noserc", "tox.toml"),
@@ -77,7 +77,7 @@ _CODE = re.compile(r".*\.(py|[cm]?[jt]sx?|go|rs|java|kt|kts|groovy|scala|rb|php|
 class Hints:
     """Hints for a reviewer: places, and tests of the base that check something else now."""
 
-    places: tuple[Hit, ...] = ()
+    places: tuple[TamperingHit, ...] = ()
     changed_tests: tuple[ChangedTest, ...] = ()
 
 
@@ -98,7 +98,7 @@ class _Changed:
 
     def hint(
         self, rule: Tampering, title: str, about: re.Pattern[str] | None = None, lost: bool = True
-    ) -> Iterator[Hit]:
+    ) -> Iterator[TamperingHit]:
         """One hint with the lines that a pattern is found in; none without any."""
         gone = [line for _, line in self.lost if lost and (about is None or about.search(line))]
         here = [(number, line) for number, line in self.more if about is None or about.search(line)]
@@ -113,7 +113,7 @@ def hints(before: Files, after: Files, commands: Sequence[TestCommand]) -> Hints
     paths = sorted(before.changed)
     before.load(paths)
     after.load(paths)
-    places, changed = list[Hit](), list[ChangedTest]()
+    places, changed = list[TamperingHit](), list[ChangedTest]()
     try:
         for path in paths:
             places += _named(before, after, path)
@@ -127,7 +127,7 @@ def hints(before: Files, after: Files, commands: Sequence[TestCommand]) -> Hints
     return Hints(at_most(places), tuple(changed[:TAMPER_HITS_MOST]))
 
 
-def _hints(file: _Changed, words: str) -> Iterator[Hit]:
+def _hints(file: _Changed, words: str) -> Iterator[TamperingHit]:
     if file.is_one(_WHOLE):
         yield from file.hint(Tampering.CONFIGURATION, "settings of the tests differ")
     elif file.is_one(_SHARED):
@@ -150,7 +150,7 @@ def _hints(file: _Changed, words: str) -> Iterator[Hit]:
         yield from file.hint(Tampering.COMMAND, "it may end the process", _ENDS, lost=False)
 
 
-def _named(before: Files, after: Files, path: str) -> Iterator[Hit]:
+def _named(before: Files, after: Files, path: str) -> Iterator[TamperingHit]:
     """Files that get in front of what tests load, or stand for reports, by what they are called; links among tests."""
     if not after.has(path):
         return

@@ -15,7 +15,7 @@ from perdure.adapters.checks.tamper.files import Files
 from perdure.adapters.checks.tamper.names import CHECKS, LANGUAGES, Test, examples, tests
 from perdure.models.config import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST
-from perdure.models.report import Hit, Tampering, TestReport
+from perdure.models.report import Tampering, TamperingHit, TestReport
 from perdure.text import one_line
 
 TAMPER_EVIDENCE_CHARS = 600
@@ -42,7 +42,7 @@ def is_test(path: str) -> bool:
 class MissingTests:
     """Hits, and the commit where what is gone can be read."""
 
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[TamperingHit, ...] = ()
     base: str = ""
 
 
@@ -90,7 +90,7 @@ class _Compared:
     after: Files
     doctests: bool
     named: Collection[str]
-    hits: list[Hit] = field(default_factory=list)
+    hits: list[TamperingHit] = field(default_factory=list)
 
     def compare(self, paths: Sequence[str]) -> None:
         old, new = self._read(self.before, paths), self._read(self.after, paths)
@@ -181,19 +181,19 @@ def _is_read(path: str) -> bool:
     return re.search(r"\.(py|[cm]?[jt]sx?|" + "|".join(LANGUAGES) + r")$", path) is not None
 
 
-def at_most(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def at_most(hits: Sequence[TamperingHit]) -> tuple[TamperingHit, ...]:
     if len(hits) <= TAMPER_HITS_MOST:
         return tuple(hits)
     more = len(hits) - TAMPER_HITS_MOST + 1
     return (*hits[: TAMPER_HITS_MOST - 1], hit(hits[-1].rule, f"and {more} places more"))
 
 
-def hit(rule: Tampering, title: str, file: str = "", line: int | None = None, *evidence: str) -> Hit:
+def hit(rule: Tampering, title: str, file: str = "", line: int | None = None, *evidence: str) -> TamperingHit:
     """A hit with its evidence cut to size, as it stands in the file: whoever shows it takes out what does harm there.
     Its title becomes part of messages, and has nothing in it that is not to be seen."""
     told = "\n".join(part.rstrip() for part in evidence if part.strip())
     cut = told if len(told) <= TAMPER_EVIDENCE_CHARS else told[: TAMPER_EVIDENCE_CHARS - 2].rstrip() + " …"
-    return Hit(rule=rule, title=one_line(title), file=file, line=line, evidence=cut)
+    return TamperingHit(rule=rule, title=one_line(title), file=file, line=line, evidence=cut)
 
 
 def was(text: str) -> str:

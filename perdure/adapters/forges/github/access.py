@@ -18,19 +18,19 @@ from perdure.adapters.git.credentials import Credential, is_loopback
 from perdure.models.errors import BadInput
 from perdure.models.forges import GITHUB
 
-GITHUB_COM, URL = GITHUB.home, GITHUB.server
+GITHUB_COM, URL = GITHUB.home_url, GITHUB.server_variable
 TOKEN = "PERDURE_GITHUB_TOKEN"  # noqa: S105  # the name of a variable
 APP_ID = "PERDURE_GITHUB_APP_ID"
 APP_KEY = "PERDURE_GITHUB_APP_KEY"
 OF_GITHUB_COM = ("GH_TOKEN", "GITHUB_TOKEN")
 OF_ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-SECRET_VARIABLES = GITHUB.secrets
+SECRET_VARIABLES = GITHUB.secret_variables
 
 GIT_USER = "x-access-token"
 """The name that GitHub wants beside a token of any kind."""
 
 _SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!/)(?P<path>.+)")
-_SSH_ALIASES = dict(GITHUB.ssh)
+_SSH_ALIASES = dict(GITHUB.ssh_hosts)
 _PORTS = {"https": 443, "http": 80}
 
 

@@ -21,7 +21,7 @@ from perdure.adapters.forges.github.place import GitHubRepository
 from perdure.adapters.forges.github.pulls import of_head, open_one, open_ours, proposed, published, pulled
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.issue import Issue, IssueQuery
+from perdure.models.issue import ForgeIssue, IssueQuery
 from perdure.models.limits import FORGE_SILENCE_S
 from perdure.models.result import PullRequest
 
@@ -77,7 +77,7 @@ class GitHub:
     def check(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
         return check_access(self._place, base, branches, empty=empty)
 
-    def issue(self, number: int) -> Issue:
+    def issue(self, number: int) -> ForgeIssue:
         with self._place.opened(write=False) as repository:
             return read_issue(repository, number, self._login)
 
@@ -208,7 +208,7 @@ PAGE = 100
 def find_issues(repository: Repository, wanted: IssueQuery, most: int) -> tuple[int, ...]:
     """Their numbers, the oldest first. ForgeRefused when there are more than `most`: part of what somebody means
     would be left out in silence."""
-    words = wanted.words if wanted.kind == "search" else f'{wanted.kind}:"{wanted.words}"'
+    words = wanted.value if wanted.kind == "search" else f'{wanted.kind}:"{wanted.value}"'
     query = f"repo:{repository.full_name} is:issue is:open {words}"
     here, found = repository.html_url.lower() + "/issues/", list[int]()
     for page in range(1, most // PAGE + 2):

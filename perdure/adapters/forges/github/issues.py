@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest
-from perdure.models.issue import Issue, IssueComment
+from perdure.models.issue import ForgeIssue, IssueComment
 from perdure.models.limits import FORGE_TEXT_CHARS
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def status_marker(delivery: str) -> str:
     return f"{STATUS}{delivery} -->"
 
 
-def read_issue(repository: Repository, number: int, me: Login) -> Issue:
+def read_issue(repository: Repository, number: int, me: Login) -> ForgeIssue:
     """An open issue of this repository, with its newest comments; ours about deliveries are not part of it.
 
     InvalidRequest for one that is not there, closed, locked, moved away, or a pull request. `me`: our login, asked
     for only when some comment claims to be ours.
     """
     found = _open_issue(repository, number)
-    return Issue(
+    return ForgeIssue(
         number=found.number,
         title=found.title,
         url=found.html_url,
@@ -149,7 +149,7 @@ def _comments(issue: GitHubIssue, me: Login) -> tuple[IssueComment, ...]:
 
 def _comment(comment: Comment) -> IssueComment:
     written = comment.created_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return IssueComment(author=_author(comment), text=comment.body or "", written=written)
+    return IssueComment(author=_author(comment), text=comment.body or "", written_at=written)
 
 
 def _ours(issue: GitHubIssue, delivery: str, me: Login) -> list[Comment]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from perdure.adapters.forges.github.errors import of_status
-from perdure.adapters.git.door import IDENTITY
+from perdure.adapters.git.command import IDENTITY
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 if TYPE_CHECKING:

@@ -7,225 +7,259 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perdure.adapters.agents.builtin.issue import shown as as_shown
+from perdure.adapters.agents.builtin.issue import strip_hidden as as_shown
 from perdure.adapters.agents.builtin.opening import ShownPage
-from perdure.adapters.agents.builtin.places import Change
-from perdure.adapters.agents.builtin.promised import Promised, PromisedText
-from perdure.adapters.agents.builtin.said import Message, spoken
+from perdure.adapters.agents.builtin.places import ReviewedChange
+from perdure.adapters.agents.builtin.promises import RequestText, ReviewPromises
+from perdure.adapters.agents.builtin.user_messages import Message, texts_from_people
 from perdure.adapters.checks.findings.leaked import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.worker.turn.tries import told_of
-from perdure.adapters.worker.turn.written import read_picture, read_report, read_screenshots
-from perdure.models.bent import faults
+from perdure.adapters.worker.turn.documents import read_picture, read_report, read_screenshots
+from perdure.adapters.worker.turn.earlier_fixes import describe_fixes
+from perdure.models.changed_base_tests import changed_promises, experiment_notes, promises_by_label
 from perdure.models.contract import Contract
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.phases import Step
-from perdure.models.promised import changed, labels, notes
 from perdure.models.report import CommandResult, Finding, Findings, Screenshot, Screenshots, TestCase, TestReport
+from perdure.models.tampering_text import find_faults
 from perdure.models.turn import TurnInput
 from perdure.text import one_line
 
 _MESSAGE_LINES = 12
-"""Of a changed promise's test."""
+"""The most lines that are shown of the message of a changed promise's test."""
 
 REPORT_CASES = 40
 REPORT_CASES_CHARS = 40_000
-"""Failing tests of one command in a prompt, and what all their messages take: the cause of more is in the first."""
+"""Failing tests of one command in a prompt, and the characters that all their messages take: the cause of more is in
+the first."""
 
 
-MATERIAL = "screenshots"
-"""The one material that is no text: an artifact of Screenshots, given as images."""
+PICTURES_MATERIAL = "screenshots"
+"""The name of the one material that is no text: an artifact of Screenshots, given as images."""
 
 
-def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
-    """Names to texts: those in _READ are artifacts, `base` and `head` become `diff`, and a
-    report brings its `experiment` along; others stay as they are, and screenshots are left out."""
-    found = {
-        name: _READ[name](vault.get_artifact(delivery, value)) for name, value in materials.items() if name in _READ
+def material_texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
+    """Return the materials as texts by name. Those in _RENDERERS are read from their artifacts, `base` and `head`
+    become `diff`, a report brings its `experiment` along, `tries` becomes a text about earlier fixes; others stay as
+    they are, and screenshots are left out. Raises WorkspaceLost when an artifact is gone."""
+    texts = {
+        name: _RENDERERS[name](vault.get_artifact(delivery, value))
+        for name, value in materials.items()
+        if name in _RENDERERS
     }
-    found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head", MATERIAL)}
+    texts |= {
+        name: value for name, value in materials.items() if name not in (*texts, "base", "head", PICTURES_MATERIAL)
+    }
     if "base" in materials and "head" in materials:
         head = materials["head"]
-        found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
+        texts["diff"] = patch.unified_diff(vault, vault.merge_base(materials["base"], head), head)
     report = read_report(vault, delivery, materials.get("report", ""))
     if report is not None and report.experiment is not None:
-        found["experiment"] = _experiment(report)
+        texts["experiment"] = _experiment_text(report)
     if "tries" in materials:
-        found["tries"] = told_of(vault, delivery, materials)
-    return found
+        texts["tries"] = describe_fixes(vault, delivery, materials)
+    return texts
 
 
-def change_of(vault: Vault, work: TurnInput) -> Change | None:
-    """Return a review's change, named in its first turn; None in a review that an older release began."""
-    materials = _begun_with(vault, work)
+def review_change(vault: Vault, work: TurnInput) -> ReviewedChange | None:
+    """Return the files and changed lines of a review's change, which its first turn names: path → line ranges, None for
+    a binary file. None in a review that an older release began."""
+    materials = _first_turn_materials(vault, work)
     if not ("base" in materials and "head" in materials):
         return None
     head = materials["head"]
     base = vault.merge_base(materials["base"], head)
-    changed = patch.entries(vault, base, head)
-    binaries = patch.binaries(vault, base, head)
+    changed_paths = patch.changed_paths(vault, base, head)
+    binaries = patch.binary_paths(vault, base, head)
     files: dict[str, tuple[tuple[int, int], ...] | None] = {
-        shown(one.path): None if one.path in binaries else () for one in changed
+        shown(changed_path.path): None if changed_path.path in binaries else () for changed_path in changed_paths
     }
-    for path, hunks in patch.hunks(vault, base, head, [one for one in changed if one.path not in binaries]):
+    for path, hunks in patch.read_hunks(
+        vault, base, head, [changed_path for changed_path in changed_paths if changed_path.path not in binaries]
+    ):
         files[shown(path)] = tuple((hunk.first, hunk.last) for hunk in hunks if hunk.first <= hunk.last)
-    return Change(files)
+    return ReviewedChange(files)
 
 
-def promised_of(vault: Vault, work: TurnInput, contract: Contract, told: Sequence[Message]) -> Promised | None:
-    """The changed promises of the report a review was given, and all words that say what is wanted; None without any,
-    and in other steps.
+def review_promises(
+    vault: Vault, work: TurnInput, contract: Contract, messages: Sequence[Message]
+) -> ReviewPromises | None:
+    """Return the changed promises (tests of the base that fail on the change) of the report a review was given, with
+    all texts that say what is wanted. None where there are no such promises, and in other steps.
 
     Comments of an issue can be anybody's: a short one as a whole is no quote.
     """
     if work.step is not Step.REVIEW:
         return None
-    report = read_report(vault, work.delivery, _begun_with(vault, work).get("report", ""))
-    if report is None or report.experiment is None or not report.experiment.promises:
+    report = read_report(vault, work.delivery, _first_turn_materials(vault, work).get("report", ""))
+    if report is None or report.experiment is None or not report.experiment.changed_promises:
         return None
-    words = [PromisedText(contract.request), *(PromisedText(text) for text in spoken(told))]
+    request_texts = [RequestText(contract.request), *(RequestText(text) for text in texts_from_people(messages))]
     if (issue := contract.issue) is not None:
-        words += [PromisedText(as_shown(issue.title)), PromisedText(as_shown(issue.text))]
-        words += [PromisedText(as_shown(comment.text), whole=False) for comment in issue.comments]
-    return Promised(labels(report.experiment.promises), tuple(words))
+        request_texts += [RequestText(as_shown(issue.title)), RequestText(as_shown(issue.text))]
+        request_texts += [RequestText(as_shown(comment.text), whole=False) for comment in issue.comments]
+    return ReviewPromises(promises_by_label(report.experiment.changed_promises), tuple(request_texts))
 
 
-def _begun_with(vault: Vault, work: TurnInput) -> dict[str, str]:
-    """The materials of a review's first turn; none where an older release began it."""
+def _first_turn_materials(vault: Vault, work: TurnInput) -> dict[str, str]:
+    """Return the materials of a review's first turn; none where an older release began it."""
     if work.turn == 1:
         return work.materials
-    begun = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
-    if (begun.get("step"), begun.get("turn")) != (str(Step.REVIEW), 1):
+    first_turn = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
+    if (first_turn.get("step"), first_turn.get("turn")) != (str(Step.REVIEW), 1):
         return {}
-    return dict(begun.get("materials", {}))
+    return dict(first_turn.get("materials", {}))
 
 
-def _report(data: bytes) -> str:
-    """A test report without what nobody has to read: thousands of tests that passed."""
+def _report_json(data: bytes) -> str:
+    """Return a test report as compact JSON without what nobody has to read: thousands of tests that passed."""
     report = TestReport.model_validate_json(data)
-    told = report.model_dump(mode="json", exclude_defaults=True, exclude={"commands", "experiment"})
-    return _json({**told, "commands": [_command(one) for one in report.commands]})
+    fields = report.model_dump(mode="json", exclude_defaults=True, exclude={"commands", "experiment"})
+    return _compact_json({**fields, "commands": [_command_fields(result) for result in report.commands]})
 
 
-def _command(result: CommandResult) -> dict[str, Any]:
-    told = result.model_dump(mode="json", exclude_defaults=True, exclude={"cases", "tail"})
-    told["counts"] = Counter(case.outcome for case in result.cases)
-    worth = [case for case in result.cases if case.outcome in ("failed", "errored") or case.flaky]
+def _command_fields(result: CommandResult) -> dict[str, Any]:
+    """Return what a prompt has of one test command's result: counts by outcome, the tail of its output unless it
+    passed, and the first REPORT_CASES failing or flaky tests."""
+    fields = result.model_dump(mode="json", exclude_defaults=True, exclude={"cases", "tail"})
+    fields["counts"] = Counter(case.outcome for case in result.cases)
+    shown_cases = [case for case in result.cases if case.outcome in ("failed", "errored") or case.flaky]
     if result.verdict != "passed" and result.tail:
-        told["tail"] = result.tail
-    if worth:
-        room = max(200, min(CASE_MESSAGE_CHARS, REPORT_CASES_CHARS // min(len(worth), REPORT_CASES)))
-        told["cases"] = [_case(case, room) for case in worth[:REPORT_CASES]]
-    if len(worth) > REPORT_CASES:
-        told["not_listed"] = f"{len(worth) - REPORT_CASES} more failing or flaky tests: run the command to see them"
-    return told
+        fields["tail"] = result.tail
+    if shown_cases:
+        room = max(200, min(CASE_MESSAGE_CHARS, REPORT_CASES_CHARS // min(len(shown_cases), REPORT_CASES)))
+        fields["cases"] = [_case_fields(case, room) for case in shown_cases[:REPORT_CASES]]
+    if len(shown_cases) > REPORT_CASES:
+        fields["not_listed"] = (
+            f"{len(shown_cases) - REPORT_CASES} more failing or flaky tests: run the command to see them"
+        )
+    return fields
 
 
-def _case(case: TestCase, room: int) -> dict[str, Any]:
-    told = case.model_dump(mode="json", exclude_defaults=True, exclude={"duration_s"})
+def _case_fields(case: TestCase, room: int) -> dict[str, Any]:
+    """Return what a prompt has of one test: its message is cut to `room` characters."""
+    fields = case.model_dump(mode="json", exclude_defaults=True, exclude={"duration_s"})
     message = case.message if len(case.message) <= room else case.message[: room - 1] + "…"
-    return {**told, "known": case.known, **({"message": message} if message else {})}
+    return {**fields, "known": case.known, **({"message": message} if message else {})}
 
 
-def _findings(data: bytes) -> str:
+def _findings_text(data: bytes) -> str:
     """Write the engine's findings, the worst first, then tests that check something else now, before and after."""
-    found = Findings.model_validate_json(data)
-    size = f"{found.files} files, {found.added} lines added, {found.deleted} deleted"
-    lines = [f"The change: {size}.", *(_finding(one) for one in found.findings)]
-    if not found.findings:
+    findings = Findings.model_validate_json(data)
+    size = f"{findings.files} files, {findings.added} lines added, {findings.deleted} deleted"
+    lines = [f"The change: {size}.", *(_finding_text(finding) for finding in findings.findings)]
+    if not findings.findings:
         lines.append("Nothing was found.")
-    if found.changed_tests:
+    if findings.changed_tests:
         lines.append("Tests of the base that check something else now:")
-    for test in found.changed_tests:
+    for test in findings.changed_tests:
         place = f"{test.file}:{test.line}" if test.line else test.file
-        lines += [f"- {test.name} ({place})", *_marked("-", test.before), *_marked("+", test.after)]
+        lines += [f"- {test.name} ({place})", *_mark_lines("-", test.before), *_mark_lines("+", test.after)]
     return "\n".join(lines)
 
 
-def _finding(one: Finding) -> str:
-    place = f" ({one.file}:{one.line})" if one.file and one.line else f" ({one.file})" if one.file else ""
-    words = " ".join(part for part in (one.description, one.suggestion) if part)
-    return f"- {one.severity}, {one.rule}: {one.title}{place}" + (f"\n  {words}" if words else "")
+def _finding_text(finding: Finding) -> str:
+    """Return one finding as a line of a list, with its description and suggestion below it."""
+    place = (
+        f" ({finding.file}:{finding.line})"
+        if finding.file and finding.line
+        else f" ({finding.file})"
+        if finding.file
+        else ""
+    )
+    details = " ".join(part for part in (finding.description, finding.suggestion) if part)
+    return f"- {finding.severity}, {finding.rule}: {finding.title}{place}" + (f"\n  {details}" if details else "")
 
 
-def _marked(sign: str, text: str) -> list[str]:
+def _mark_lines(sign: str, text: str) -> list[str]:
+    """Return the lines of a text, each behind a sign."""
     return [f"  {sign} {line}" for line in text.splitlines()]
 
 
-def _json(value: Any) -> str:
+def _compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _as_it_is(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode(errors="replace")
 
 
-_READ: Mapping[str, Callable[[bytes], str]] = {
-    "plan": _as_it_is,
-    "conflict": _as_it_is,
-    "report": _report,
-    "findings": _findings,
-    "review": _as_it_is,
+_RENDERERS: Mapping[str, Callable[[bytes], str]] = {
+    "plan": _decode_text,
+    "conflict": _decode_text,
+    "report": _report_json,
+    "findings": _findings_text,
+    "review": _decode_text,
 }
 
 
-def _experiment(report: TestReport) -> str:
-    """The line of the verdict, why it is red, then each changed promise with both versions."""
-    tried = report.experiment
-    if tried is None:
+def _experiment_text(report: TestReport) -> str:
+    """Return the line of the experiments' verdict, why it is red, then each changed promise with both versions of its
+    test; empty without an experiment."""
+    experiment = report.experiment
+    if experiment is None:
         return ""
-    lines = [tried.line, *(f"tampered: {fault.title}" for fault in faults(report)), *notes(tried)]
-    promises = changed(report)
+    lines = [
+        experiment.summary_line,
+        *(f"tampered: {fault.title}" for fault in find_faults(report)),
+        *experiment_notes(experiment),
+    ]
+    promises = changed_promises(report)
     if promises:
-        base = tried.branch or "the base"
+        base = experiment.branch or "the base"
         lines.append(f"Changed promises, tests of {base} that fail on the change. Each needs an answer in `promises`:")
-    for one in promises:
-        file = one.promise.file
-        lines.append(f"- {one.name}" + (f" ({one_line(file, 200)})" if file and file not in one.name else ""))
-        lines += [f"    {line}" for line in one.promise.message.splitlines()[:_MESSAGE_LINES]]
-        lines += [f"  {line}" for line in one.versions]
+    for promise in promises:
+        file = promise.promise.file
+        lines.append(f"- {promise.name}" + (f" ({one_line(file, 200)})" if file and file not in promise.name else ""))
+        lines += [f"    {line}" for line in promise.promise.message.splitlines()[:_MESSAGE_LINES]]
+        lines += [f"  {line}" for line in promise.versions]
     return "\n".join(line for line in lines if line.strip())
 
 
 PICTURES_SHOWN = 8
 PICTURES_SHOWN_BYTES = 6_000_000
-"""Given to a reviewer: some 25,000 tokens; each turn sends them again, and a request may have 32 MB."""
+"""Pictures that a reviewer is given, and their bytes: some 25,000 tokens; each turn sends them again, and a request may
+have 32 MB."""
 
 
-def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:
-    """Return what there is to see, in the order of `[app] pages`; nothing where no screenshots were wanted. What the
-    vault has lost is not seen: pictures decide about nothing, so they fail nothing."""
-    told = _screenshots(vault, delivery, materials.get(MATERIAL, ""))
-    if told is None:
+def shown_pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:
+    """Return the application's pages as a reviewer is shown them, in the order of `[app] pages`, with pictures up to
+    PICTURES_SHOWN and PICTURES_SHOWN_BYTES; none where no screenshots were wanted. What the vault has lost is not
+    shown: pictures decide about nothing, so they fail nothing."""
+    screenshots = _find_screenshots(vault, delivery, materials.get(PICTURES_MATERIAL, ""))
+    if screenshots is None:
         return []
-    seen, room, left = [], PICTURES_SHOWN_BYTES, PICTURES_SHOWN
-    for shot in told.pictures:
-        png = read_picture(vault, delivery, shot) if left else b""
-        shown = bool(png) and len(png) <= room
-        seen.append(ShownPage(shot.page, _words(shot, told, shown=shown), png if shown else b""))
-        room, left = room - len(png) * shown, left - shown
-    if told.note:
-        seen.append(ShownPage("(all pages)", told.note))
-    return seen
+    page_list, remaining_bytes, remaining_pictures = [], PICTURES_SHOWN_BYTES, PICTURES_SHOWN
+    for shot in screenshots.pictures:
+        png = read_picture(vault, delivery, shot) if remaining_pictures else b""
+        shown = bool(png) and len(png) <= remaining_bytes
+        page_list.append(ShownPage(shot.page, _page_caption(shot, screenshots, shown=shown), png if shown else b""))
+        remaining_bytes, remaining_pictures = remaining_bytes - len(png) * shown, remaining_pictures - shown
+    if screenshots.note:
+        page_list.append(ShownPage("(all pages)", screenshots.note))
+    return page_list
 
 
-def _screenshots(vault: Vault, delivery: str, artifact: str) -> Screenshots | None:
+def _find_screenshots(vault: Vault, delivery: str, artifact: str) -> Screenshots | None:
+    """Return the screenshots of an artifact; None where there is none, or it is lost or damaged."""
     try:
         return read_screenshots(vault, delivery, artifact)
     except (WorkspaceLost, ValueError):
         return None
 
 
-def texts_only(materials: dict[str, str]) -> dict[str, str]:
-    """The other materials."""
-    return {name: value for name, value in materials.items() if name != MATERIAL}
+def without_pictures(materials: dict[str, str]) -> dict[str, str]:
+    """Return the materials that are texts: all but the screenshots."""
+    return {name: value for name, value in materials.items() if name != PICTURES_MATERIAL}
 
 
-def _words(shot: Screenshot, told: Screenshots, *, shown: bool) -> str:
-    lines = [f"page: {shot.page}", f"commit: {told.commit}"]
+def _page_caption(shot: Screenshot, screenshots: Screenshots, *, shown: bool) -> str:
+    """Return the text beside a page's picture: page, commit, the picture's size or why there is none, and its note.
+    `shown`: the picture is given along."""
+    lines = [f"page: {shot.page}", f"commit: {screenshots.commit}"]
     if shown:
         lines.append(f"picture: {shot.width} x {shot.height} pixels, below")
     else:

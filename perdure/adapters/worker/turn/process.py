@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.adapters.agents.cli.launch import Asking, command, furnish
-from perdure.adapters.agents.cli.memory import gather, holds, put_back, read_inside
-from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentSaid, understood
+from perdure.adapters.agents.cli.launch import AgentStartRequest, make_agent_command, write_home_files
+from perdure.adapters.agents.cli.memory import has_all_results, pack_session_files, read_home_file, unpack_session_files
+from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentClaim, parse_output
 from perdure.adapters.agents.proxied.upstream import Upstream
 from perdure.adapters.agents.proxied.wires import WIRES
 from perdure.adapters.sandbox.base import Finished
-from perdure.adapters.system.removal import remove
+from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.turn.buy import Books
-from perdure.adapters.worker.turn.held import Held, Turn
+from perdure.adapters.worker.turn.paid_replies import PaidReplies
+from perdure.adapters.worker.turn.request_gate import GatedTurn, RequestGate
 from perdure.models.preset import Preset
 from perdure.models.turn import TurnInput
 
@@ -31,22 +31,23 @@ if TYPE_CHECKING:
     from perdure.adapters.agents.proxied.proxy import Proxy
 
 AGENT_LIFE_S = 7 * 86400.0
-"""Of one process; each of its turns has limits of its own."""
+"""The limit of one agent process; each of its turns has limits of its own."""
 
 AGENT_TURN_S = 3600.0
-"""For the tools of one turn: a test suite may take half of that."""
+"""The limit of the tools of one turn: a test suite may take half of that."""
 
 AGENT_SILENT_S = 180.0
-"""For an agent that has nothing to do but to ask its model, or to end: some try for ever to reach a model."""
+"""The limit of an agent that has nothing to do but to ask its model, or to end: some try for ever to reach a model."""
 
 AGENT_ENDS_S = 10.0
-"""For an agent to end by itself after its output says that it has ended: some sessions never do."""
+"""The time an agent has to end by itself after its output says that it has ended: some sessions never do."""
 
 SESSION_WRITTEN_S = 10.0
-"""For an agent to write down what it has asked with; Claude Code was seen to take 150 ms on an idle machine."""
+"""The time an agent has to write down what it has asked with; Claude Code was seen to take 150 ms on an idle
+machine."""
 
 _ERRORS_BYTES = 64 * 1024
-"""Of what an agent prints as errors: its last line is shown."""
+"""Bytes that are read of what an agent prints as errors: its last line is shown."""
 
 Message = dict[str, Any]
 
@@ -60,191 +61,223 @@ class AgentProcess:
     session  the id of its session, as it was given; fault: why it was ended, where it did not behave
     """
 
-    def __init__(self, preset: Preset, held: Held, books: Books, session: str, home: Path, output: Path) -> None:
+    def __init__(
+        self, preset: Preset, gate: RequestGate, paid_replies: PaidReplies, session: str, home: Path, output: Path
+    ) -> None:
         self.preset, self.session, self.fault = preset, session, ""
-        self._held, self._books, self._home, self._output = held, books, home, output
+        self._gate, self._paid_replies, self._home, self._output = gate, paid_replies, home, output
         self._stack = AsyncExitStack()
-        self._running: asyncio.Task[Finished] | None = None
-        self._ended: float | None = None
+        self._run_task: asyncio.Task[Finished] | None = None
+        self._ended_at: float | None = None
 
     @classmethod
-    async def begin(
+    async def start(
         cls,
         session: WorkspaceSession,
         preset: Preset,
-        asking: Asking,
+        start_request: AgentStartRequest,
         memory: bytes | None,
         upstream: Upstream,
-        books: Books,
+        paid_replies: PaidReplies,
     ) -> AgentProcess:
-        """Start it, with the session files of a checkpoint where it goes on. BadInput when it is not installed."""
-        await in_thread(_clear, session.directory)
-        home, held = session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}", Held(books, (asking.model, *preset.also))
-        made = cls(preset, held, books, asking.session, home, session.logs / f"{home.name}.log")
-        try:
-            await made._begin(session, asking, memory, upstream)
-        except BaseException:
-            await made.stop()
-            raise
-        return made
+        """Start an agent and return its process. `memory`: the session files of the checkpoint that it goes on from;
+        None: a new session.
 
-    async def _begin(self, session: WorkspaceSession, asking: Asking, memory: bytes | None, upstream: Upstream) -> None:
+        What agents of killed workers have left of this delivery is removed first. Raises BadInput when the agent is not
+        installed.
+        """
+        await in_thread(_remove_leftovers, session.directory)
+        home, gate = (
+            session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}",
+            RequestGate(paid_replies, (start_request.model, *preset.also)),
+        )
+        process = cls(preset, gate, paid_replies, start_request.session, home, session.logs / f"{home.name}.log")
+        try:
+            await process._start_in_sandbox(session, start_request, memory, upstream)
+        except BaseException:
+            await process.stop()
+            raise
+        return process
+
+    async def _start_in_sandbox(
+        self, session: WorkspaceSession, start_request: AgentStartRequest, memory: bytes | None, upstream: Upstream
+    ) -> None:
+        """Make the agent's home and the proxy's socket, and start its command in the sandbox as a task. All of it is
+        removed when the process is stopped."""
         self._home.mkdir(parents=True)
         self._output.parent.mkdir(parents=True, exist_ok=True)
-        self._stack.callback(remove, self._home)
+        self._stack.callback(remove_path, self._home)
         if memory is not None:
-            await in_thread(put_back, self._home, memory)
-        await in_thread(furnish, self._home, self.preset, asking)
+            await in_thread(unpack_session_files, self._home, memory)
+        await in_thread(write_home_files, self._home, self.preset, start_request)
         # The paths of sockets have to be short; a worker that is killed leaves it, and the next one finds its name.
         sockets = Path(tempfile.mkdtemp(prefix=_SOCKETS))
-        named = self._home.with_suffix(".socket")
-        named.write_text(str(sockets))
-        self._stack.callback(named.unlink, missing_ok=True)
-        self._stack.callback(remove, sockets)
-        proxy = (await in_thread(_proxy))(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
+        socket_note = self._home.with_suffix(".socket")
+        socket_note.write_text(str(sockets))
+        self._stack.callback(socket_note.unlink, missing_ok=True)
+        self._stack.callback(remove_path, sockets)
+        proxy = (await in_thread(_load_proxy_class))(sockets / "model", upstream, WIRES[self.preset.wire], self._gate)
         await self._stack.enter_async_context(proxy)
-        common = replace(session.command(), lock=session.lease.agent_lock)
-        streams = await self._plugged(session, asking, sockets)
-        start = command(
-            common, self.preset, asking, home=self._home, socket=proxy.socket, output=self._output, streams=streams
+        base_command = replace(session.base_command(), lock=session.lease.agent_lock)
+        streams = await self._open_connection(session, start_request, sockets)
+        agent_command = make_agent_command(
+            base_command,
+            self.preset,
+            start_request,
+            home=self._home,
+            socket=proxy.socket,
+            output=self._output,
+            streams=streams,
         )
-        self._running = asyncio.create_task(session.sandbox.run(replace(start, timeout_s=AGENT_LIFE_S)))
+        self._run_task = asyncio.create_task(session.sandbox.run(replace(agent_command, timeout_s=AGENT_LIFE_S)))
 
-    async def _plugged(self, session: WorkspaceSession, asking: Asking, sockets: Path) -> Path | None:
-        """The socket over which it is spoken to; None: it is given its prompt, and prints how that ended."""
+    async def _open_connection(
+        self, session: WorkspaceSession, start_request: AgentStartRequest, sockets: Path
+    ) -> Path | None:
+        """Return the socket over which the agent is spoken to. None, as here: it is given its prompt, and prints how
+        that ended."""
         return None
 
     def permissions(self) -> dict[str, str]:
-        """Those that it asked for in this process: `allowed` and `refused`, each a number; nothing where none ask."""
+        """Return how many permissions it asked for in this process, as texts under `allowed` and `refused`; empty where
+        none are asked for."""
         return {}
 
     @property
-    def runs(self) -> bool:
-        return self._running is not None and not self._running.done()
+    def is_running(self) -> bool:
+        return self._run_task is not None and not self._run_task.done()
 
     @property
     def alive(self) -> bool:
-        """It runs, and its model answers it."""
-        return self.runs and self._held.over is None
+        """Return whether it runs, and its model answers it."""
+        return self.is_running and self._gate.end_error is None
 
     @property
-    def waited(self) -> float:
-        """Seconds for which the pace of its key held it back."""
-        return self._books.waited
+    def waited_s(self) -> float:
+        """Return the seconds for which the pace of its key held it back."""
+        return self._paid_replies.waited_s
 
     @property
-    def finished(self) -> Finished | None:
-        """The end of its process; None while it lives, or where we ended it."""
-        running = self._running
-        return running.result() if running is not None and running.done() and not running.cancelled() else None
+    def process_end(self) -> Finished | None:
+        """Return how its process ended; None while it lives, or where we ended it."""
+        task = self._run_task
+        return task.result() if task is not None and task.done() and not task.cancelled() else None
 
-    async def take(self, work: TurnInput, run_id: str, on_calls: Callable[[Message], None]) -> Turn:
-        """Let it take a turn, to the end of the turn's tools: it asks for the next one, or it has ended. `on_calls`
-        gets the reply as it begins to carry out the calls in it.
+    async def run_turn(self, work: TurnInput, run_id: str, on_calls: Callable[[Message], None]) -> GatedTurn:
+        """Let the agent take a turn, to the end of the turn's tools: it asks for the next one, or it has ended. Returns
+        the turn. `on_calls` gets the reply as the agent begins to carry out the calls in it.
 
-        Where it does neither it is ended, and `fault` says why. Raises the error that all its requests get from now on.
+        An agent that does neither in time is killed, and `fault` says why; so is one that lives on after it has said
+        that it ended. Raises the error that all its requests get from now on.
         """
-        turn = await self._held.let_through(work, run_id)
-        asked = asyncio.create_task(_next_asked(self._held, turn, on_calls))
-        assert self._running is not None
+        turn = await self._gate.admit_turn(work, run_id)
+        next_request = asyncio.create_task(_wait_for_next_request(self._gate, turn, on_calls))
+        assert self._run_task is not None
         try:
-            while not (self._running.done() or asked.done()):
-                await asyncio.wait({self._running, asked}, timeout=_WATCH_S, return_when=asyncio.FIRST_COMPLETED)
-                if not (self._running.done() or asked.done()) and await self._is_over(turn):
-                    await self._end()
+            while not (self._run_task.done() or next_request.done()):
+                await asyncio.wait(
+                    {self._run_task, next_request}, timeout=_WATCH_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not (self._run_task.done() or next_request.done()) and await self._must_be_ended(turn):
+                    await self._end_process()
         finally:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-        if self._held.over is not None:
-            raise self._held.over
-        if self.runs:
-            await self._written(turn)
+            next_request.cancel()
+            await asyncio.gather(next_request, return_exceptions=True)
+        if self._gate.end_error is not None:
+            raise self._gate.end_error
+        if self.is_running:
+            await self._wait_until_saved(turn)
         return turn
 
-    async def said(self) -> AgentSaid:
-        """Read what it has printed, as its preset says."""
-        return await in_thread(_read, self.preset, self._output)
+    async def read_claim(self) -> AgentClaim:
+        """Read what the agent says about its end in what it has printed, as its preset tells."""
+        return await in_thread(_read_output, self.preset, self._output)
 
-    async def memory(self) -> bytes:
-        """The files of its session. WorkspaceLost when they are too large to be kept."""
-        return await in_thread(gather, self._home, self.preset.sessions)
+    async def pack_memory(self) -> bytes:
+        """Return the files of its session as one archive. Raises WorkspaceLost when they are too large to be kept."""
+        return await in_thread(pack_session_files, self._home, self.preset.sessions)
 
-    def errors(self) -> str:
-        """The last line that it printed as an error."""
-        printed = read_inside(self._home, Path(".perdure-errors"), _ERRORS_BYTES) or b""
+    def last_error_line(self) -> str:
+        """Return the last line that it printed as an error; empty: none."""
+        printed = read_home_file(self._home, Path(".perdure-errors"), _ERRORS_BYTES) or b""
         return "".join(printed.decode(errors="replace").strip().splitlines()[-1:])
 
     async def stop(self) -> None:
-        """End it with all that it started, and what was there for it."""
-        await self._end()
+        """End the agent with all that it started, and remove its home, proxy and sockets."""
+        await self._end_process()
         await self._stack.aclose()
 
-    async def _end(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+    async def _end_process(self) -> None:
+        """Cancel the task of the sandbox, which kills the process, and wait for its end."""
+        if self._run_task is not None:
+            self._run_task.cancel()
+            await asyncio.gather(self._run_task, return_exceptions=True)
 
-    async def _is_over(self, turn: Turn) -> bool:
-        """True once there is nothing to wait for: it says that it has ended and lives on, or it does nothing at all."""
+    async def _must_be_ended(self, turn: GatedTurn) -> bool:
+        """Return whether there is nothing to wait for any more: the agent says that it has ended and lives on for
+        AGENT_ENDS_S, or it neither asks nor ends within its limit, which `fault` then says."""
         now = time.monotonic()
-        if self._ended is None and turn.reply is not None and (await self.said()).ended:
-            self._ended = now
-        if self._ended is not None:
-            return now - self._ended > AGENT_ENDS_S
-        if turn.asked is not None and turn.reply is None and turn.failure is None:
+        if self._ended_at is None and turn.reply is not None and (await self.read_claim()).ended:
+            self._ended_at = now
+        if self._ended_at is not None:
+            return now - self._ended_at > AGENT_ENDS_S
+        if turn.request is not None and turn.reply is None and turn.failure is None:
             return False  # the model's time is not its own
-        calls = turn.reply is not None and bool(_calls(turn))
+        calls = turn.reply is not None and bool(_call_ids(turn))
         limit = AGENT_TURN_S if calls else AGENT_SILENT_S
-        if now - turn.since > limit:
-            doing = "worked on the calls of one turn" if calls else "neither asked its model nor ended"
-            self.fault = f"it {doing} for {limit:.0f} s"
+        if now - turn.active_at > limit:
+            behaviour = "worked on the calls of one turn" if calls else "neither asked its model nor ended"
+            self.fault = f"it {behaviour} for {limit:.0f} s"
             return True
         return False
 
-    async def _written(self, turn: Turn) -> None:
-        """Its session holds the results it asks with, or will not."""
+    async def _wait_until_saved(self, turn: GatedTurn) -> None:
+        """Wait until its session files hold the results it asks with, at most SESSION_WRITTEN_S."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SESSION_WRITTEN_S):
-                while not await in_thread(holds, self._home, self.preset.sessions, _calls(turn)):  # noqa: ASYNC110
+                while not await in_thread(has_all_results, self._home, self.preset.sessions, _call_ids(turn)):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
 
 
-def _calls(turn: Turn) -> list[str]:
+def _call_ids(turn: GatedTurn) -> list[str]:
+    """Return the ids of the tool calls in a turn's reply."""
     content = turn.reply.message["content"] if turn.reply is not None else []
     return [block["id"] for block in content if block.get("type") == "tool_use"]
 
 
-async def _next_asked(held: Held, turn: Turn, on_calls: Callable[[Message], None]) -> None:
-    """Return when this turn's reply was given and the next request waits."""
-    while turn.reply is None and held.over is None:
-        await held.settled(turn)
-        if turn.reply is None and held.over is None:
+async def _wait_for_next_request(gate: RequestGate, turn: GatedTurn, on_calls: Callable[[Message], None]) -> None:
+    """Wait until this turn's reply was given and the next request waits. `on_calls` gets a reply with tool calls."""
+    while turn.reply is None and gate.end_error is None:
+        await gate.wait_for_answer(turn)
+        if turn.reply is None and gate.end_error is None:
             await asyncio.sleep(_LOOK_S)  # an error: the agent asks again, or ends
-    if turn.reply is not None and _calls(turn):
+    if turn.reply is not None and _call_ids(turn):
         on_calls(turn.reply.message)
-    await held.waits()
+    await gate.wait_for_request()
 
 
-def _clear(directory: Path) -> None:
+def _remove_leftovers(directory: Path) -> None:
     """Remove homes and sockets of agents whose worker was killed: the lease says that none of them lives."""
-    for named in directory.glob(f"{_HOMES}*.socket"):
-        sockets = Path(tempfile.gettempdir(), Path(named.read_text(errors="replace")).name)
+    for socket_note in directory.glob(f"{_HOMES}*.socket"):
+        sockets = Path(tempfile.gettempdir(), Path(socket_note.read_text(errors="replace")).name)
         if sockets.name.startswith(_SOCKETS):  # after a power cut the file may be empty, or hold anything
-            remove(sockets)
-        named.unlink(missing_ok=True)
+            remove_path(sockets)
+        socket_note.unlink(missing_ok=True)
     for home in directory.glob(f"{_HOMES}*"):
-        remove(home)
+        remove_path(home)
 
 
-def _read(preset: Preset, output: Path) -> AgentSaid:
+def _read_output(preset: Preset, output: Path) -> AgentClaim:
+    """Read the end of an agent's output, at most AGENT_OUTPUT_BYTES, and return what it says by its preset."""
     with output.open("rb") as file:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - AGENT_OUTPUT_BYTES))
-        return understood(preset, file.read())
+        return parse_output(preset, file.read())
 
 
-def _proxy() -> type[Proxy]:
-    """Loaded with the first agent: aiohttp is a tenth of a worker's start."""
+def _load_proxy_class() -> type[Proxy]:
+    """Import and return the proxy's class. It is loaded with the first agent: aiohttp is a tenth of a worker's
+    start."""
     from perdure.adapters.agents.proxied.proxy import Proxy
 
     return Proxy

@@ -1,1 +1,1 @@
-"""Facts for `perdure verify`: read again from vault, ledger, remote and forge; nothing here writes or judges."""
+"""Facts for `perdure verify`, read again from vault, ledger, remote and forge; nothing here writes or judges."""

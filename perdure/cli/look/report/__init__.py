@@ -11,7 +11,7 @@ import typer
 
 from perdure.cli.ids import DeliveryId
 from perdure.cli.screen import Screen
-from perdure.cli.session import with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput
 
 Html = Annotated[
@@ -22,37 +22,40 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON, wi
 
 def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> None:
     """Timeline, plan, tests, review, cost and screenshots of a delivery, whether it runs or has ended."""
-    from perdure.cli.look.report.gather import gather
+    from perdure.cli.look.report.gather import gather_report
 
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
     target = target_of(html)
     screen = Screen(json=json or html == "-")
-    found = with_delivery(screen, id, gather)
+    loaded = run_with_delivery(screen, id, gather_report)
     if html:
         from perdure.cli.look.report.page import page_of
 
-        page = page_of(found).encode()
+        page = page_of(loaded).encode()
         if target is None:
             sys.stdout.buffer.write(page)
             sys.stdout.flush()
         else:
             write_page(target, page)
     if json:
-        screen.data(found.model_dump_json(indent=2))
+        screen.print_json(loaded.model_dump_json(indent=2))
     elif not html:
         from perdure.cli.look.report.text import lines_of
 
-        screen.lines(lines_of(found))
+        screen.print_lines(lines_of(loaded))
         return
-    for words in found.unread:
-        print(f"! not read: {words}", file=sys.stderr)
+    for reason in loaded.unread:
+        print(f"! not read: {reason}", file=sys.stderr)
     if target is not None and not json:
-        screen.line(f"✓ {target}")
+        screen.print_line(f"✓ {target}")
 
 
 def target_of(html: str) -> Path | None:
-    """Return the page's place, looked at before anything is read. BadInput when it cannot go there."""
+    """Return the path that `--html` names, checked before anything is read; None for standard output and for no page.
+
+    Raises BadInput when no file can be written there.
+    """
     if html in ("", "-"):
         return None
     target = Path(os.path.expanduser(html))
@@ -64,7 +67,10 @@ def target_of(html: str) -> Path | None:
 
 
 def write_page(target: Path, page: bytes) -> None:
-    """Whole or not at all; readable for others as any new file is. A symbolic link stays one."""
+    """Write the page whole or not at all; others may read it as any new file. A symbolic link stays one.
+
+    A device or a pipe is written to, not replaced. Raises BadInput when the page cannot be written.
+    """
     from perdure.adapters.system.files import write_whole
 
     umask = os.umask(0)

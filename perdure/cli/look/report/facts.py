@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from perdure.models.plan import Plan
 from perdure.models.report import Findings, Review, Screenshots, TestReport
 from perdure.models.result import (
-    Attempted,
+    AttemptResult,
     DecisionMade,
     PullRequest,
     Receipt,
@@ -20,11 +21,12 @@ from perdure.models.result import (
 )
 
 
-class Turn(BaseModel):
-    """One turn. Times as history has them; `cost_usd` None: unknown; `said` is empty where the host was not read.
+class ReportTurn(BaseModel):
+    """One turn. Times as history has them; `cost_usd` None: unknown.
 
-    tries  how often it was begun; died: one of the earlier tries ended with its worker
-    tokens of the prompt and of the reply
+    tries       how often it was started; died: one of the earlier tries ended with its worker
+    prompt_tokens, output_tokens   of the prompt and of the reply
+    transcript  what was said and done in it, empty where the host was not read; in JSON its name is `said`
     """
 
     step: str
@@ -39,18 +41,18 @@ class Turn(BaseModel):
     prompt_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = 0.0
-    said: str = ""
+    transcript: Annotated[str, Field(alias="said")] = ""
 
 
-class Death(BaseModel):
-    """A worker ended while it worked on this. `tries`: 2 for one death, more when it happened again at once."""
+class WorkerDeath(BaseModel):
+    """The death of a worker that worked on this. `tries`: 2 for one death, more when it happened again at once."""
 
     at: datetime
     activity: str
     tries: int = 2
 
 
-class Waited(BaseModel):
+class ReportWait(BaseModel):
     """A time in which nothing was done. `until` None: it lasts."""
 
     since: datetime
@@ -58,11 +60,11 @@ class Waited(BaseModel):
     reason: str = ""
 
 
-class Report(BaseModel):
-    """One delivery.
+class DeliveryReport(BaseModel):
+    """Everything about one delivery that a report shows.
 
     status      as in the result; `running`, `waiting`, or Temporal's own word where the delivery could not say one
-    started, ended   of all its runs; taken: when this was read
+    started, ended   of all its runs; taken: when the report was read
     began       when each of `steps` began, more exactly than they say; None where history does not have it
     diff        against the base, its beginning where it is long
     pictures    PNG by SHA-256; not in the JSON form
@@ -96,9 +98,9 @@ class Report(BaseModel):
     review: ReviewResult = ReviewResult()
     steps: tuple[StepRecord, ...] = ()
     began: tuple[datetime | None, ...] = Field(default=(), exclude=True)
-    turns: tuple[Turn, ...] = ()
-    deaths: tuple[Death, ...] = ()
-    waits: tuple[Waited, ...] = ()
+    turns: tuple[ReportTurn, ...] = ()
+    deaths: tuple[WorkerDeath, ...] = ()
+    waits: tuple[ReportWait, ...] = ()
     plan: Plan | None = None
     test_report: TestReport | None = None
     reviewed: Review | None = None
@@ -106,16 +108,17 @@ class Report(BaseModel):
     screenshots: Screenshots | None = None
     pictures: dict[str, bytes] = Field(default={}, exclude=True)
     decisions: tuple[DecisionMade, ...] = ()
-    attempts: tuple[Attempted, ...] = ()
+    attempts: tuple[AttemptResult, ...] = ()
     diff: str = ""
     untold: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
+        """Return whether the delivery had not ended when the report was read."""
         return self.ended is None
 
     @property
     def seconds(self) -> float:
-        """From the first run's start to the end, or to now."""
+        """Return the time from the first run's start to the end, or to when the report was read."""
         return max(((self.ended or self.taken) - self.started).total_seconds(), 0.0)

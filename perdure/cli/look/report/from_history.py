@@ -1,4 +1,4 @@
-"""A delivery's state, steps and turns, told again from its history alone; pure functions."""
+"""A delivery's state, steps and turns, folded from its history alone; pure functions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import ValidationError
 
-from perdure.cli.look.report.facts import Death, Turn, Waited
-from perdure.client.history import Act, Past
-from perdure.client.steps import given_by, steps_of, took
+from perdure.cli.look.report.facts import ReportTurn, ReportWait, WorkerDeath
+from perdure.client.history import ActivityRecord, DeliveryHistory
+from perdure.client.steps import apply_known_result, steps_of, turn_result_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Usage
 from perdure.models.request import DeliveryRequest, parse_request
@@ -22,21 +22,25 @@ _SLACK = timedelta(seconds=2)
 """Records of steps have whole seconds, and an activity is scheduled a moment after its step began."""
 
 
-def state_of(past: Past) -> DeliveryState:
-    """Return the state as far as history tells it: the newest run's beginning, and what its activities gave since."""
+def state_of(past: DeliveryHistory) -> DeliveryState:
+    """Return the state as far as history has it: where the newest run began, with the results of all activities
+    applied.
+
+    Usage is counted from nothing, over all runs. A state at the beginning that cannot be parsed is left out.
+    """
     resume = past.request.get("resume")
     try:
         state = DeliveryState.model_validate(resume.get("state", {}) if isinstance(resume, dict) else {})
     except ValidationError:
         state = DeliveryState()
     state.usage = Usage()  # every turn of every run is counted below
-    for act in past.acts:
-        took(state, act, branch=bool(past.request.get("branch")))
+    for act in past.activities:
+        apply_known_result(state, act, branch=bool(past.request.get("branch")))
     return state
 
 
-def request_of(past: Past) -> DeliveryRequest:
-    """The request as it was sent; of one that was never valid, its first words."""
+def request_of(past: DeliveryHistory) -> DeliveryRequest:
+    """Return the request as it was sent; of one that was never valid, only the repository and the text."""
     try:
         return parse_request(past.request)
     except InvalidRequest:
@@ -45,59 +49,61 @@ def request_of(past: Past) -> DeliveryRequest:
         )
 
 
-def steps_so_far(state: DeliveryState, past: Past) -> list[StepRecord]:
-    """Steps of the runs before, as the newest one got them, and its own after them."""
-    return [*state.steps, *steps_of(past.acts[past.newest :])]
+def steps_so_far(state: DeliveryState, past: DeliveryHistory) -> list[StepRecord]:
+    """Return the steps of earlier runs, as the newest run got them, and then its own."""
+    return [*state.steps, *steps_of(past.activities[past.newest_start :])]
 
 
-def progress_from(past: Past, delivery_id: str, run_id: str, state: DeliveryState | None = None) -> Progress:
-    """The answer where no worker gives one: that to query `progress`, folded from history.
+def progress_from(past: DeliveryHistory, delivery_id: str, run_id: str, state: DeliveryState | None = None) -> Progress:
+    """Return what query `progress` would answer, folded from history: for when no worker answers.
 
-    state  `state_of(past)`, where that is known; its steps and its wait are then filled in
+    state  that of `state_of(past)`, where the caller has it; its steps and its wait are filled in here
     """
     state = state or state_of(past)
     state.steps = steps_so_far(state, past)
-    state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "") or past.held
+    state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "") or past.hold_reason
     return progress_of(state, request_of(past), delivery_id, run_id)
 
 
-def began(steps: Sequence[StepRecord], acts: Sequence[Act]) -> tuple[datetime | None, ...]:
-    """Return when each step began, to the millisecond where history has its first activity."""
-    found: list[datetime | None] = []
-    left = list(acts)
+def step_start_times(steps: Sequence[StepRecord], acts: Sequence[ActivityRecord]) -> tuple[datetime | None, ...]:
+    """Return when each step began, to the millisecond where history has its first activity, else as its record says;
+    None: unknown."""
+    starts: list[datetime | None] = []
+    remaining = list(acts)
     for record in steps:
-        stamp = parsed(record.started_at)
-        match = next(
+        stamp = parse_time(record.started_at)
+        first_act = next(
             (
                 act
-                for act in left
+                for act in remaining
                 if act.activity == record.step and stamp and stamp - _SLACK / 2 <= act.scheduled <= stamp + _SLACK
             ),
             None,
         )
-        if match is not None:
-            left = left[left.index(match) + 1 :]
-        found.append(match.scheduled if match else stamp)
-    return tuple(found)
+        if first_act is not None:
+            remaining = remaining[remaining.index(first_act) + 1 :]
+        starts.append(first_act.scheduled if first_act else stamp)
+    return tuple(starts)
 
 
-def parsed(stamp: str | None) -> datetime | None:
-    """RFC 3339 as a time in UTC; None for anything else."""
+def parse_time(stamp: str | None) -> datetime | None:
+    """Parse a time in RFC 3339, as UTC where it names no zone; None for anything else."""
     try:
-        when = datetime.fromisoformat(stamp or "")
+        time = datetime.fromisoformat(stamp or "")
     except ValueError:
         return None
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def turns_of(acts: Iterable[Act]) -> list[Turn]:
-    """Each turn that ended well, or still runs."""
-    return [_turn(act) for act in acts if act.activity in AGENTIC and (act.result is not None or act.ended is None)]
+def turns_of(acts: Iterable[ActivityRecord]) -> list[ReportTurn]:
+    """Return each turn that ended well or still runs."""
+    return [_turn_of(act) for act in acts if act.activity in AGENTIC and (act.result is not None or act.ended is None)]
 
 
-def _turn(act: Act) -> Turn:
-    result = given_by(act)
-    return Turn(
+def _turn_of(act: ActivityRecord) -> ReportTurn:
+    """Convert the record of an agentic activity to a turn of the report, without its transcript."""
+    result = turn_result_of(act)
+    return ReportTurn(
         step=act.activity,
         attempt=max(act.attempt, 1),
         turn=max(act.turn, 1),
@@ -113,9 +119,11 @@ def _turn(act: Act) -> Turn:
     )
 
 
-def deaths_of(acts: Iterable[Act]) -> list[Death]:
-    return [Death(at=act.began, activity=act.activity, tries=act.tries) for act in acts if act.died and act.began]
+def deaths_of(acts: Iterable[ActivityRecord]) -> list[WorkerDeath]:
+    """Return the deaths of workers that these activities survived."""
+    return [WorkerDeath(at=act.began, activity=act.activity, tries=act.tries) for act in acts if act.died and act.began]
 
 
-def waits_of(past: Past) -> list[Waited]:
-    return [Waited(since=wait.since, until=wait.until, reason=wait.reason) for wait in past.waits]
+def waits_of(past: DeliveryHistory) -> list[ReportWait]:
+    """Return the times in which nothing was done."""
+    return [ReportWait(since=wait.since, until=wait.until, reason=wait.reason) for wait in past.waits]

@@ -1,4 +1,4 @@
-"""Reads a delivery for a report: what the server has, what its workflow answers, what its host keeps."""
+"""Reading a delivery for a report: what the server has, what its workflow answers, what its host keeps."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from temporalio.service import RPCError
 
 from perdure.cli.look.report import from_history
-from perdure.cli.look.report.facts import Report
+from perdure.cli.look.report.facts import DeliveryReport
 from perdure.cli.look.report.from_host import HostReader
-from perdure.client import Delivery, Described
-from perdure.client.history import Past
+from perdure.client import Delivery, RunDescription
+from perdure.client.history import DeliveryHistory
 from perdure.models.errors import PerdureError
 from perdure.models.plan import Plan
 from perdure.models.report import Findings, Review, Screenshots, TestReport
@@ -22,33 +22,35 @@ from perdure.models.state import DeliveryState, Progress
 from perdure.models.summary import result_of
 
 
-async def gather(delivery: Delivery, *, seen: bool = False) -> Report:
-    """Everything that can be known now. BadInput when there is no such delivery; what cannot be read is said in it.
+async def gather_report(delivery: Delivery, *, passive: bool = False) -> DeliveryReport:
+    """Read everything about a delivery that can be known now. What cannot be read is named in the report's `unread`.
 
-    seen  only looked at, again and again: no workflow is asked, which would wake one that waits, and the bytes of the
-          screenshots are left out
+    passive  for who only looks, again and again: no workflow is asked, which would wake one that waits, and the bytes
+    of the screenshots are left out
+
+    Raises BadInput when there is no such delivery.
     """
     described = await delivery.describe()
     past = await delivery.past()
     state = from_history.state_of(past)
     unread = [] if past.complete else ["Temporal does not have the first runs any more: their turns are missing"]
-    facts = await _facts(delivery, described, past, state, unread, ask=not seen)
+    facts = await _read_facts(delivery, described, past, state, unread, ask=not passive)
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
-    plan = await reader.document(state.plan, "the plan", Plan)
-    test_report = await reader.document(tests.report or "", "the test report", TestReport)
-    reviewed = await reader.document(review.report or "", "the review", Review)
-    findings = await reader.document(review.findings or "", "the engine's findings", Findings)
-    screenshots = await reader.document(state.screenshots, "the screenshots", Screenshots)
-    pictures = await reader.pictures(screenshots) if screenshots and not seen else {}
-    diff = await reader.diff() if state.head or facts["head_sha"] else ""
-    turns = await reader.said(from_history.turns_of(past.acts))
+    plan = await reader.read_document(state.plan, "the plan", Plan)
+    test_report = await reader.read_document(tests.report or "", "the test report", TestReport)
+    reviewed = await reader.read_document(review.report or "", "the review", Review)
+    findings = await reader.read_document(review.findings or "", "the engine's findings", Findings)
+    screenshots = await reader.read_document(state.screenshots, "the screenshots", Screenshots)
+    pictures = await reader.read_pictures(screenshots) if screenshots and not passive else {}
+    diff = await reader.read_diff() if state.head or facts["head_sha"] else ""
+    turns = await reader.add_transcripts(from_history.turns_of(past.activities))
     try:
-        untold = await delivery.not_notified()
+        untold = await delivery.failed_notices()
     except RPCError:
         untold = []
         unread.append("the server does not say who was told")
-    return Report(
+    return DeliveryReport(
         **facts,
         delivery_id=delivery.id,
         run_id=described.run_id,
@@ -56,9 +58,9 @@ async def gather(delivery: Delivery, *, seen: bool = False) -> Report:
         title=plan.title if plan else state.title,
         ended=described.closed,
         taken=datetime.now(UTC),
-        began=from_history.began(facts["steps"], past.acts),
+        began=from_history.step_start_times(facts["steps"], past.activities),
         turns=tuple(turns),
-        deaths=tuple(from_history.deaths_of(past.acts)),
+        deaths=tuple(from_history.deaths_of(past.activities)),
         waits=tuple(from_history.waits_of(past)),
         plan=plan,
         test_report=test_report,
@@ -72,57 +74,67 @@ async def gather(delivery: Delivery, *, seen: bool = False) -> Report:
     )
 
 
-async def _facts(
-    delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str], *, ask: bool
+async def _read_facts(
+    delivery: Delivery,
+    described: RunDescription,
+    past: DeliveryHistory,
+    state: DeliveryState,
+    unread: list[str],
+    *,
+    ask: bool,
 ) -> dict[str, Any]:
-    """Return what result or progress say; without a worker, what history does."""
+    """Read the fields of a report that result or progress have; without a worker fold them from history.
+
+    `ask` False: a running workflow is not asked. Adds to `unread` what could not be read.
+    """
     request = from_history.request_of(past)
     status, message, waiting = "", "", ""
     steps: Sequence[StepRecord] = ()
     if described.running:
-        progress = await _progress(delivery, unread) if ask else None
+        progress = await _query_progress(delivery, unread) if ask else None
         progress = progress or from_history.progress_from(past, delivery.id, described.run_id, state)
         status, message, waiting, steps = progress.status, progress.message, progress.waiting, progress.steps
         if waiting:
             status = "waiting"
-        told = _running(progress, state, request, delivery.id, described.run_id)
+        result = _result_so_far(progress, state, request, delivery.id, described.run_id)
     else:
         try:
-            told = await delivery.result()
-            status = told.status
-        except PerdureError as error:  # terminated, or a request that was never valid: no worker said how it ended
+            result = await delivery.result()
+            status = result.status
+        except PerdureError as error:  # Terminated, or a request that was never valid: no worker said how it ended.
             state.steps = from_history.steps_so_far(state, past)
-            told = result_of(state, request, delivery.id, described.run_id)
+            result = result_of(state, request, delivery.id, described.run_id)
             status = described.status.name.lower().replace("canceled", "cancelled")
             message = str(error)
-        message, steps = message or told.message, told.steps
-    first = [when for record in steps if (when := from_history.parsed(record.started_at))]
+        message, steps = message or result.message, result.steps
+    start_times = [time for record in steps if (time := from_history.parse_time(record.started_at))]
     return {
         "status": status,
-        "reason": (told.reason or "") if status == told.status else "",
+        "reason": (result.reason or "") if status == result.status else "",
         "message": message,
         "waiting": waiting,
         "repository": request.repository,
         "request": request.request,
         "issue": str(request.issue or ""),
-        "base": told.base or "",
-        "base_sha": told.base_sha or "",
-        "branch": told.branch or (state.prepared.branch if state.prepared and described.running else ""),
-        "head_sha": told.head_sha or "",
-        "pull_request": told.pull_request,
-        "started": min([described.started, *first]),
+        "base": result.base or "",
+        "base_sha": result.base_sha or "",
+        "branch": result.branch or (state.prepared.branch if state.prepared and described.running else ""),
+        "head_sha": result.head_sha or "",
+        "pull_request": result.pull_request,
+        "started": min([described.started, *start_times]),
         "budget_usd": state.prepared.budget_usd if state.prepared else request.budget_usd,
-        "usage": told.usage,
-        "receipt": told.receipt,
-        "tests": told.tests,
-        "review": told.review,
-        "decisions": told.decisions,
-        "attempts": told.attempts,
+        "usage": result.usage,
+        "receipt": result.receipt,
+        "tests": result.tests,
+        "review": result.review,
+        "decisions": result.decisions,
+        "attempts": result.attempts,
         "steps": tuple(steps),
     }
 
 
-async def _progress(delivery: Delivery, unread: list[str]) -> Progress | None:
+async def _query_progress(delivery: Delivery, unread: list[str]) -> Progress | None:
+    """Query the workflow for its progress; None where no worker answers, which is added to `unread`."""
     try:
         return await delivery.progress()
     except PerdureError:
@@ -130,10 +142,10 @@ async def _progress(delivery: Delivery, unread: list[str]) -> Progress | None:
         return None
 
 
-def _running(
+def _result_so_far(
     progress: Progress, state: DeliveryState, request: DeliveryRequest, id: str, run_id: str
 ) -> DeliveryResult:
-    """A result of what there is so far: the workflow's own numbers over those of its history."""
+    """Return a result of what there is so far: the workflow's own numbers over those in `state`, which is changed."""
     state.steps, state.usage, state.spend = progress.steps, progress.usage, progress.spend
     state.pull_request, state.head = progress.pull_request, progress.head_sha or state.head
     result = result_of(state, request, id, run_id)

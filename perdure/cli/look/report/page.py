@@ -14,30 +14,31 @@ from markupsafe import Markup
 from perdure import __version__
 from perdure.adapters.forges.neutral import web_address
 from perdure.cli.decide.asking import decided
+from perdure.cli.formatting import format_tokens, money, pluralise, visible_line, visible_text
 from perdure.cli.look.report import tiles, view
-from perdure.cli.look.report.facts import Report
+from perdure.cli.look.report.facts import DeliveryReport
 from perdure.cli.look.report.svg import svg_of
 from perdure.cli.look.report.timeline import timeline_of
-from perdure.cli.words import count, money, shown, shown_line, tokens
 from perdure.models import wording
 from perdure.text import span
 
 REPORT_TESTS_SHOWN = 1_000
-"""Rows of tests that passed, one command each: folded away, and still not the whole of a suite of 50,000."""
+"""Rows of tests that passed, of one command: folded away, and still not the whole of a suite of 50,000."""
 
 
-def page_of(report: Report) -> str:
-    """The whole page. Every word of others is made visible, bounded and escaped on its way into it."""
+def page_of(report: DeliveryReport) -> str:
+    """Return the whole HTML page. Every text of others is made visible, bounded and escaped on its way into it."""
     pictures = {
         sha256: Markup("data:image/png;base64," + base64.b64encode(data).decode())  # noqa: S704  # base64
         for sha256, data in report.pictures.items()
     }
-    values = values_of(report, pictures)
-    return environment().get_template("page.html.j2").render(values, version=__version__)
+    values = template_values(report, pictures)
+    return report_environment().get_template("page.html.j2").render(values, version=__version__)
 
 
-def values_of(report: Report, pictures: Mapping[str, str]) -> dict[str, Any]:
-    """The values of templates/facts.html.j2 and body.html.j2. `pictures`: address of each screenshot, by SHA-256."""
+def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of templates/facts.html.j2 and body.html.j2. `pictures`: the address of each screenshot, by
+    SHA-256."""
     timeline = timeline_of(report)
     shots = report.screenshots.pictures if report.screenshots else ()
     return {
@@ -46,19 +47,19 @@ def values_of(report: Report, pictures: Mapping[str, str]) -> dict[str, Any]:
         "svg": Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
         "pictures": pictures,
         "links": {"pull": web_address(report.pull_request.url) if report.pull_request else False},
-        "points": wording.points(report.reviewed, report.findings),
+        "points": wording.review_points(report.reviewed, report.findings),
         "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
-        "sections": _sections(report, bool(timeline.rows)),
+        "sections": _section_links(report, bool(timeline.rows)),
         "turns": [(name, list(turns)) for name, turns in groupby(report.turns, key=view.step_name)],
-        "total": view.total(report.steps),
+        "total": view.total_cost(report.steps),
         "diff_lines": view.diff_lines(report.diff),
     }
 
 
-def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
-    """Anchor and name of what the page has, in its order."""
-    there = {
-        "timeline": drawn,
+def _section_links(report: DeliveryReport, has_timeline: bool) -> list[tuple[str, str]]:
+    """Return anchor and name of each section that the page has, in their order."""
+    presence = {
+        "timeline": has_timeline,
         "request": bool(report.request.strip()),
         "plan": report.plan is not None,
         "decisions": bool(report.decisions),
@@ -70,17 +71,18 @@ def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
         "cost": bool(report.steps),
         "turns": bool(report.turns),
     }
-    return [(anchor, anchor.capitalize()) for anchor, holds in there.items() if holds]
+    return [(anchor, anchor.capitalize()) for anchor, is_present in presence.items() if is_present]
 
 
 @cache
-def environment() -> Environment:
-    """Templates in which every word of others is made visible, bounded and escaped."""
+def report_environment() -> Environment:
+    """Create the Jinja environment of reports, once: every text of others is made visible, bounded and escaped in its
+    templates."""
 
     def finalize(value: object) -> object:
         """The last thing that happens to whatever stands in {{ }}: nobody has to remember it."""
         if isinstance(value, str) and not isinstance(value, Markup):
-            return shown(value)
+            return visible_text(value)
         return "" if value is None else value
 
     environment = Environment(
@@ -92,21 +94,21 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "line": shown_line,
-        "text": shown,
+        "line": visible_line,
+        "text": visible_text,
         "money": money,
         "span": span,
-        "took": view.took,
-        "tokens": tokens,
+        "took": view.format_test_time,
+        "tokens": format_tokens,
         "decided": decided,
-        "row": view.attempt,
+        "row": view.attempt_cells,
     }
-    environment.filters |= {"status": lambda words: words.replace("_", " ")}
+    environment.filters |= {"status": lambda status: status.replace("_", " ")}
     environment.globals |= {
         "view": view,
         "wording": wording,
         "tiles": tiles,
-        "count": count,
+        "count": pluralise,
         "rows": REPORT_TESTS_SHOWN,
     }
     return environment

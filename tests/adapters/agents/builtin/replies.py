@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from perdure.adapters.agents.builtin.conversation import StepFinished, after_reply
+from perdure.adapters.agents.builtin.conversation import StepFinished, decide_next
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
@@ -45,6 +45,6 @@ def reply(*blocks: dict[str, Any], stop: str = "end_turn", detail: str = "") -> 
 
 
 def finished(step: Step, said: Reply) -> StepFinished:
-    found = after_reply(step, said, [OPENING])
+    found = decide_next(step, said, [OPENING])
     assert isinstance(found, StepFinished)
     return found

@@ -12,11 +12,11 @@ import pytest
 from perdure.adapters.agents.builtin.conversation import (
     Continue,
     StepFinished,
-    after_reply,
-    opening,
-    question_for,
+    decide_next,
+    known_file_versions,
+    model_request_for,
+    opening_message,
     results_message,
-    toolbox_memory,
 )
 from perdure.adapters.agents.builtin.model import Model, Reply
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
@@ -41,20 +41,20 @@ CONTRACT = Contract(
 
 async def turns(model: Model, box: Toolbox, step: Step, most: int = 60, **materials: str) -> tuple[StepFinished, int]:
     """Take turns as the engine does, with everything stored and read again between them."""
-    transcript: list[dict[str, Any]] = [opening(step, CONTRACT, materials)]
+    transcript: list[dict[str, Any]] = [opening_message(step, CONTRACT, materials)]
     for turn in range(1, most + 1):
         transcript = json.loads(json.dumps(transcript, sort_keys=True))
-        question = question_for(step, CONTRACT, transcript)
+        question = model_request_for(step, CONTRACT, transcript)
         reply = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
         reply = Reply.from_json(reply.to_json())
-        found = after_reply(step, reply, transcript)
+        found = decide_next(step, reply, transcript)
         if isinstance(found, StepFinished):
             return found, turn
         transcript.append(reply.message)
         if isinstance(found, Continue):
             transcript.append(found.user_message)
             continue
-        box.read_files = toolbox_memory(transcript)
+        box.read_files = known_file_versions(transcript)
         transcript.append(results_message(await run_calls(reply.message, box, step), transcript))
     raise AssertionError("the step did not end")
 

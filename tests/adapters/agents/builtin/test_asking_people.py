@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 from tool_calls import called, mistake, ok, run
 
-from perdure.adapters.agents.builtin.tools import Toolbox, describe, tools_for
-from perdure.adapters.agents.builtin.tools.ask import ASSUMPTION_CHARS, CHOICE_CHARS, PUT, QUESTION_CHARS, RECORDED
+from perdure.adapters.agents.builtin.tools import Toolbox, describe_reply, tool_definitions
+from perdure.adapters.agents.builtin.tools.ask import (
+    ASSUMPTION_CHARS,
+    ASSUMPTION_RESULT,
+    CHOICE_CHARS,
+    QUESTION_CHARS,
+    QUESTION_RESULT,
+)
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC, STEPS
@@ -19,12 +25,12 @@ SIGN = {"text": "Which sign?", "kind": "choice", "choices": ["plus", "minus"], "
 
 @pytest.mark.parametrize("step", AGENTIC)
 def test_a_step_that_can_lack_a_requirement_asks_or_assumes_and_no_other_does(step: Step) -> None:
-    asking, assuming = ({tool["name"] for tool in tools_for(step, questions=q)} for q in (True, False))
-    assert ("ask" in asking, "assume" in assuming) == (STEPS[step].asks, STEPS[step].asks)
+    asking, assuming = ({tool["name"] for tool in tool_definitions(step, questions=q)} for q in (True, False))
+    assert ("ask" in asking, "assume" in assuming) == (STEPS[step].may_ask, STEPS[step].may_ask)
     assert not {"assume"} & asking
     assert not {"ask"} & assuming
-    assert STEPS[step].asks is (step not in (Step.CLASSIFY, Step.REVIEW))
-    names = [tool["name"] for tool in tools_for(step, questions=False)]
+    assert STEPS[step].may_ask is (step not in (Step.CLASSIFY, Step.REVIEW))
+    names = [tool["name"] for tool in tool_definitions(step, questions=False)]
     assert names == sorted(names)
 
 
@@ -32,7 +38,7 @@ async def test_a_question_is_put_and_the_other_calls_of_the_reply_are_carried_ou
     asked, written = await run(
         toolbox, called("ask", SIGN, "t1"), called("write", {"path": "n.txt", "content": "x"}, "t2")
     )
-    assert asked == {"type": "tool_result", "tool_use_id": "t1", "content": PUT}
+    assert asked == {"type": "tool_result", "tool_use_id": "t1", "content": QUESTION_RESULT}
     assert "is_error" not in written
     assert (toolbox.worktree / "n.txt").read_text() == "x"
     assert toolbox.question == Question(
@@ -77,7 +83,7 @@ async def test_a_question_that_nobody_could_answer_is_a_mistake_and_nobody_is_as
 async def test_after_a_mistake_the_next_question_of_the_reply_is_put(toolbox: Toolbox) -> None:
     wrong, right = await run(toolbox, called("ask", SIGN | {"choices": []}, "t1"), called("ask", SIGN, "t2"))
     assert wrong["is_error"]
-    assert right["content"] == PUT
+    assert right["content"] == QUESTION_RESULT
 
 
 async def test_what_people_see_of_a_question_is_plain_words_on_one_line(toolbox: Toolbox) -> None:
@@ -96,8 +102,8 @@ async def test_the_longest_question_fits_into_a_turns_result(toolbox: Toolbox) -
 async def test_where_nobody_is_asked_an_assumption_is_recorded_and_ask_is_no_tool(toolbox: Toolbox) -> None:
     toolbox.questions = False
     given = {"question": "Which sign?", "assumption": "Minus, as in add.\x07", "why": "the tests of add use it"}
-    assert await ok(toolbox, "assume", **given) == RECORDED
-    assert toolbox.assumed == ["Which sign? Minus, as in add (the tests of add use it)"]
+    assert await ok(toolbox, "assume", **given) == ASSUMPTION_RESULT
+    assert toolbox.assumptions == ["Which sign? Minus, as in add (the tests of add use it)"]
     assert "there is no tool 'ask' in this step; there are: assume, bash" in await mistake(toolbox, "ask", **SIGN)
     assert "say what you would have asked" in await mistake(toolbox, "assume", question="?", assumption="x", why="")
     toolbox.questions = True
@@ -113,23 +119,23 @@ async def test_more_assumptions_than_a_turn_reports_are_refused_and_none_is_cut_
     results = await run(toolbox, *calls)
     assert [result.get("is_error", False) for result in results] == [False, True, True]
     assert "in your next one" in results[1]["content"]
-    assert len("\n".join(toolbox.assumed)) <= ASSUMPTION_CHARS
+    assert len("\n".join(toolbox.assumptions)) <= ASSUMPTION_CHARS
 
 
 async def test_the_longest_assumption_is_recorded_whole_or_visibly_shortened(toolbox: Toolbox) -> None:
     toolbox.questions = False
     await ok(toolbox, "assume", question="q" * 900, assumption="a" * 900, why="w" * 900)
-    (said,) = toolbox.assumed
+    (said,) = toolbox.assumptions
     assert len(said) <= ASSUMPTION_CHARS
     assert said.count("…") == 3
 
 
 def test_a_turn_that_asks_says_so() -> None:
-    assert describe({"role": "assistant", "content": [called("ask", SIGN)]}) == "ask Which sign?"
-    assert describe({"role": "assistant", "content": [called("assume", {"question": "Sign?"})]}) == "assume Sign?"
+    assert describe_reply({"role": "assistant", "content": [called("ask", SIGN)]}) == "ask Which sign?"
+    assert describe_reply({"role": "assistant", "content": [called("assume", {"question": "Sign?"})]}) == "assume Sign?"
 
 
 def test_the_tools_read_the_same_for_every_delivery() -> None:
-    told = json.dumps([tools_for(Step.PLAN, questions=q) for q in (True, False)])
-    assert told == json.dumps([tools_for(Step.PLAN, questions=q) for q in (True, False)])
+    told = json.dumps([tool_definitions(Step.PLAN, questions=q) for q in (True, False)])
+    assert told == json.dumps([tool_definitions(Step.PLAN, questions=q) for q in (True, False)])
     assert "$ref" not in told

@@ -73,7 +73,9 @@ async def test_a_command_that_cannot_be_started_is_the_models_mistake(toolbox: T
 
 
 async def test_a_missing_command_gets_a_hint(toolbox: Toolbox) -> None:
-    toolbox.missing = lambda output, code: "`uv` is on the host" if code == 127 and "not found" in output else None
+    toolbox.explain_missing = lambda output, code: (
+        "`uv` is on the host" if code == 127 and "not found" in output else None
+    )
     text = await ok(toolbox, "bash", command="surely-not-there")
     assert text.startswith("exit code 127\n")
     assert text.endswith("`uv` is on the host")

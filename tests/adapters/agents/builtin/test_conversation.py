@@ -11,12 +11,12 @@ from perdure.adapters.agents.builtin.conversation import (
     Continue,
     RunTools,
     StepFinished,
-    after_reply,
-    identical_calls,
-    nudge,
+    count_identical_calls,
+    decide_next,
+    known_file_versions,
+    repetition_nudge,
     results_message,
     schema_for,
-    toolbox_memory,
 )
 from perdure.models.phases import Step
 from perdure.models.plan import Plan
@@ -109,11 +109,11 @@ def test_a_review_is_counted_by_severity(severities: list[str], summary: str) ->
     ],
 )
 def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_invalid(step: Step, said: str) -> None:
-    first = after_reply(step, reply(text(said)), [OPENING])
+    first = decide_next(step, reply(text(said)), [OPENING])
     assert isinstance(first, Continue)
     assert "not accepted" in first.user_message["content"][0]["text"]
     transcript = [OPENING, reply(text(said)).message, first.user_message]
-    second = after_reply(step, reply(text(said)), transcript)
+    second = decide_next(step, reply(text(said)), transcript)
     assert isinstance(second, StepFinished)
     assert second.outcome.ending is Ending.INVALID
     assert second.outcome.summary.startswith(f"{step}: "), (
@@ -126,24 +126,24 @@ def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_inv
 @pytest.mark.parametrize("step", [Step.CLASSIFY, Step.PLAN, Step.REVIEW])
 def test_an_answer_cut_off_twice_is_invalid(step: Step) -> None:
     cut = reply(text('{"'), stop="max_tokens")
-    asked = after_reply(step, cut, [OPENING])
+    asked = decide_next(step, cut, [OPENING])
     assert isinstance(asked, Continue)
-    done = after_reply(step, cut, [OPENING, cut.message, asked.user_message])
+    done = decide_next(step, cut, [OPENING, cut.message, asked.user_message])
     assert isinstance(done, StepFinished)
     assert (done.outcome.ending, done.outcome.data, done.document) == (Ending.INVALID, {}, None)
 
 
 def test_a_re_ask_names_what_is_wrong() -> None:
-    asked = after_reply(Step.CLASSIFY, reply(text('{"kind": "epic", "reason": "big"}')), [OPENING])
+    asked = decide_next(Step.CLASSIFY, reply(text('{"kind": "epic", "reason": "big"}')), [OPENING])
     assert isinstance(asked, Continue)
     assert "kind: Input should be 'bug', 'feature' or 'chore'" in asked.user_message["content"][0]["text"]
 
 
 def test_an_answer_mended_after_a_re_ask_counts() -> None:
-    asked = after_reply(Step.CLASSIFY, reply(text("hm")), [OPENING])
+    asked = decide_next(Step.CLASSIFY, reply(text("hm")), [OPENING])
     assert isinstance(asked, Continue)
     transcript = [OPENING, reply(text("hm")).message, asked.user_message]
-    done = after_reply(Step.CLASSIFY, reply(text('{"kind": "bug", "reason": "r"}')), transcript)
+    done = decide_next(Step.CLASSIFY, reply(text('{"kind": "bug", "reason": "r"}')), transcript)
     assert isinstance(done, StepFinished)
     assert done.outcome.data == {"kind": "bug"}
 
@@ -156,12 +156,12 @@ def test_writing_steps_end_with_the_first_line_of_what_was_said() -> None:
 
 @pytest.mark.parametrize("stop", ["tool_use", "end_turn", "pause_turn"])
 def test_tool_calls_are_run_whatever_the_reply_is_called(stop: str) -> None:
-    assert isinstance(after_reply(Step.IMPLEMENT, reply(use(), stop=stop), [OPENING]), RunTools)
+    assert isinstance(decide_next(Step.IMPLEMENT, reply(use(), stop=stop), [OPENING]), RunTools)
 
 
 def test_a_reply_cut_off_in_a_tool_call_runs_none_of_its_calls() -> None:
     said = reply(use(number=1, command="a"), use(number=2, comma=""), stop="max_tokens")
-    found = after_reply(Step.IMPLEMENT, said, [OPENING])
+    found = decide_next(Step.IMPLEMENT, said, [OPENING])
     assert isinstance(found, Continue)
     results = found.user_message["content"]
     assert [result["tool_use_id"] for result in results] == ["toolu_1", "toolu_2"]
@@ -170,8 +170,8 @@ def test_a_reply_cut_off_in_a_tool_call_runs_none_of_its_calls() -> None:
 
 def test_a_text_cut_off_goes_on_and_an_answer_cut_off_is_asked_for_again() -> None:
     cut = reply(text('{"kind": "feat'), stop="max_tokens")
-    goes_on = after_reply(Step.IMPLEMENT, cut, [OPENING])
-    again = after_reply(Step.CLASSIFY, cut, [OPENING])
+    goes_on = decide_next(Step.IMPLEMENT, cut, [OPENING])
+    again = decide_next(Step.CLASSIFY, cut, [OPENING])
     assert isinstance(goes_on, Continue)
     assert isinstance(again, Continue)
     assert "Go on" in goes_on.user_message["content"][0]["text"]
@@ -206,9 +206,9 @@ def same(times: int) -> list[dict[str, Any]]:
 
 def test_the_same_call_in_a_row_is_counted_whatever_the_order_of_its_input() -> None:
     other_order = {"role": "assistant", "content": [{**use(number=9), "input": {"timeout": 1, "command": "ls"}}]}
-    assert identical_calls([*same(2), other_order]) == 3
-    assert identical_calls([*same(2), reply(use(command="pwd")).message]) == 1
-    assert identical_calls([OPENING]) == 0
+    assert count_identical_calls([*same(2), other_order]) == 3
+    assert count_identical_calls([*same(2), reply(use(command="pwd")).message]) == 1
+    assert count_identical_calls([OPENING]) == 0
 
 
 def test_a_model_that_repeats_itself_is_told_so_and_then_stopped() -> None:
@@ -217,11 +217,11 @@ def test_a_model_that_repeats_itself_is_told_so_and_then_stopped() -> None:
     told = results_message(results, third)
     assert [block["type"] for block in told["content"]] == ["tool_result", "text"]
     assert "3 times in a row" in told["content"][1]["text"]
-    assert nudge(2) is None
-    ends = after_reply(Step.IMPLEMENT, reply(use(number=8, command="ls", timeout=1), stop="tool_use"), same(4))
+    assert repetition_nudge(2) is None
+    ends = decide_next(Step.IMPLEMENT, reply(use(number=8, command="ls", timeout=1), stop="tool_use"), same(4))
     assert isinstance(ends, StepFinished)
     assert ends.outcome.ending is Ending.LOOPING
-    goes_on = after_reply(Step.IMPLEMENT, reply(use(number=8, command="ls", timeout=1), stop="tool_use"), same(3))
+    goes_on = decide_next(Step.IMPLEMENT, reply(use(number=8, command="ls", timeout=1), stop="tool_use"), same(3))
     assert isinstance(goes_on, RunTools)
 
 
@@ -243,4 +243,4 @@ def test_only_file_tools_that_succeeded_say_which_version_is_known() -> None:
         for i, (one, content) in enumerate(zip(uses, contents, strict=True))
     ]
     transcript = [OPENING, reply(*uses).message, {"role": "user", "content": results}]
-    assert toolbox_memory(transcript) == {"a: b.py": "aaaaaaaaaaaa"}
+    assert known_file_versions(transcript) == {"a: b.py": "aaaaaaaaaaaa"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.builtin.tools import describe
-from perdure.adapters.agents.builtin.tools.run import command_in
+from perdure.adapters.agents.builtin.tools import describe_reply
+from perdure.adapters.agents.builtin.tools.tool_calls import command_in
 
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** Add File: b.py\n+z\n*** End Patch\n"
 
@@ -28,7 +28,7 @@ PATCH = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** Add File: b
 )
 def test_a_call_is_named_by_what_it_does(name: str, given: Any, words: str) -> None:
     call = {"type": "tool_use", "id": "t", "name": name, "input": given}
-    assert describe({"role": "assistant", "content": [call]}) == words
+    assert describe_reply({"role": "assistant", "content": [call]}) == words
 
 
 def test_a_call_without_a_command_has_none() -> None:

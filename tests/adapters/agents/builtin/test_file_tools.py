@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tool_calls import called, mistake, ok, run
 
-from perdure.adapters.agents.builtin.conversation import toolbox_memory
+from perdure.adapters.agents.builtin.conversation import known_file_versions
 from perdure.adapters.agents.builtin.tools import Toolbox
 from perdure.models.limits import READ_FILE_BYTES
 
@@ -139,8 +139,12 @@ async def test_what_the_conversation_knows_of_files_survives_a_crash(toolbox: To
     calls = [called("read", {"path": f"./{FILE}"}, "t1"), called("write", {"path": "n.txt", "content": "x"}, "t2")]
     results = await run(toolbox, *calls)
     transcript = [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
-    assert toolbox_memory(transcript) == toolbox.read_files == {FILE: toolbox.read_files[FILE], "n.txt": "2d711642b726"}
-    toolbox.read_files = toolbox_memory(transcript)
+    assert (
+        known_file_versions(transcript)
+        == toolbox.read_files
+        == {FILE: toolbox.read_files[FILE], "n.txt": "2d711642b726"}
+    )
+    toolbox.read_files = known_file_versions(transcript)
     await ok(toolbox, "edit", path=FILE, old="int", new="float")
 
 

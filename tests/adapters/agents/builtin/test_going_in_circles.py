@@ -11,24 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replies import OPENING, reply
 
-from perdure.adapters.agents.builtin.conversation import StepFinished, after_reply, results_message
-from perdure.adapters.agents.builtin.said import heard
-from perdure.adapters.agents.builtin.stuck import (
+from perdure.adapters.agents.builtin.circles import (
     ALTERNATING_STOP,
-    ALTERNATING_WORD,
+    ALTERNATING_WARN,
     GROWING_STOP,
-    GROWING_WORD,
+    GROWING_WARN,
     RETESTING_STOP,
-    RETESTING_WORD,
+    RETESTING_WARN,
     STANDING_STOP,
-    STANDING_WORD,
+    STANDING_WARN,
     STUCK,
-    Circle,
-    may_be_stuck,
-    stuck,
+    CircleKind,
+    find_circle,
+    may_be_in_circle,
 )
+from perdure.adapters.agents.builtin.conversation import StepFinished, decide_next, results_message
+from perdure.adapters.agents.builtin.user_messages import add_user_messages
 from perdure.models.config import TestCommand
-from perdure.models.decisions import Said
+from perdure.models.decisions import UserMessage
 from perdure.models.phases import Step
 from perdure.models.turn import Ending
 
@@ -45,11 +45,11 @@ def played(
     told: list[dict[str, Any]] = [OPENING]
     trees, said = ["base"], list[int]()
     for place, (command, result, tree) in enumerate(turns):
-        circle = stuck(told, trees, TESTS, writes=writes)
-        assert circle is None or may_be_stuck(told, TESTS), "the trees would not have been looked at"
+        circle = find_circle(told, trees, TESTS, writes=writes)
+        assert circle is None or may_be_in_circle(told, TESTS), "the trees would not have been looked at"
         call = {"type": "tool_use", "id": f"t{place}", "name": tool[0], "input": {tool[1]: command}}
         answer = reply(call, stop="tool_use")
-        following = after_reply(Step.IMPLEMENT, answer, told, tests=TESTS, circle=circle)
+        following = decide_next(Step.IMPLEMENT, answer, told, tests=TESTS, circle=circle)
         if isinstance(following, StepFinished):
             return said, following
         block = {"type": "tool_result", "tool_use_id": f"t{place}", "content": result}
@@ -57,7 +57,7 @@ def played(
         said += [place for one in message["content"] if one.get("text", "").startswith(STUCK)]
         told += [answer.message, message]
         if place == words_at:
-            told = heard(told, [Said(id="w", text="go on like this")])
+            told = add_user_messages(told, [UserMessage(id="w", text="go on like this")])
         trees.append(tree)
     return said, None
 
@@ -86,14 +86,14 @@ def growing(count: int) -> list[Turn]:
 @pytest.mark.parametrize(
     ("made", "circle", "word", "stop"),
     [
-        (alternating, Circle.ALTERNATING, ALTERNATING_WORD, ALTERNATING_STOP),
-        (retesting, Circle.RETESTING, RETESTING_WORD, RETESTING_STOP),
-        (standing, Circle.STANDING, STANDING_WORD, STANDING_STOP),
-        (growing, Circle.GROWING, GROWING_WORD[0], GROWING_STOP[0]),
+        (alternating, CircleKind.ALTERNATING, ALTERNATING_WARN, ALTERNATING_STOP),
+        (retesting, CircleKind.RETESTING, RETESTING_WARN, RETESTING_STOP),
+        (standing, CircleKind.STANDING, STANDING_WARN, STANDING_STOP),
+        (growing, CircleKind.GROWING, GROWING_WARN[0], GROWING_STOP[0]),
     ],
 )
 def test_a_circle_is_told_once_and_then_ends_the_step_by_its_name(
-    made: Callable[[int], list[Turn]], circle: Circle, word: int, stop: int
+    made: Callable[[int], list[Turn]], circle: CircleKind, word: int, stop: int
 ) -> None:
     said, end = played(made(200))
     assert len(said) == 1

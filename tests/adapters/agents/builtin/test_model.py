@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from anthropic.types.beta import BetaUsage
 
-from perdure.adapters.agents.builtin.errors import NotSummedUp
+from perdure.adapters.agents.builtin.errors import SummaryRefused
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, usage_of
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
 from tests.waiting import patient
@@ -86,7 +86,7 @@ async def test_a_conversation_is_summed_up_where_the_api_does_that(played: Playe
     assert wanted.key() != QUESTION.key()
     assert (await ask(model))[0].summary == ""
     _, model = await played('sums_up = false\n[[line]]\nsay = "hello"')
-    with pytest.raises(NotSummedUp, match="does not sum"):
+    with pytest.raises(SummaryRefused, match="does not sum"):
         await ask(model, wanted)
 
 

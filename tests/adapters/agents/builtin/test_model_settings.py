@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S, retry_after
+from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S, retry_after_seconds
 from perdure.adapters.agents.builtin.model import Model
 from perdure.models.errors import BadInput
 
@@ -69,12 +69,12 @@ def test_the_anthropic_library_is_not_imported_until_a_model_is_asked() -> None:
     ],
 )
 def test_a_pause_is_bounded_and_nonsense_is_ignored(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers) == seconds
+    assert retry_after_seconds(headers) == seconds
 
 
 def test_a_date_in_retry_after_is_a_pause_from_now() -> None:
     later = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))
-    seconds = retry_after({"retry-after": later})
+    seconds = retry_after_seconds({"retry-after": later})
     assert seconds is not None
     assert 50 < seconds <= 60
 
@@ -87,7 +87,7 @@ def test_without_retry_after_the_latest_reset_of_what_is_used_up_counts() -> Non
         "anthropic-ratelimit-tokens-remaining": "400",
         "anthropic-ratelimit-tokens-reset": later,
     }
-    assert 10 < (retry_after(headers) or 0) <= 20
-    assert 50 < (retry_after({**headers, "anthropic-ratelimit-tokens-remaining": "0"}) or 0) <= 60
-    assert retry_after({**headers, "anthropic-ratelimit-requests-reset": "soon"}) is None
-    assert retry_after({"anthropic-ratelimit-requests-remaining": "0"}) is None
+    assert 10 < (retry_after_seconds(headers) or 0) <= 20
+    assert 50 < (retry_after_seconds({**headers, "anthropic-ratelimit-tokens-remaining": "0"}) or 0) <= 60
+    assert retry_after_seconds({**headers, "anthropic-ratelimit-requests-reset": "soon"}) is None
+    assert retry_after_seconds({"anthropic-ratelimit-requests-remaining": "0"}) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.builtin.model import ModelRequest, Reply, most_tokens, upper_bound
+from perdure.adapters.agents.builtin.model import ModelRequest, Reply, max_cost_usd, max_total_tokens
 from perdure.models.ledger import Usage
 
 QUESTION = ModelRequest(
@@ -130,22 +130,22 @@ def test_half_a_stored_reply_is_not_a_reply() -> None:
 
 
 def test_the_upper_bound_grows_with_conversation_and_reply() -> None:
-    small = upper_bound(QUESTION)
-    longer = upper_bound(dataclasses.replace(QUESTION, messages=conversation(50)))
-    wordier = upper_bound(dataclasses.replace(QUESTION, max_tokens=16_000))
+    small = max_cost_usd(QUESTION)
+    longer = max_cost_usd(dataclasses.replace(QUESTION, messages=conversation(50)))
+    wordier = max_cost_usd(dataclasses.replace(QUESTION, max_tokens=16_000))
     assert small is not None
     assert longer is not None
     assert wordier is not None
     assert small < longer < wordier
-    assert upper_bound(dataclasses.replace(QUESTION, model="unknown")) is None
+    assert max_cost_usd(dataclasses.replace(QUESTION, model="unknown")) is None
 
 
 def test_the_most_tokens_are_more_than_any_reply_to_it_can_have() -> None:
-    tokens, prompt = most_tokens(QUESTION), len(json.dumps(QUESTION.body()))
+    tokens, prompt = max_total_tokens(QUESTION), len(json.dumps(QUESTION.body()))
     assert prompt / 4 + QUESTION.max_tokens < tokens <= prompt + QUESTION.max_tokens
     wordier = dataclasses.replace(QUESTION, max_tokens=QUESTION.max_tokens + 7)
-    assert most_tokens(wordier) == tokens + 7
-    assert most_tokens(dataclasses.replace(QUESTION, model="unknown")) > QUESTION.max_tokens, "no price is needed"
+    assert max_total_tokens(wordier) == tokens + 7
+    assert max_total_tokens(dataclasses.replace(QUESTION, model="unknown")) > QUESTION.max_tokens, "no price is needed"
 
 
 def picture(width: int, height: int, size: int) -> dict[str, Any]:
@@ -161,15 +161,15 @@ def with_content(*blocks: dict[str, Any]) -> ModelRequest:
 
 def test_a_picture_is_reserved_for_by_its_pixels_however_many_bytes_it_has() -> None:
     text = {"type": "text", "text": "look"}
-    without = upper_bound(with_content(text))
-    small, large = (upper_bound(with_content(picture(1280, 2000, size), text)) for size in (1_000, 3_000_000))
+    without = max_cost_usd(with_content(text))
+    small, large = (max_cost_usd(with_content(picture(1280, 2000, size), text)) for size in (1_000, 3_000_000))
     assert without is not None
     assert small is not None
     assert small == large
     assert 3414 * 2.5 / 1e6 <= small - without < 3500 * 2.5 / 1e6
     odd = picture(1, 1, 90_000)
     odd["source"]["data"] = base64.b64encode(bytes(90_000)).decode()
-    bound = upper_bound(with_content(odd, text))
+    bound = max_cost_usd(with_content(odd, text))
     assert bound is not None
     assert bound > without + 50_000 * 2.5 / 1e6, "what is not understood counts as text"
 
@@ -177,5 +177,5 @@ def test_a_picture_is_reserved_for_by_its_pixels_however_many_bytes_it_has() -> 
 def test_reserving_for_a_picture_leaves_the_question_as_it_was() -> None:
     question = with_content(picture(10, 10, 10))
     before = question.key()
-    upper_bound(question)
+    max_cost_usd(question)
     assert question.key() == before

@@ -12,9 +12,9 @@ from perdure.adapters.agents.builtin.repository_map import (
     MAP_BYTES,
     MAP_FILE_BYTES,
     MAP_FILES_READ,
-    Read,
-    mapped,
-    symbols,
+    ReadFiles,
+    build_map,
+    public_names,
 )
 
 FILES = {
@@ -27,7 +27,7 @@ FILES = {
 }
 
 
-def reading(files: Mapping[str, bytes], asked: list[str] | None = None) -> Read:
+def reading(files: Mapping[str, bytes], asked: list[str] | None = None) -> ReadFiles:
     def read(paths: Sequence[str]) -> dict[str, bytes]:
         if asked is not None:
             asked.extend(paths)
@@ -37,7 +37,7 @@ def reading(files: Mapping[str, bytes], asked: list[str] | None = None) -> Read:
 
 
 def test_a_map_tells_languages_tree_and_the_public_names_of_files() -> None:
-    assert mapped(FILES, reading(FILES)) == "\n".join(
+    assert build_map(FILES, reading(FILES)) == "\n".join(
         [
             "6 files: Python 4, Markdown 1, TypeScript 1.",
             "./",
@@ -56,18 +56,18 @@ def test_a_map_tells_languages_tree_and_the_public_names_of_files() -> None:
 
 
 def test_equal_files_give_equal_bytes_in_whatever_order_they_are_listed() -> None:
-    assert mapped(reversed(FILES), reading(FILES)) == mapped(sorted(FILES), reading(FILES))
+    assert build_map(reversed(FILES), reading(FILES)) == build_map(sorted(FILES), reading(FILES))
 
 
 def test_a_repository_without_files_has_no_map() -> None:
-    assert mapped([], reading({})) == ""
+    assert build_map([], reading({})) == ""
 
 
 def test_five_thousand_files_fit_by_depth_and_few_of_them_are_read() -> None:
     files = {f"pkg{n // 250}/sub{n // 50}/mod{n}.py": f"def function_{n}(): ...".encode() for n in range(5000)}
     files |= {f"node_modules/left/{n}.js": b"" for n in range(500)} | {"main.py": b"def main(): ..."}
     asked: list[str] = []
-    found = mapped(files, reading(files, asked))
+    found = build_map(files, reading(files, asked))
     assert len(found.encode()) <= MAP_BYTES
     assert len(asked) <= MAP_FILES_READ
     assert "  main.py: main()" in found
@@ -80,7 +80,7 @@ def test_five_thousand_files_fit_by_depth_and_few_of_them_are_read() -> None:
 def test_names_of_the_product_come_before_those_of_its_tests() -> None:
     many = {f"src/a{n:03}.py": b"def product(): ...\n" for n in range(150)}
     many |= {f"a_tests/test_{n:03}.py": b"def test_it(): ...\n" for n in range(150)}
-    found = mapped(many, reading(many))
+    found = build_map(many, reading(many))
     assert found.count("product()") > 100
     assert found.count("test_it()") < 60
 
@@ -99,8 +99,8 @@ def test_names_of_the_product_come_before_those_of_its_tests() -> None:
     ids=["syntax", "nul", "parentheses", "signs", "bytes", "coding", "large"],
 )
 def test_a_file_that_no_parser_likes_has_no_names(data: bytes) -> None:
-    assert list(symbols("bad.py", data)) == []
-    assert "bad.py" in mapped(["bad.py"], reading({"bad.py": data}))
+    assert list(public_names("bad.py", data)) == []
+    assert "bad.py" in build_map(["bad.py"], reading({"bad.py": data}))
 
 
 SCRIPT = b"""// export function told() {}
@@ -144,12 +144,12 @@ func Parse(text string) (int, error) {
     ],
 )
 def test_scripts_and_go_tell_what_other_files_can_use(path: str, data: bytes, names: list[str]) -> None:
-    assert list(symbols(path, data)) == names
+    assert list(public_names(path, data)) == names
 
 
 @given(st.binary(max_size=2000), st.sampled_from(["a.go", "a.ts"]))
 def test_no_bytes_are_too_odd_to_be_looked_through(data: bytes, path: str) -> None:
-    assert all(name.isascii() for name in symbols(path, b"export class " + data + b"\nfunc " + data))
+    assert all(name.isascii() for name in public_names(path, b"export class " + data + b"\nfunc " + data))
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=300)
@@ -158,6 +158,6 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size
 @given(st.lists(st.lists(NAMES, min_size=1, max_size=5).map("/".join), max_size=60, unique=True))
 def test_a_map_is_bounded_and_on_lines_of_its_own_whatever_files_are_called(paths: list[str]) -> None:
     files = {f"{path}.py": b"def f(): ..." for path in paths}
-    found = mapped(files, reading(files))
+    found = build_map(files, reading(files))
     assert len(found.encode()) <= 2 * MAP_BYTES, "the top is shown whatever its size"
     assert all(line.isprintable() or " " in line for line in found.split("\n"))

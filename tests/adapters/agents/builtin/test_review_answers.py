@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from replies import OPENING, finished, issue, reply, review, text
 
-from perdure.adapters.agents.builtin.conversation import Continue, StepFinished, after_reply
-from perdure.adapters.agents.builtin.places import Change
+from perdure.adapters.agents.builtin.conversation import Continue, StepFinished, decide_next
+from perdure.adapters.agents.builtin.places import ReviewedChange
 from perdure.models.phases import Step
 from perdure.models.report import Review
 from perdure.models.turn import Ending
 
 
-def again(said: str, change: Change | None = None, first: str | None = None) -> tuple[str, StepFinished]:
+def again(said: str, change: ReviewedChange | None = None, first: str | None = None) -> tuple[str, StepFinished]:
     """What a review is told about its first answer, and what becomes of its second one."""
-    asked = after_reply(Step.REVIEW, reply(text(said if first is None else first)), [OPENING], change)
+    asked = decide_next(Step.REVIEW, reply(text(said if first is None else first)), [OPENING], change)
     assert isinstance(asked, Continue)
     transcript = [OPENING, reply(text(said)).message, asked.user_message]
-    done = after_reply(Step.REVIEW, reply(text(said)), transcript, change)
+    done = decide_next(Step.REVIEW, reply(text(said)), transcript, change)
     assert isinstance(done, StepFinished)
     return asked.user_message["content"][0]["text"], done
 
@@ -36,7 +36,7 @@ def test_an_issue_that_is_said_twice_with_two_severities_is_asked_about_and_then
     assert len(issues(done)) == 2
 
 
-CHANGE = Change({"a.py": ((1, 10), (30, 40)), "gone.py": (), "huge.txt": None})
+CHANGE = ReviewedChange({"a.py": ((1, 10), (30, 40)), "gone.py": (), "huge.txt": None})
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ CHANGE = Change({"a.py": ((1, 10), (30, 40)), "gone.py": (), "huge.txt": None})
     ],
 )
 def test_a_place_in_the_diff_is_taken(file: str, line: int | None) -> None:
-    done = after_reply(Step.REVIEW, reply(text(review(issue("blocker", file=file, line=line)))), [OPENING], CHANGE)
+    done = decide_next(Step.REVIEW, reply(text(review(issue("blocker", file=file, line=line)))), [OPENING], CHANGE)
     assert isinstance(done, StepFinished)
     [kept] = issues(done)
     assert kept.description == "d"
@@ -96,7 +96,7 @@ def test_one_re_ask_is_all_there_is_whatever_was_wrong() -> None:
 
 def test_a_hundred_wrong_places_are_told_in_few_words() -> None:
     many = [issue("skippable", title=f"t{n} " + "x" * 500, file="y" * 5000, line=n) for n in range(100)]
-    told, _ = again(review(*many), Change({f"f{n}.py": ((1, 2),) for n in range(500)}))
+    told, _ = again(review(*many), ReviewedChange({f"f{n}.py": ((1, 2),) for n in range(500)}))
     assert len(told) < 10_000
     assert "and 80 more" in told
     assert "and 470 more" in told

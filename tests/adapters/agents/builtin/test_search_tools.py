@@ -9,9 +9,9 @@ import psutil
 import pytest
 from tool_calls import called, mistake, ok, run
 
-from perdure.adapters.agents.builtin.tools import Toolbox, searching
-from perdure.adapters.agents.builtin.tools.search import translate
-from perdure.adapters.agents.builtin.tools.searching import SEARCH_FILE_BYTES, SEARCH_RESULTS
+from perdure.adapters.agents.builtin.tools import Toolbox, search_tools
+from perdure.adapters.agents.builtin.tools.search import glob_to_regex
+from perdure.adapters.agents.builtin.tools.search_tools import SEARCH_FILE_BYTES, SEARCH_RESULTS
 from tests.processes import alive
 
 
@@ -77,7 +77,7 @@ async def test_glob_lists_files_and_no_dependencies(toolbox: Toolbox, many: Path
     ],
 )
 def test_globs_mean_what_people_expect(glob: str, path: str, matches: bool) -> None:
-    assert bool(translate(glob).fullmatch(path)) is matches
+    assert bool(glob_to_regex(glob).fullmatch(path)) is matches
 
 
 async def test_a_bad_pattern_is_the_models_mistake(toolbox: Toolbox) -> None:
@@ -119,7 +119,7 @@ def children() -> set[int]:
 async def test_a_pattern_without_end_stops_neither_the_worker_nor_its_heartbeat(
     toolbox: Toolbox, worktree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SEARCH_S", 1.0)
+    monkeypatch.setattr(search_tools, "SEARCH_S", 1.0)
     (worktree / "trap.txt").write_text("a" * 60 + "!\n")
     beats, before = 0, children()
 

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from tool_calls import called, run
 
-from perdure.adapters.agents.builtin.tools import Toolbox, describe, tools_for
+from perdure.adapters.agents.builtin.tools import Toolbox, describe_reply, tool_definitions
 from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC, WRITERS
 
 
 @pytest.mark.parametrize("step", AGENTIC)
 def test_every_step_has_its_tools_sorted_and_closed(step: Step) -> None:
-    names = [tool["name"] for tool in tools_for(step)]
+    names = [tool["name"] for tool in tool_definitions(step)]
     assert names == sorted(names)
-    assert json.dumps(tools_for(step)) == json.dumps(tools_for(step))
-    for tool in tools_for(step):
+    assert json.dumps(tool_definitions(step)) == json.dumps(tool_definitions(step))
+    for tool in tool_definitions(step):
         assert set(tool) == {"name", "description", "input_schema"}
         assert tool["input_schema"]["additionalProperties"] is False
     assert ("write" in names) is (step in WRITERS)
@@ -77,10 +77,10 @@ async def test_every_call_is_answered_once_in_order_and_a_mistake_does_not_stop_
     ],
 )
 def test_a_turn_is_described_in_a_few_plain_words(blocks: list[dict[str, Any]], words: str) -> None:
-    assert describe({"role": "assistant", "content": blocks}) == words
+    assert describe_reply({"role": "assistant", "content": blocks}) == words
 
 
 def test_a_description_has_at_most_80_characters() -> None:
-    words = describe({"role": "assistant", "content": [called("bash", {"command": "x" * 500})] * 3})
+    words = describe_reply({"role": "assistant", "content": [called("bash", {"command": "x" * 500})] * 3})
     assert len(words) <= 80
     assert words.isprintable()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.builtin.conversation import LONG_S, question_for, waits_long
-from perdure.adapters.agents.builtin.model import Model, upper_bound
+from perdure.adapters.agents.builtin.conversation import LONG_S, expects_long_wait, model_request_for
+from perdure.adapters.agents.builtin.model import Model, max_cost_usd
 from perdure.adapters.agents.builtin.model_request import ModelRequest
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
@@ -42,7 +42,7 @@ def said(call: dict[str, Any]) -> list[dict[str, Any]]:
 def test_long_tests_long_commands_and_questions_to_people_are_long_waits(
     transcript: list[dict[str, Any]], tests_s: float, long: bool
 ) -> None:
-    assert waits_long(transcript, tests_s) is long
+    assert expects_long_wait(transcript, tests_s) is long
 
 
 def marks(question: ModelRequest) -> set[str]:
@@ -53,10 +53,10 @@ def marks(question: ModelRequest) -> set[str]:
 
 
 def test_then_every_mark_is_for_an_hour_and_the_most_it_can_cost_is_more() -> None:
-    quick = question_for(Step.IMPLEMENT, CONTRACT, [OPENING], tests_s=10)
-    slow = question_for(Step.IMPLEMENT, CONTRACT, [OPENING], tests_s=600)
+    quick = model_request_for(Step.IMPLEMENT, CONTRACT, [OPENING], tests_s=10)
+    slow = model_request_for(Step.IMPLEMENT, CONTRACT, [OPENING], tests_s=600)
     assert (marks(quick), marks(slow)) == ({"5m"}, {"1h"})
-    below, above = upper_bound(quick), upper_bound(slow)
+    below, above = max_cost_usd(quick), max_cost_usd(slow)
     assert below is not None
     assert above is not None
     assert above > below
@@ -69,7 +69,7 @@ async def test_what_was_sent_is_still_there_after_ten_minutes_and_what_it_cost_t
     async with Rehearsal(Screenplay.parse('[[line]]\nsay = "Done."'), clock=lambda: now) as twin:
         model = Model("sk-rehearsal-0123456789", twin.url)
         for tests_s, kept in ((600.0, True), (0.0, False)):
-            question = question_for(Step.FIX_TESTS, CONTRACT, transcript, tests_s=tests_s)
+            question = model_request_for(Step.FIX_TESTS, CONTRACT, transcript, tests_s=tests_s)
             now += 4000
             first = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
             now += 600

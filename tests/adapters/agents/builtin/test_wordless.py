@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.agents.builtin.opening import opening
+from perdure.adapters.agents.builtin.opening import opening_message
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
-from perdure.models.issue import Issue
+from perdure.models.issue import ForgeIssue
 from perdure.models.phases import Step
 
 CONTRACT = Contract(
@@ -20,11 +20,11 @@ CONTRACT = Contract(
     existing=True,
     config=RepositoryConfig(version=1),
 )
-ISSUE = Issue(number=1, title="Heated", url="https://github.com/me/calc/issues/1")
+ISSUE = ForgeIssue(number=1, title="Heated", url="https://github.com/me/calc/issues/1")
 
 
 def words(contract: Contract) -> str:
-    return "\n".join(block["text"] for block in opening(Step.FIX_TESTS, contract, {"report": "red"})["content"])
+    return "\n".join(block["text"] for block in opening_message(Step.FIX_TESTS, contract, {"report": "red"})["content"])
 
 
 @pytest.mark.parametrize("request_", ["", " \n"])

@@ -26,7 +26,7 @@ async def test_a_stream_that_is_cut_is_neither_kept_nor_given_to_the_agent(
     assert not books.kept
     (error,) = books.failures
     assert isinstance(error, ModelUnavailable)
-    assert not error.limited
+    assert not error.limit_reason
     assert books.begun == 1, "it may have been billed"
 
 
@@ -61,7 +61,7 @@ async def test_an_error_of_the_api_is_the_agents_and_ours(
     assert books.begun == 0, "nothing was billed"
     if isinstance(error, ModelUnavailable):
         assert error.retry_after == 7
-        assert bool(error.limited) == (status in (429, 529))
+        assert bool(error.limit_reason) == (status in (429, 529))
 
 
 async def test_an_overload_inside_a_stream_is_one(serve: Serve, agent: Agent, books: Books) -> None:
@@ -72,7 +72,7 @@ async def test_an_overload_inside_a_stream_is_one(serve: Serve, agent: Agent, bo
             await streamed(client)
     assert refused.value.status_code == 529
     assert isinstance(books.failures[0], ModelUnavailable)
-    assert books.failures[0].limited
+    assert books.failures[0].limit_reason
 
 
 async def test_an_end_of_the_step_ends_the_agent(

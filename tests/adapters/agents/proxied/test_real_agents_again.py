@@ -17,7 +17,7 @@ from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedReque
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, Upstream
 from perdure.models.errors import BudgetReached, ModelRefusesUs
-from perdure.models.ledger import Reached, Spend
+from perdure.models.ledger import LimitReached, Spend
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.real_agents import claude, codex, told
@@ -130,7 +130,7 @@ async def test_an_agent_ends_soon_after_a_wrong_key(
 async def test_an_agent_ends_by_itself_when_its_budget_is_reached(
     serve: Serve, books: Books, tree: Path, tmp_path: Path, name: str
 ) -> None:
-    books.error = BudgetReached(Reached(limit="usd", words="$1.00 of $1.00 are spent", spend=Spend(usd=1.0)))
+    books.error = BudgetReached(LimitReached(limit="usd", reason="$1.00 of $1.00 are spent", spend=Spend(usd=1.0)))
     async with Rehearsal(Screenplay.parse(PLAY)) as twin:
         code, said = await run(name, await serve(upstream(name, twin.url)), tree, tmp_path / "home")
     assert code != 0

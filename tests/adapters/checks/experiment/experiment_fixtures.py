@@ -13,10 +13,10 @@ from perdure.adapters.checks.experiment.joined import may_be_one
 from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import write
 from perdure.adapters.checks.tests import CommandPlace, run_once
-from perdure.adapters.git.checkouts import Checkouts
-from perdure.adapters.git.objects import ObjectStore
+from perdure.adapters.git.checkouts import CheckoutPool
+from perdure.adapters.git.object_store import ObjectStore
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.setup import dependencies
+from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Experiment
@@ -42,10 +42,10 @@ class Trials:
     def commit(self, files: Files) -> str:
         kept = {path: textwrap.dedent(text).encode() for path, text in files.items() if text is not None}
         entries = {
-            path: ("100755" if data.startswith(b"#!") else "100644", self._store.blob(data))
+            path: ("100755" if data.startswith(b"#!") else "100644", self._store.write_blob(data))
             for path, data in kept.items()
         }
-        return self._store.commit(write(self.repository, entries), (), "made", at=0)
+        return self._store.write_commit(write(self.repository, entries), (), "made", timestamp=0)
 
     async def __call__(
         self, before: Files, after: Files, *commands: str, allowed: bool = False, known: TestReport | None = None
@@ -53,7 +53,7 @@ class Trials:
         """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
         checkouts = self._checkouts
-        ground = Setting(self._place(), self.repository, checkouts.make, checkouts.put_away, self._root / "room")
+        ground = Setting(self._place(), self.repository, checkouts.check_out, checkouts.put_away, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, before=known, allowed=allowed)
 
@@ -72,16 +72,16 @@ class Trials:
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""
         tree = self._root / "alone"
-        self._checkouts.make(self.commit(files), tree)
+        self._checkouts.check_out(self.commit(files), tree)
         test = TestCommand(name="alone", command=command)
         return (await run_once(replace(self._place(), source=tree), test, "alone")).verdict == "passed"
 
     def _place(self) -> CommandPlace:
         self.worktree.mkdir(exist_ok=True)
-        shared = dependencies(self.worktree)
+        shared = dependency_directories(self.worktree)
         return CommandPlace(self.sandbox, self.worktree, self._root / "logs", shared=shared, env=BARE)
 
     @property
-    def _checkouts(self) -> Checkouts:
+    def _checkouts(self) -> CheckoutPool:
         """As of a large repository: each run but the first is where another has been."""
-        return Checkouts(self.repository, self._root / "kept", large=1)
+        return CheckoutPool(self.repository, self._root / "kept", min_files=1)

@@ -32,8 +32,8 @@ async def test_a_base_that_promises_nothing_is_named_and_new_tests_still_prove_t
 ) -> None:
     found = await tried({"conftest.py": "\n", **before}, after, PYTEST)
     (one,) = found.commands
-    assert any(said.startswith(words) for said in found.unasked), found.unasked
-    assert not found.tampered
+    assert any(said.startswith(words) for said in found.unasked_reasons), found.unasked_reasons
+    assert not found.is_tampered
     assert (one.promises, one.contradicted, one.taken) == ((), (), ())
     assert one.proving is not None
     assert "tests/test_half.py::test_half" in one.proving
@@ -49,5 +49,5 @@ async def test_a_test_that_was_flaky_on_the_base_is_named_and_not_asked(tried: T
     known = TestReport(commit="0" * 40, tree="0" * 40, commands=(result,))
     found = await tried(files, PROOF, PYTEST, known=known)
     (one,) = found.commands
-    assert found.unasked == ("flaky on the base: test_add",)
-    assert (one.base_tests, one.base_passed, found.tampered) == (1, 1, False)
+    assert found.unasked_reasons == ("flaky on the base: test_add",)
+    assert (one.base_tests, one.base_passed, found.is_tampered) == (1, 1, False)

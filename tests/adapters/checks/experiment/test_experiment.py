@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from experiment_fixtures import Trials
 
-from perdure.models.experiment import Caught
+from perdure.models.experiment import CanaryOutcome
 
 PYTEST = f"{sys.executable} -m pytest -q"
 UNITTEST = f"{sys.executable} -m unittest discover -s tests"
@@ -47,11 +47,11 @@ async def test_an_honest_feature_with_its_test_is_green_in_all_experiments(tried
     }
     found = await tried(FOR_PYTEST, after, PYTEST)
     (one,) = found.commands
-    assert not found.tampered
+    assert not found.is_tampered
     assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (2, 2, (), ())
     assert one.proving == ("tests/test_half.py::test_half",)
-    assert one.canaries is Caught.CAUGHT
-    assert found.line == (
+    assert one.canaries is CanaryOutcome.CAUGHT
+    assert found.summary_line == (
         "2/2 of the base's own tests pass on the change · 1 new test fails without it · canaries caught"
     )
 
@@ -65,7 +65,7 @@ async def test_a_changed_promise_is_named_with_both_versions_and_is_not_called_t
     assert ", 3)" in promise.before
     assert ", -1)" in promise.after
     assert "-1 != 3" in promise.message
-    assert not found.tampered
+    assert not found.is_tampered
     assert one.proving == ("tests/test_calc.py::Calc::test_add",)
 
 
@@ -84,7 +84,7 @@ async def test_where_the_base_has_no_tests_the_canaries_stand_in_the_change_s_ow
     after = {"calc.py": steer + CALC, "tests/test_calc.py": CLASSES}
     found = await tried({"calc.py": WRONG}, after, UNITTEST)
     (one,) = found.commands
-    assert (found.tampered, one.canaries) == (steered, Caught.MISSED if steered else Caught.CAUGHT)
+    assert (found.is_tampered, one.canaries) == (steered, CanaryOutcome.MISSED if steered else CanaryOutcome.CAUGHT)
     assert one.base_tests is None
 
 
@@ -92,16 +92,16 @@ async def test_code_that_makes_its_runner_say_that_all_is_well_is_caught_by_the_
     steer = "import unittest\nunittest.TestCase.assertEqual = lambda *given: None\n"
     found = await tried(FOR_UNITTEST, {"calc.py": steer + WRONG}, UNITTEST)
     (one,) = found.commands
-    assert (one.base_tests, one.canaries) == (2, Caught.MISSED)
+    assert (one.base_tests, one.canaries) == (2, CanaryOutcome.MISSED)
     assert len(one.missed) >= 2
-    assert found.tampered
+    assert found.is_tampered
 
 
 @pytest.mark.parametrize("command", ["true", f"{PYTEST} -k add"])
 async def test_a_command_that_shows_no_canary_on_the_base_either_is_not_asked(tried: Trials, command: str) -> None:
     found = await tried(FOR_PYTEST, {"calc.py": CALC + "\n"}, command)
     (one,) = found.commands
-    assert (one.canaries, found.tampered) == (Caught.NOT_ASKED, False)
+    assert (one.canaries, found.is_tampered) == (CanaryOutcome.NOT_ASKED, False)
     assert "on the base neither" in " ".join(one.unasked)
 
 
@@ -109,12 +109,12 @@ async def test_a_command_that_only_says_whether_all_is_well_is_one_promise(tried
     recipe = f"test:\n\t{UNITTEST}\n"
     before = {**FOR_UNITTEST, "Makefile": recipe}
     hidden = await tried(before, {"calc.py": WRONG, "Makefile": recipe.replace("\t", "\t-")}, "make test")
-    (promise,) = hidden.promises
+    (promise,) = hidden.changed_promises
     assert promise.name == "make test"
     assert "-1 != 3" in promise.message
-    assert not hidden.tampered
+    assert not hidden.is_tampered
     honest = await tried(before, {"calc.py": f"{CALC}\n", "Makefile": f"{recipe}\ntest: more\nmore:\n"}, "make test")
-    assert honest.promises == ()
+    assert honest.changed_promises == ()
 
 
 async def test_of_a_file_that_does_not_load_what_is_left_of_it_is_asked(tried: Trials) -> None:
@@ -127,7 +127,7 @@ async def test_of_a_file_that_does_not_load_what_is_left_of_it_is_asked(tried: T
     (one,) = found.commands
     assert [promise.name for promise in one.promises] == ["tests/test_calc.py::test_add"]
     assert (one.base_tests, one.base_passed, one.taken) == (3, 1, ("tests/test_calc.py::test_double",))
-    assert one.canaries is Caught.CAUGHT
+    assert one.canaries is CanaryOutcome.CAUGHT
 
 
 async def test_what_a_test_script_runs_is_the_product(tried: Trials) -> None:
@@ -135,4 +135,4 @@ async def test_what_a_test_script_runs_is_the_product(tried: Trials) -> None:
     before = {"calc": "#!/bin/sh\necho $(($1 + $2))\n", "tests/test_add.sh": checks}
     after = {"calc": "#!/bin/sh\necho $(($1 - $2))\n", "tests/test_add.sh": checks.replace('[ "$out" = 3 ]', "true")}
     found = await tried(before, after, "sh tests/test_add.sh")
-    assert [promise.name for promise in found.promises] == ["sh tests/test_add.sh"]
+    assert [promise.name for promise in found.changed_promises] == ["sh tests/test_add.sh"]

@@ -17,8 +17,8 @@ from perdure.adapters.checks.runners.failing import EVERY
 from perdure.adapters.checks.runners.java import Maven
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.adapters.checks.runners.python import planted
-from perdure.adapters.checks.runners.rust import planted as in_rust
+from perdure.adapters.checks.runners.python import plant_python_canaries
+from perdure.adapters.checks.runners.rust import plant_rust_canaries as in_rust
 from tests.needs import require
 
 PYTHON = """\
@@ -49,10 +49,10 @@ def help(): return 1
 
 
 def test_each_test_of_a_python_file_fails_at_its_end_and_nothing_else_does() -> None:
-    found = planted(PYTHON, "token", "FIRST = 1", "LAST = 1")
+    found = plant_python_canaries(PYTHON, "token", "FIRST = 1", "LAST = 1")
     assert found is not None
     text = found.text
-    assert found.bodies == {"test_method", "test_late", "test_function"}
+    assert found.own_names == {"test_method", "test_late", "test_function"}
     made: dict[str, Any] = {"__name__": "made"}
     exec(compile(text, "made.py", "exec"), made)
     assert made["__doc__"] == "What stands first."
@@ -70,9 +70,9 @@ def test_each_test_of_a_python_file_fails_at_its_end_and_nothing_else_does() -> 
 
 @pytest.mark.parametrize("text", ["def test_a(:\n", "a = '\x00'\n", "(" * 5_000, "\r\rdef test_a():\r\n\tpass\r"])
 def test_a_python_file_that_cannot_be_read_takes_none_and_ends_of_lines_are_pythons(text: str) -> None:
-    found = planted(text, "token", "", "")
+    found = plant_python_canaries(text, "token", "", "")
     assert (found is None) == ("\r" not in text)
-    assert found is None or found.bodies == {"test_a"}
+    assert found is None or found.own_names == {"test_a"}
 
 
 def test_each_test_of_a_go_file_fails_at_its_end() -> None:
@@ -81,7 +81,7 @@ def test_each_test_of_a_go_file_fails_at_its_end() -> None:
         "func Testing(t *testing.T) {}\n"
     )
     ends = dict[str, str]()
-    changed, names = failing.go(text, ends)
+    changed, names = failing.fail_go_tests(text, ends)
     assert names == ends.keys() == {"TestA"}
     assert changed.count("defer") == 1
     said = f'if t.Failed() {{ t.Error("x") }} else {{ t.Error("{ends["TestA"]}") }}'
@@ -94,7 +94,7 @@ def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with
         '#[tokio::test(flavor = "x")]\npub async fn b() {}\nfn c() {}\n'
     )
     found = in_rust({"tests/a.rs": text, "tests/common/mod.rs": "pub fn a() {}\n"}, "token")
-    assert found.bodies == {"a", "b"}
+    assert found.failing_functions == {"a", "b"}
     assert list(found.files) == ["tests/a.rs"]
     assert found.files["tests/a.rs"].startswith("//! Tests.\n#![allow(dead_code)]\n")
 
@@ -112,13 +112,13 @@ def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with
     ],
 )
 def test_the_test_function_of_a_javascript_file_is_another_one(text: str, module: str) -> None:
-    helper, changed = failing.javascript(text, module, "token")
+    helper, changed = failing.fail_javascript_tests(text, module, "token")
     assert "test = ftoken(() => " in helper + changed
 
 
 @pytest.mark.parametrize("text", ["import * as t from 'node:test';\n", "const t = load('node:test');\n", "test('a')\n"])
 def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
-    assert failing.javascript(text, "node:test", "token") == ("", "")
+    assert failing.fail_javascript_tests(text, "node:test", "token") == ("", "")
 
 
 @pytest.mark.timeout(60)
@@ -127,9 +127,9 @@ def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
 )
 def test_hostile_test_files_are_planted_in_bounded_time(text: str) -> None:
     for module in ("node:test", "vitest", "jest"):
-        failing.javascript(text, module, "token")
+        failing.fail_javascript_tests(text, module, "token")
     in_rust({"tests/a.rs": text}, "token")
-    failing.go(text, {})
+    failing.fail_go_tests(text, {})
 
 
 JS = """\
@@ -150,8 +150,8 @@ describe('many', () => {
 @pytest.mark.timeout(60)
 def test_each_test_that_node_runs_fails_at_its_end(tmp_path: Path) -> None:
     require("node")
-    found = Node().canaries({"a.test.js": JS}, "token")
-    assert found.bodies == {EVERY}
+    found = Node().make_canaries({"a.test.js": JS}, "token")
+    assert found.failing_functions == {EVERY}
     (tmp_path / "a.test.js").write_text(found.files["a.test.js"])
     command = ["node", "--test", "--test-reporter=tap", "a.test.js"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False).stdout
@@ -182,11 +182,11 @@ public class CalcTest {
 
 
 def test_each_test_of_a_java_class_fails_at_its_end() -> None:
-    found = Maven().canaries(
+    found = Maven().make_canaries(
         {"src/test/java/calc/CalcTest.java": JAVA, "src/test/java/calc/Help.java": "class Help {}"}, "t"
     )
     (text,) = found.files.values()
-    assert (found.bodies, sorted(found.names)) == ({"adds"}, ["a0t0", "zzt0"])
+    assert (found.failing_functions, sorted(found.names)) == ({"adds"}, ["a0t0", "zzt0"])
     lines = text.splitlines()
     assert lines[7].startswith("public class CalcTest { @org.junit.jupiter.api.Test public void a0t")
     assert lines[11] == "    void adds() throws Exception { try {"
@@ -200,7 +200,7 @@ def test_each_test_of_a_java_class_fails_at_its_end() -> None:
 )
 @pytest.mark.timeout(60)
 def test_java_that_is_made_to_choke_on_is_read_in_bounded_time(text: str) -> None:
-    Maven().canaries({"A.java": f"import org.junit.Test;\n{text}"}, "t")
+    Maven().make_canaries({"A.java": f"import org.junit.Test;\n{text}"}, "t")
 
 
 MADE_TO_FAIL = """\
@@ -222,7 +222,7 @@ class TestB:
 def test_what_pytest_says_of_a_test_made_to_fail_is_that_it_ended_and_of_a_canary_that_it_failed(
     tmp_path: Path,
 ) -> None:
-    found = Pytest().canaries({"test_a.py": MADE_TO_FAIL}, "token")
+    found = Pytest().make_canaries({"test_a.py": MADE_TO_FAIL}, "token")
     (tmp_path / "test_a.py").write_text(found.files["test_a.py"])
     report = tmp_path / "report.xml"
     asked = [sys.executable, "-m", "pytest", "--strict-markers", "-o", "junit_family=xunit1", f"--junit-xml={report}"]
@@ -232,5 +232,5 @@ def test_what_pytest_says_of_a_test_made_to_fail_is_that_it_ended_and_of_a_canar
     assert {name: said[name].message for name in found.witnesses} == found.witnesses  # it has looked through the runner
     assert "assert 1 == 2" in said["test_token_0_z"].message
     ends = {name.partition("[")[0]: case.message for name, case in said.items() if "token" not in name}
-    assert ends == {name.removeprefix("test_a.py::"): words for name, words in found.ends.items()}
+    assert ends == {name.removeprefix("test_a.py::"): words for name, words in found.end_messages.items()}
     assert ends["test_a"] != ends["TestB::test_a"]

@@ -15,7 +15,7 @@ from perdure.adapters.checks.experiment.joined import parts
 from perdure.adapters.checks.runners.base import Canaries
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.models.experiment import Caught, Experiment
+from perdure.models.experiment import CanaryOutcome, Experiment
 from perdure.models.report import CommandResult, TestCase, TestReport
 
 PYTEST = f"{sys.executable} -m pytest -p no:cacheprovider"
@@ -54,7 +54,7 @@ async def test_both_halves_together_say_what_the_whole_says(tried: Trials, tmp_p
     (one,) = found.commands
     assert runs(tmp_path) == ["bc", "bc"]
     assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (4, 4, (), ())
-    assert one.canaries is Caught.CAUGHT
+    assert one.canaries is CanaryOutcome.CAUGHT
     assert one.proving == ("tests/test_half.py::test_half",)
     asked = [
         re.findall(r"test_(\w)\.py", log.read_text()) for log in (tmp_path / "room").glob("logs-*-bc-*/test-*.log")
@@ -67,7 +67,7 @@ async def test_a_test_file_that_another_one_uses_is_there_in_both_halves(tried: 
     before = {**BASE, "tests/test_a.py": f"def shared():\n    return 2\n\n\n{ONE.format('a')}", "tests/test_d.py": uses}
     found = await tried(before, HONEST, PYTEST, known=known(*NAMES))
     assert runs(tmp_path) == ["bc", "bc"]
-    assert (found.commands[0].base_passed, found.tampered) == (4, False)
+    assert (found.commands[0].base_passed, found.is_tampered) == (4, False)
 
 
 async def test_tests_that_need_those_of_another_file_are_asked_as_a_whole(tried: Trials, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ async def test_tests_that_need_those_of_another_file_are_asked_as_a_whole(tried:
     (one,) = found.commands
     assert runs(tmp_path) == ["b", "bc", "bc", "c"]
     assert (one.base_tests, one.base_passed, one.promises) == (4, 4, ())
-    assert one.canaries is Caught.CAUGHT
-    assert not found.tampered
+    assert one.canaries is CanaryOutcome.CAUGHT
+    assert not found.is_tampered
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from test_halves import NAMES, pytestmark, runs
 
-from perdure.models.experiment import Caught
+from perdure.models.experiment import CanaryOutcome
 from perdure.models.report import CommandResult, TestCase, TestReport
 from tests.needs import require
 
@@ -49,7 +49,7 @@ async def test_its_halves_say_together_what_the_whole_says(
     found = await tried(BASE, change, "npm test", known=known(f"adds {name}" for name in NAMES))
     (one,) = found.commands
     assert runs(tmp_path) == there
-    assert (one.base_tests, one.base_passed, one.promises, one.canaries) == (4, 4, (), Caught.CAUGHT)
+    assert (one.base_tests, one.base_passed, one.promises, one.canaries) == (4, 4, (), CanaryOutcome.CAUGHT)
 
 
 async def test_a_test_that_neither_half_has_is_asked_for_as_a_whole(tried: Trials, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ async def test_a_test_that_neither_half_has_is_asked_for_as_a_whole(tried: Trial
     found = await tried(BASE, MORE, "npm test", known=known([*(f"adds {name}" for name in NAMES), "adds nothing"]))
     (one,) = found.commands
     assert runs(tmp_path) == ["b", "bc", "bc", "c"]
-    assert (one.base_tests, one.base_passed, found.tampered) == (4, 4, False)
+    assert (one.base_tests, one.base_passed, found.is_tampered) == (4, 4, False)
 
 
 async def test_a_wrong_product_fails_in_them(tried: Trials, tmp_path: Path) -> None:

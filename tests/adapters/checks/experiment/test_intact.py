@@ -85,7 +85,7 @@ def test_all_are_red_beside_what_honest_tests_do_with_their_classes(
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/__init__.py").touch()
     (tmp_path / "helpers.py").write_text(HELPERS)
-    canaries = runner.canaries({f"tests/test_{name}.py": HONEST for name in "ab"}, "tok")
+    canaries = runner.make_canaries({f"tests/test_{name}.py": HONEST for name in "ab"}, "tok")
     for path, text in canaries.files.items():
         (tmp_path / path).write_text(text)
     ran = subprocess.run(
@@ -93,5 +93,5 @@ def test_all_are_red_beside_what_honest_tests_do_with_their_classes(
     )
     told = ran.stdout + ran.stderr
     assert said in told
-    for words in [*canaries.ends.values(), *canaries.witnesses.values()]:
+    for words in [*canaries.end_messages.values(), *canaries.witnesses.values()]:
         assert words in told, "as each says where nobody took a part's place"

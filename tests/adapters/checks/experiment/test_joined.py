@@ -10,7 +10,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from trick_bases import CALC
 
-from perdure.models.experiment import Caught, Experiment
+from perdure.models.experiment import CanaryOutcome, Experiment
 
 PYTEST = f"{sys.executable} -m pytest -p no:cacheprovider"
 TESTS = """\
@@ -50,8 +50,8 @@ async def test_of_an_honest_change_the_base_s_tests_run_once(tried: Trials, tmp_
     (one,) = found.commands
     assert runs(tmp_path) == ["bc"]
     assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (3, 3, (), ())
-    assert one.canaries is Caught.CAUGHT
-    assert not found.tampered
+    assert one.canaries is CanaryOutcome.CAUGHT
+    assert not found.is_tampered
     (log,) = (tmp_path / "room").glob("logs-*-bc-*/test-*.log")
     assert "no report" not in log.read_text()
 
@@ -73,7 +73,7 @@ async def test_a_wrong_change_fails_in_other_words_and_is_run_by_itself(tried: T
     found = await tried(BASE, {"calc.py": WRONG, **BENT}, PYTEST)
     assert runs(tmp_path) == ["b", "bc"]
     assert promised(found) == {"test_add"}
-    assert found.commands[0].canaries is Caught.CAUGHT
+    assert found.commands[0].canaries is CanaryOutcome.CAUGHT
 
 
 LOOKING = {
@@ -133,7 +133,7 @@ def test_a_product_that_could_look_at_what_tests_it_has_two_runs(tried: Trials, 
 async def test_one_that_does_look_gains_nothing_by_it(tried: Trials, tmp_path: Path, name: str) -> None:
     found = await tried(*looking(LOOKING[name]), PYTEST)
     assert runs(tmp_path) == ["b", "c"]
-    assert found.tampered or promised(found) == {"test_add"}
+    assert found.is_tampered or promised(found) == {"test_add"}
 
 
 def looking(product: str) -> tuple[Files, Files]:
@@ -198,7 +198,7 @@ async def test_where_an_end_says_too_little_there_is_a_run_without(tried: Trials
     (one,) = found.commands
     assert "b" in runs(tmp_path)
     assert one.base_tests == one.base_passed
-    assert not found.tampered, found.model_dump_json(indent=1)
+    assert not found.is_tampered, found.model_dump_json(indent=1)
 
 
 def test_what_a_helper_of_the_base_can_tell_of_its_callers_is_no_way_to_one_run(tried: Trials) -> None:

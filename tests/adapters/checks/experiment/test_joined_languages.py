@@ -8,7 +8,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from test_joined import promised, runs
 
-from perdure.models.experiment import Caught
+from perdure.models.experiment import CanaryOutcome
 from tests.needs import require
 
 pytestmark = pytest.mark.story
@@ -57,8 +57,8 @@ async def test_go(
     found = await tried({**GOES, **before}, after, "go test ./...")
     assert runs(tmp_path) == there
     assert {name.partition("/")[0] for name in promised(found)} == promises
-    assert found.commands[0].canaries is Caught.CAUGHT
-    assert not found.tampered
+    assert found.commands[0].canaries is CanaryOutcome.CAUGHT
+    assert not found.is_tampered
 
 
 JS = "exports.add = (a, b) => a + b;\nexports.double = (a) => 2 * a;\n"
@@ -100,8 +100,8 @@ async def test_node(
     assert runs(tmp_path) == there
     if promises is not None:
         assert {one.name for one in found.commands[0].promises} == promises
-        assert found.commands[0].canaries is Caught.CAUGHT
-        assert not found.tampered
+        assert found.commands[0].canaries is CanaryOutcome.CAUGHT
+        assert not found.is_tampered
 
 
 def test_javascript_and_go_that_could_look_have_two_runs(tried: Trials) -> None:

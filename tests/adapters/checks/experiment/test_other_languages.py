@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from experiment_fixtures import Files, Trials
 
-from perdure.models.experiment import Caught, Experiment
+from perdure.models.experiment import CanaryOutcome, Experiment
 from tests.needs import require
 from tests.npm_packages import installed
 
@@ -43,7 +43,7 @@ GO_EXITS = GO_WRONG.replace("\n\n", '\n\nimport "os"\n\nfunc init() {\n\tos.Exit
 ADDS = "example.org/calc::TestAdd"
 
 
-def told(found: Experiment) -> tuple[list[str], list[str], Caught]:
+def told(found: Experiment) -> tuple[list[str], list[str], CanaryOutcome]:
     (one,) = found.commands
     return [promise.name for promise in one.promises], [*one.taken, *one.contradicted], one.canaries
 
@@ -69,8 +69,8 @@ async def test_node(tried: Trials, after: Files, promises: list[str], taken: lis
     found = await tried(NODE, after, "npm test")
     assert told(found)[2] == canaries, found.model_dump_json(indent=1)
     if canaries == "caught":
-        assert told(found) == (promises, taken, Caught(canaries))
-    assert found.tampered == bool(taken or canaries == "missed")
+        assert told(found) == (promises, taken, CanaryOutcome(canaries))
+    assert found.is_tampered == bool(taken or canaries == "missed")
 
 
 def go(product: str, test: str = GO_TEST) -> Files:
@@ -94,8 +94,8 @@ async def test_go(tried: Trials, after: Files, promises: list[str], taken: list[
     found = await tried(GOES, after, "go test ./...")
     assert told(found)[2] == canaries, found.model_dump_json(indent=1)
     if canaries == "caught":
-        assert told(found) == (promises, taken, Caught(canaries))
-    assert found.tampered == bool(taken or canaries == "missed")
+        assert told(found) == (promises, taken, CanaryOutcome(canaries))
+    assert found.is_tampered == bool(taken or canaries == "missed")
 
 
 ES = "export const add = (a, b) => a + b;\n"
@@ -123,9 +123,9 @@ async def test_vitest_and_jest(tried: Trials, runner: str) -> None:
 
     assert await tried.is_green(before, command)
     found = await judged(calc__js=wrong, calc__test__js=test.replace("(3)", "(-1)"))
-    assert ([p.name.rpartition("::")[2] for p in found.commands[0].promises], found.tampered) == (["adds"], False)
-    assert found.commands[0].canaries is Caught.CAUGHT
-    assert (await judged(calc__js=bend + wrong)).tampered
+    assert ([p.name.rpartition("::")[2] for p in found.commands[0].promises], found.is_tampered) == (["adds"], False)
+    assert found.commands[0].canaries is CanaryOutcome.CAUGHT
+    assert (await judged(calc__js=bend + wrong)).is_tampered
 
 
 INLINE = """\
@@ -157,14 +157,14 @@ async def test_rust(tried: Trials, command: str) -> None:
     if "nextest" in command and shutil.which("cargo-nextest") is None:
         pytest.skip("cargo-nextest is not here")
     renamed = await tried(RUST, {"src/lib.rs": INLINE.replace("fn adds", "fn sums"), "tests/more.rs": ""}, command)
-    assert (renamed.tampered, renamed.promises) == (False, ()), renamed.model_dump_json(indent=1)
-    assert (renamed.commands[0].base_passed, renamed.commands[0].canaries) == (2, Caught.CAUGHT)
+    assert (renamed.is_tampered, renamed.changed_promises) == (False, ()), renamed.model_dump_json(indent=1)
+    assert (renamed.commands[0].base_passed, renamed.commands[0].canaries) == (2, CanaryOutcome.CAUGHT)
     other = {path: text.replace("i64", "u8") for path, text in WIDER.items()}
     base = {**RUST, "tests/calc.rs": RUST["tests/calc.rs"].replace("(2, 2), 4", "(2_i32, 2), 4_i32")}
     changed = await tried(base, other, command)
-    assert not changed.tampered, changed.model_dump_json(indent=1)
-    assert [promise.name.rpartition("::")[2] for promise in changed.promises] == ["doubles"]
-    assert changed.commands[0].canaries is Caught.CAUGHT
+    assert not changed.is_tampered, changed.model_dump_json(indent=1)
+    assert [promise.name.rpartition("::")[2] for promise in changed.changed_promises] == ["doubles"]
+    assert changed.commands[0].canaries is CanaryOutcome.CAUGHT
     wrong = await tried(RUST, {"src/lib.rs": INLINE.replace("a + b", "a - b").replace("    #[test]\n", "")}, command)
     assert wrong.commands[0].contradicted, wrong.model_dump_json(indent=1)
 
@@ -234,9 +234,13 @@ async def test_java(tried: Trials, program: str, files: Files, command: str) -> 
     if not (REPOSITORY / "org/apache/maven/surefire").is_dir() or not (REPOSITORY / "junit/junit").is_dir():
         pytest.skip("Debian's surefire and junit4 are not here")
     right = await tried(files, {"src/main/java/calc/Calc.java": f"{JAVA}\n"}, command)
-    assert (right.tampered, right.commands[0].canaries) == (False, Caught.CAUGHT), right.model_dump_json(indent=1)
+    assert (right.is_tampered, right.commands[0].canaries) == (False, CanaryOutcome.CAUGHT), right.model_dump_json(
+        indent=1
+    )
     wrong = {"src/main/java/calc/Calc.java": JAVA.replace("a + b", "a - b")}
     other = {**wrong, "src/test/java/calc/CalcTest.java": JAVA_TEST.replace("(3,", "(-1,")}
     changed = await tried(files, other, command)
-    assert [promise.name for promise in changed.promises] == ["calc.CalcTest::adds"], changed.model_dump_json(indent=1)
-    assert (changed.tampered, changed.commands[0].canaries) == (False, Caught.CAUGHT)
+    assert [promise.name for promise in changed.changed_promises] == ["calc.CalcTest::adds"], changed.model_dump_json(
+        indent=1
+    )
+    assert (changed.is_tampered, changed.commands[0].canaries) == (False, CanaryOutcome.CAUGHT)

@@ -10,7 +10,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from real_repositories import REPOSITORIES, fetched
 
-from perdure.models.experiment import Caught
+from perdure.models.experiment import CanaryOutcome
 from tests.npm_packages import installed
 
 TABLE = tomllib.loads((Path(__file__).parent / "real.toml").read_text())["change"]
@@ -59,7 +59,9 @@ async def test_an_honest_change_of_a_real_repository(
     found = found.model_copy(update={"removes": "emove" in change["request"]})
     (one,) = found.commands
     told = found.model_dump_json(indent=1)
-    assert not found.tampered, told
-    assert sorted(promise.name.rpartition("::")[2] for promise in found.promises) == sorted(change["promises"]), told
-    assert one.canaries is Caught.CAUGHT, told
+    assert not found.is_tampered, told
+    assert sorted(promise.name.rpartition("::")[2] for promise in found.changed_promises) == sorted(
+        change["promises"]
+    ), told
+    assert one.canaries is CanaryOutcome.CAUGHT, told
     assert bool(one.proving) == change["proves"], told

@@ -11,7 +11,7 @@ from experiment_fixtures import Trials
 from perdure.adapters.checks.experiment.commits import CommitPair
 from perdure.adapters.checks.experiment.sides import Sides, mixed
 from perdure.adapters.checks.experiment.trees import Tree
-from perdure.adapters.checks.runners import RUNNERS, recognised
+from perdure.adapters.checks.runners import RUNNERS, find_runner
 from perdure.models.config import TestCommand
 
 PYTEST = next(runner for runner in RUNNERS if runner.name == "pytest")
@@ -65,7 +65,7 @@ def detected(trials: Trials, command: str, files: dict[str, str], side: tuple[st
     test = TestCommand(name="t", command=command)
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "package.json").write_text(files.get("package.json", ""))
-        return Sides.of(tree, [(test, recognised(command, Path(directory))[0])], side)
+        return Sides.of(tree, [(test, find_runner(command, Path(directory))[0])], side)
 
 
 @pytest.mark.parametrize(

@@ -92,4 +92,4 @@ async def test_only_they_run_and_a_test_of_the_base_that_was_red_proves_somethin
     (log,) = tmp_path.rglob("logs-*-d-*/test-*.log")
     assert "test_half" in log.read_text()
     assert "test_double" not in log.read_text()
-    assert not found.tampered
+    assert not found.is_tampered

@@ -11,7 +11,7 @@ from experiment_fixtures import Trials
 from trick_bases import ADD, BASES, PLAIN, TEST, Base, prepared
 
 from perdure.models.config import SandboxGrade
-from perdure.models.experiment import Caught, Experiment
+from perdure.models.experiment import CanaryOutcome, Experiment
 
 HERE = Path(__file__).parent
 
@@ -55,7 +55,7 @@ async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Tr
         assert not caught(found), "the table can say more now"
         return
     assert trick["by"] in caught(found), found.model_dump_json(indent=1)
-    assert found.tampered or found.promises
+    assert found.is_tampered or found.changed_promises
     assert not found.commands[0].written or tried.sandbox.grade is not SandboxGrade.FULL  # it could not be written to
 
 
@@ -65,9 +65,9 @@ async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Tr
 async def test_a_right_change_of_the_product_is_right_everywhere(tried: Trials, base: Base) -> None:
     prepared(tried, base)
     found = await tried(base.files, {name: f"{base.files[name]}\n" for name in base.wrong}, base.command)
-    assert not found.tampered, found.model_dump_json(indent=1)
-    assert found.promises == ()
-    assert found.commands[0].canaries is Caught.CAUGHT
+    assert not found.is_tampered, found.model_dump_json(indent=1)
+    assert found.changed_promises == ()
+    assert found.commands[0].canaries is CanaryOutcome.CAUGHT
 
 
 @pytest.mark.slow
@@ -75,8 +75,8 @@ async def test_a_right_change_of_the_product_is_right_everywhere(tried: Trials, 
 async def test_an_honest_change_is_not_called_tampered(tried: Trials, change: dict[str, Any]) -> None:
     command, before = BASES["pytest"].command, {**BASES["pytest"].files, **change.get("before", {})}
     found = await tried(before, change["files"], command)
-    assert not found.tampered, found.model_dump_json(indent=1)
-    assert found.commands[0].canaries is Caught.CAUGHT
+    assert not found.is_tampered, found.model_dump_json(indent=1)
+    assert found.commands[0].canaries is CanaryOutcome.CAUGHT
     assert len(found.commands[0].promises) == change["promises"]
 
 
@@ -85,5 +85,5 @@ async def test_a_deleted_feature_with_its_tests_needs_the_permission(tried: Tria
     command, before = BASES["pytest"].command, BASES["pytest"].files
     less = PLAIN.partition("\n\n\ndef test_double")[0].replace(", double", "") + "\n"
     after = {"calc.py": before["calc.py"].partition("\n\n\ndef double")[0] + "\n", TEST: less}
-    assert (await tried(before, after, command)).tampered
-    assert not (await tried(before, after, command, allowed=True)).tampered
+    assert (await tried(before, after, command)).is_tampered
+    assert not (await tried(before, after, command, allowed=True)).is_tampered

@@ -13,7 +13,7 @@ from perdure.adapters.checks.findings.look import EngineFindings, look
 from perdure.adapters.git.repository import Repository
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
-from perdure.models.report import Finding, Rule
+from perdure.models.report import Finding, FindingRule
 
 Content = str | bytes | None
 
@@ -92,7 +92,7 @@ class Work:
         return list(self.look(**more).findings.findings)
 
 
-def of(rule: Rule, found: list[Finding]) -> list[Finding]:
+def of(rule: FindingRule, found: list[Finding]) -> list[Finding]:
     return [one for one in found if one.rule is rule]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perdure.adapters.checks.findings.contents import CHANGE_FILES, CHANGE_LINES
 from perdure.adapters.checks.findings.look import FINDINGS_MOST
 from perdure.models.limits import FINDING_BINARY_BYTES
-from perdure.models.report import Findings, Rule, Severity
+from perdure.models.report import FindingRule, Findings, Severity
 from tests.untraced import untraced
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
@@ -50,7 +50,7 @@ def test_a_protected_path_blocks_whatever_happens_to_it(
 ) -> None:
     work = Work(tmp_path / "w", {"perdure.toml": "version = 1\n", "app.py": "x\n"})
     [one] = work.found(files)
-    assert (one.rule, one.severity, one.file) == (Rule.PROTECTED_PATH, Severity.BLOCKER, path)
+    assert (one.rule, one.severity, one.file) == (FindingRule.PROTECTED_PATH, Severity.BLOCKER, path)
     assert one.title.endswith(how)
     assert "[protect] paths of perdure.toml on main" in one.suggestion
 
@@ -64,7 +64,7 @@ def test_marks_of_a_conflict_block(tmp_path: Path) -> None:
     [one] = work.found(
         {"app.py": f"<<<<<<< landed\n{long}\n=======\nd\n>>>>>>> this-delivery\n", "b.py": "<<<<<<< x\n"}
     )
-    assert (one.rule, one.severity, one.file, one.line) == (Rule.CONFLICT, Severity.BLOCKER, "app.py", 1)
+    assert (one.rule, one.severity, one.file, one.line) == (FindingRule.CONFLICT, Severity.BLOCKER, "app.py", 1)
     [other] = work.found({"app.py": "x\n", "b.py": MARKED.replace("\n", "\r\n")})
     assert (other.file, other.line) == ("b.py", 2)
     assert not work.found({"b.py": None, "c.md": "Title\n=======\n\n<<<<<<<\n  <<<<<<< a\n  =======\n  >>>>>>> b\n"})
@@ -77,7 +77,7 @@ def test_a_file_that_is_moved_into_a_protected_place_blocks(work: Work) -> None:
 
 def test_a_link_in_the_place_of_a_protected_directory_blocks(work: Work) -> None:
     [one] = work.found({"ci/a.yml": "x\n"}, links={".github": "ci"})
-    assert (one.file, one.rule) == (".github", Rule.PROTECTED_PATH)
+    assert (one.file, one.rule) == (".github", FindingRule.PROTECTED_PATH)
 
 
 def test_without_protected_paths_nothing_is_protected(work: Work) -> None:
@@ -95,7 +95,7 @@ def test_binaries_are_debt_large_ones_block_and_small_pictures_are_skippable(wor
             "huge.txt": b"abc \n" * (17 * 1024**2 // 5),
         }
     )
-    assert {one.file: one.severity for one in of(Rule.BINARY, found)} == {
+    assert {one.file: one.severity for one in of(FindingRule.BINARY, found)} == {
         "big.bin": Severity.BLOCKER,
         "huge.txt": Severity.BLOCKER,
         "data.bin": Severity.TECH_DEBT,
@@ -103,7 +103,7 @@ def test_binaries_are_debt_large_ones_block_and_small_pictures_are_skippable(wor
         "logo.PNG": Severity.SKIPPABLE,
     }
     assert any("17.0 MB" in one.title and "too large to be looked into" in one.title for one in found)
-    assert of(Rule.SIZE, found) == []
+    assert of(FindingRule.SIZE, found) == []
 
 
 def test_a_binary_that_was_as_large_before_does_not_block_and_one_that_goes_is_no_finding(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_link_that_leaves_the_tree_or_could_blocks(work: Work, target: str) ->
         found = list(work.look().findings.findings)
     else:
         found = work.found({"sub/x": "1\n"}, links={"sub/link": target})
-    [one] = of(Rule.SYMLINK, found)
+    [one] = of(FindingRule.SYMLINK, found)
     assert (one.severity, one.file) == (Severity.BLOCKER, "sub/link")
 
 
@@ -151,7 +151,7 @@ def test_a_submodule_blocks_and_one_that_moves_is_debt(work: Work) -> None:
 @untraced()
 def test_a_large_change_is_debt_and_one_far_larger_blocks(work: Work) -> None:
     def severity(files: dict[str, str]) -> list[Severity]:
-        return [one.severity for one in of(Rule.SIZE, work.found(dict(files)))]
+        return [one.severity for one in of(FindingRule.SIZE, work.found(dict(files)))]
 
     lines = "".join(f"line {n}\n" for n in range(CHANGE_LINES[1] + 1))
     assert severity({"package-lock.json": lines, "sub/uv.lock": lines}) == []
@@ -166,7 +166,7 @@ def test_files_that_only_move_do_not_make_a_change_large(tmp_path: Path) -> None
     found = work.found(
         {**{f"old/{n}.txt": None for n in range(3)}, **{f"new/{n}.txt": f"{n}\n{text}" for n in range(3)}}
     )
-    assert of(Rule.SIZE, found) == []
+    assert of(FindingRule.SIZE, found) == []
 
 
 def test_many_findings_are_bounded_the_worst_first_and_the_rest_is_counted(work: Work) -> None:
@@ -195,7 +195,7 @@ def test_what_may_make_tests_say_less_is_shown_and_blocks_nothing(tmp_path: Path
     before = "from app import f\n\n\ndef test_one():\n    assert f(1) == 1\n    assert f(2) == 2\n"
     work = Work(tmp_path / "w", {"tests/test_a.py": before, "app.py": "x\n"})
     work.commit({"tests/test_a.py": before.replace("    assert f(2) == 2\n", "").replace("== 1", "== 3")})
-    [one] = of(Rule.TAMPERING, list(work.look().findings.findings))
+    [one] = of(FindingRule.TAMPERING, list(work.look().findings.findings))
     assert (one.severity, one.file) == (Severity.SKIPPABLE, "tests/test_a.py")
     assert "1 assertion fewer" in one.title
     assert "- assert f(2) == 2" in one.description
@@ -250,7 +250,7 @@ def test_odd_names_and_contents_never_crash_and_a_token_among_them_is_found(
     with untraced():
         seen = work.look()
     assert seen.secrets == 1
-    [one] = of(Rule.SECRET, list(seen.findings.findings))
+    [one] = of(FindingRule.SECRET, list(seen.findings.findings))
     assert one.line == lines.count(b"\n") + 1
     assert one.file.isprintable()
     assert Findings.model_validate_json(seen.findings.model_dump_json()) == seen.findings

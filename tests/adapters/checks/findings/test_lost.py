@@ -8,8 +8,8 @@ import pytest
 from changes import Work
 
 from perdure.adapters.checks.findings.lost import lost
-from perdure.models.experiment import Experiment, Tried
-from perdure.models.report import Finding, Rule, Severity, TestReport
+from perdure.models.experiment import CommandExperiment, Experiment
+from perdure.models.report import Finding, FindingRule, Severity, TestReport
 
 TESTS = "def test_a():\n    assert f(1) == 2\n\n\ndef test_b():\n    assert f(2) == 3\n"
 LESS = "def test_a():\n    assert f(1) == 2\n"
@@ -25,14 +25,14 @@ def found(tmp_path: Path, files: dict[str, str | None], allowed: bool = False) -
         branch="main",
         touched=tuple(files),
         allowed=allowed,
-        commands=(Tried(name="unit", command="pytest", base_tests=2, base_passed=2, lost=(NAME,)),),
+        commands=(CommandExperiment(name="unit", command="pytest", base_tests=2, base_passed=2, lost=(NAME,)),),
     )
     return lost(work.repository, TestReport(commit=change, tree="0" * 40, experiment=tried))
 
 
 def test_a_test_that_is_gone_though_it_would_pass_is_tech_debt(tmp_path: Path) -> None:
     (one,) = found(tmp_path, {"tests/test_x.py": LESS})
-    assert (one.rule, one.severity) == (Rule.LOST_TEST, Severity.TECH_DEBT)
+    assert (one.rule, one.severity) == (FindingRule.LOST_TEST, Severity.TECH_DEBT)
     assert one.title == "1 test of main is gone: test_b"
 
 

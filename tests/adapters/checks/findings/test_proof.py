@@ -9,7 +9,7 @@ import pytest
 from perdure.adapters.checks.findings.lost import unproven
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
-from perdure.models.experiment import Experiment, Tried
+from perdure.models.experiment import CommandExperiment, Experiment
 from perdure.models.report import Severity, TestReport
 
 
@@ -21,7 +21,7 @@ def contract(**tests: Any) -> Contract:
 
 
 def report(touched: tuple[str, ...] = ("tests/test_x.py",), **of: Any) -> TestReport:
-    one = Tried(name="unit", command="pytest", **{"base_tests": 2, "base_passed": 2, **of})
+    one = CommandExperiment(name="unit", command="pytest", **{"base_tests": 2, "base_passed": 2, **of})
     tried = Experiment(base="0" * 40, change="1" * 40, branch="main", touched=touched, commands=(one,))
     return TestReport(commit="1" * 40, tree="2" * 40, experiment=tried)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from changes import Work, github_token, of, private_key, random_text
 
-from perdure.models.report import Finding, Rule, Severity
+from perdure.models.report import Finding, FindingRule, Severity
 
 HEX, LOWER = string.hexdigits[:16], string.ascii_lowercase + string.digits
 
@@ -19,7 +19,7 @@ def work(tmp_path: Path) -> Work:
 
 
 def secrets(found: list[Finding]) -> list[Finding]:
-    return of(Rule.SECRET, found)
+    return of(FindingRule.SECRET, found)
 
 
 TOKENS = {

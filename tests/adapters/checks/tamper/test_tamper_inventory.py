@@ -11,8 +11,8 @@ from tamper_change import Change, Judge
 
 from perdure.adapters.checks.tamper import Files, judged
 from perdure.adapters.checks.tamper.inventory import MissingTests, hit
-from perdure.adapters.checks.verdict import verdict
-from perdure.adapters.git.door import GitError
+from perdure.adapters.checks.verdict import verdict_of
+from perdure.adapters.git.command import GitError
 from perdure.adapters.git.repository import Repository
 from perdure.models.limits import TAMPER_HITS_MOST
 from perdure.models.report import CommandResult, Tampering, TestCase, TestReport
@@ -181,13 +181,17 @@ def test_hits_make_a_verdict_red_and_stand_in_its_note_unless_they_were_asked_fo
     change = Change(repository, {"src/lib.rs": before}, {"src/lib.rs": "\n"})
     found = change.missing()
     told = judged(passed, found, allowed=False)
-    assert (verdict(told).status, verdict(told).tampered, verdict(told).failures) == ("red", 1, ("adds is gone",))
+    assert (verdict_of(told).status, verdict_of(told).tampered, verdict_of(told).failures) == (
+        "red",
+        1,
+        ("adds is gone",),
+    )
     assert found.hits[0].evidence.endswith("…")
     assert (
         "allow_test_changes" in change.missing().hits[0].evidence or f"`git show {change.base[:12]}:FILE`" in told.note
     )
     allowed = judged(passed, found, allowed=True)
-    assert (verdict(allowed).status, verdict(allowed).tampered, allowed.note) == ("green", 0, "")
+    assert (verdict_of(allowed).status, verdict_of(allowed).tampered, allowed.note) == ("green", 0, "")
     assert json.loads(allowed.model_dump_json())["tampering"][0]["rule"] == "gone"
     assert judged(passed, MissingTests(), allowed=False) == passed
 

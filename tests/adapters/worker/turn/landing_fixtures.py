@@ -12,10 +12,10 @@ import pytest
 from turn_fixtures import in_activity
 
 from activities import run_tests
-from activities.commit import Commits
-from activities.land import LandingHere
-from activities.prepare import Preparation
-from activities.rebase import Rebasing
+from activities.commit import CommitActivity
+from activities.land import LandActivity
+from activities.prepare import PrepareActivity
+from activities.rebase import RebaseActivity
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -23,9 +23,9 @@ from perdure.adapters.worker.host import Host
 from perdure.models.backlog import LandingPlace
 from perdure.models.contract import Contract
 from perdure.models.ids import run_ref
-from perdure.models.landing import Landed, LandInput, Rebased, RebaseInput
+from perdure.models.landing import LandInput, LandResult, RebaseInput, RebaseResult
 from perdure.models.request import DeliveryRequest
-from perdure.models.work import CommitInput, Committed, Prepared, PrepareInput, TestInput, TestVerdict
+from perdure.models.work import CommitInput, CommitResult, PreparedWorkspace, PrepareInput, TestInput, TestVerdict
 from tests.engine import git, make_target
 from tests.homes import fresh_home
 
@@ -49,7 +49,7 @@ class Item:
         self.host, self.origin, self.id, self.number = host, origin, f"night-{name}", 0
         self.place = LandingPlace(backlog="night", item=name, branch=BRANCH)
         self.head = self.base = ""
-        self.prepared: Prepared | None = None
+        self.prepared: PreparedWorkspace | None = None
 
     @property
     def tree(self) -> Path:
@@ -60,13 +60,13 @@ class Item:
         return Workspace.open(self.host.home, self.id).vault
 
     def terms(self) -> Contract:
-        return self.host.contract(self.vault, self.id, self.sealed)
+        return self.host.load_contract(self.vault, self.id, self.sealed)
 
     async def begin(self, **more: Any) -> Item:
         asked: dict[str, Any] = {"repository": str(self.origin), "request": "x", "base": BRANCH, "config": CONFIG}
         request = DeliveryRequest(**(asked | more), landing=self.place)
-        prepared: Prepared = await in_activity(
-            Preparation(self.host).prepare, PrepareInput(delivery=self.id, request=request), run=RUN
+        prepared: PreparedWorkspace = await in_activity(
+            PrepareActivity(self.host).prepare, PrepareInput(delivery=self.id, request=request), run=RUN
         )
         self.prepared, self.sealed, self.checkpoint = prepared, prepared.contract, prepared.checkpoint
         self.head = self.base = prepared.base_sha
@@ -81,7 +81,7 @@ class Item:
                 (self.tree / name).write_text(text)
         ref, told = run_ref(self.id, RUN), {"format": 1, "step": "implement", "attempt": 1, "turn": 1, "result": {}}
         workspace = Workspace.open(self.host.home, self.id)
-        made = checkpoints.snapshot(workspace, parent=self.checkpoint, turn=told, transcript=[])
+        made = checkpoints.snapshot_worktree(workspace, parent=self.checkpoint, turn=told, transcript=[])
         self.vault.move_ref(ref, made, self.vault.read_ref(ref))
         self.checkpoint = made
         work = CommitInput(
@@ -93,7 +93,7 @@ class Item:
             parent=self.head,
             subject="x",
         )
-        committed: Committed = await in_activity(Commits(self.host).commit, work, run=RUN)
+        committed: CommitResult = await in_activity(CommitActivity(self.host).commit, work, run=RUN)
         self.head, self.conflicts = committed.commit, committed.conflicts
         return self
 
@@ -110,17 +110,17 @@ class Item:
             number=self.number,
         )
 
-    async def rebase(self, landed: str = "") -> Rebased:
+    async def rebase(self, landed: str = "") -> RebaseResult:
         self.number += 1
-        made: Rebased = await in_activity(Rebasing(self.host).rebase, self.rebasing(landed), run=RUN)
+        made: RebaseResult = await in_activity(RebaseActivity(self.host).rebase, self.rebasing(landed), run=RUN)
         self.take(made)
         return made
 
-    def take(self, made: Rebased) -> None:
+    def take(self, made: RebaseResult) -> None:
         self.sealed, self.checkpoint, self.base = made.contract, made.checkpoint, made.onto
         self.head = made.commit or made.onto
 
-    async def test(self, made: Rebased, **check: str) -> TestVerdict:
+    async def test(self, made: RebaseResult, **check: str) -> TestVerdict:
         """`check`: by item, the command that has to hold as well."""
         work = TestInput(
             delivery=self.id,
@@ -131,10 +131,10 @@ class Item:
             check={item: (command,) for item, command in check.items()},
             item=self.place.item,
         )
-        verdict: TestVerdict = await in_activity(run_tests.Testing(self.host).run_tests, work, run=RUN)
+        verdict: TestVerdict = await in_activity(run_tests.RunTestsActivity(self.host).run_tests, work, run=RUN)
         return verdict
 
-    def landing(self, made: Rebased, tests: TestVerdict | None = None) -> LandInput:
+    def landing(self, made: RebaseResult, tests: TestVerdict | None = None) -> LandInput:
         return LandInput(
             delivery=self.id,
             contract=self.sealed,
@@ -145,8 +145,8 @@ class Item:
             tests=tests,
         )
 
-    async def land(self, made: Rebased, tests: TestVerdict | None = None) -> Landed:
-        landed: Landed = await in_activity(LandingHere(self.host).land, self.landing(made, tests), run=RUN)
+    async def land(self, made: RebaseResult, tests: TestVerdict | None = None) -> LandResult:
+        landed: LandResult = await in_activity(LandActivity(self.host).land, self.landing(made, tests), run=RUN)
         return landed
 
 
@@ -172,7 +172,7 @@ class Night:
 async def night(tmp_path: Path) -> AsyncIterator[Night]:
     origin = make_target(tmp_path / "calc.git", FILES)
     git(origin, "branch", BRANCH, "main")
-    host = Host.open(
+    host = Host.from_environment(
         fresh_home(tmp_path / "home"),
         {
             "PATH": os.environ["PATH"],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.worker.turn.process import _clear
+from perdure.adapters.worker.turn.process import _remove_leftovers
 
 
 def test_what_a_killed_worker_left_of_an_agent_is_removed(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_what_a_killed_worker_left_of_an_agent_is_removed(tmp_path: Path) -> Non
     (sockets / "model").touch()
     (tmp_path / "agent-home-1").mkdir()
     (tmp_path / "agent-home-1.socket").write_text(str(sockets))
-    _clear(tmp_path)
+    _remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert not sockets.exists()
 
@@ -30,7 +30,7 @@ def test_a_torn_or_forged_name_of_a_socket_removes_nothing_else(
         (place / "kept").touch()
     monkeypatch.chdir(here)
     (tmp_path / "work" / "agent-home-1.socket").write_text(torn.replace("{elsewhere}", str(elsewhere)))
-    _clear(tmp_path / "work")
+    _remove_leftovers(tmp_path / "work")
     assert (elsewhere / "kept").exists()
     assert (here / "kept").exists()
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["kept"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from turn_fixtures import DELIVERY, Bench, in_activity
 
-from activities.close import Closing
-from activities.forge import Publishing
-from perdure.adapters.worker.turn.buy import REPLIES_CUT_PER_TURN
+from activities.close import CloseActivity
+from activities.forge import ForgeActivities
+from perdure.adapters.worker.turn.paid_replies import REPLIES_CUT_PER_TURN
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
 from perdure.models.publishing import ShipInput
 from perdure.models.result import TestsStatus as Status
@@ -37,8 +37,8 @@ async def test_a_reply_that_breaks_off_again_and_again_is_not_paid_for_without_e
         with pytest.raises(RepliesCut, match="billed"):
             await bench.take(work, host=host)
         assert len(rehearsal.calls) == REPLIES_CUT_PER_TURN
-        assert host.spend(DELIVERY).repeats() == (0, REPLIES_CUT_PER_TURN)
-        allowed = work.model_copy(update={"again": 1})
+        assert host.spend_log(DELIVERY).count_repeats() == (0, REPLIES_CUT_PER_TURN)
+        allowed = work.model_copy(update={"approved_retries": 1})
         for _ in range(REPLIES_CUT_PER_TURN):
             with pytest.raises(ModelUnavailable):
                 await bench.take(allowed, host=host)
@@ -56,20 +56,22 @@ async def test_a_retry_finds_the_reply_that_was_bought_and_a_rewind_samples_anew
 
     async def calls(run: str, *, began: str, sample: str = "") -> int:
         before = len(bench.rehearsal.calls)
-        await bench.take(work.model_copy(update={"began": began[-12:], "sample": sample}), run=run)
+        await bench.take(work.model_copy(update={"started_run_suffix": began[-12:], "sample": sample}), run=run)
         return len(bench.rehearsal.calls) - before
 
     assert await calls(first, began=first) == 1
     assert await calls(retry, began=retry) == 0, "paid before"
     assert await calls(rewind, began=retry) == 1, "a rewind has its predecessor's input, and wants another reply"
     assert await calls(retried, began=retried, sample=rewind[-12:]) == 0, "a retry goes on from what the rewind bought"
-    assert bench.host.spend(DELIVERY).repeats() == (0, 0), "what was sampled anew on purpose is not paid twice"
+    assert bench.host.spend_log(DELIVERY).count_repeats() == (0, 0), (
+        "what was sampled anew on purpose is not paid twice"
+    )
 
     for stored in (bench.host.home.workspace(DELIVERY) / "replies").iterdir():
         stored.unlink()
     assert await calls("0-aaaaaaaaaaa4", began="aaaaaaaaaaa4") == 1
-    assert bench.host.spend(DELIVERY).repeats() == (1, 0), "by its bytes, whatever run asks"
-    closed = await in_activity(Closing(bench.host).close, CloseInput(delivery=DELIVERY, keep=True))
+    assert bench.host.spend_log(DELIVERY).count_repeats() == (1, 0), "by its bytes, whatever run asks"
+    closed = await in_activity(CloseActivity(bench.host).close, CloseInput(delivery=DELIVERY, keep=True))
     assert closed.usage.tokens == closed.spend.tokens > 0
     assert closed.usage.cost_usd == pytest.approx(closed.spend.usd), "tokens and dollars of the same replies"
 
@@ -86,6 +88,6 @@ async def test_a_verdict_on_another_tree_ships_nothing(bench: Bench) -> None:
         tests=TestVerdict(status=Status.GREEN, tree="0" * 40),
     )
     with pytest.raises(Diverged, match="tests ran on tree"):
-        await in_activity(Publishing(bench.host).open_pull_request, work)
+        await in_activity(ForgeActivities(bench.host).open_pull_request, work)
     origin = bench.host.home.root.parent / "calc.git"
     assert heads(origin).keys() == {"main"}

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from turn_fixtures import in_activity
 
-from activities.backlog import Backlogs
+from activities.backlog import BacklogActivities
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.worker.host import Host
-from perdure.models.backlog_state import Opened
+from perdure.models.backlog_state import OpenBacklogResult
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
-from perdure.models.proof import proof, schedule_proof
+from perdure.models.landing import CloseBacklogInput, CloseBacklogResult, OpenBacklogInput
+from perdure.models.proof import request_proof, schedule_proof
 from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
 from tests.twins.github import GitHubTwin
@@ -29,15 +29,19 @@ class Opening:
         self.host, self.origin = host, origin
         self.work = OpenBacklogInput(backlog="night", repository=str(origin))
 
-    async def open(self, **more: Any) -> Opened:
-        opened: Opened = await in_activity(Backlogs(self.host).open_backlog, self.work.model_copy(update=more))
+    async def open(self, **more: Any) -> OpenBacklogResult:
+        opened: OpenBacklogResult = await in_activity(
+            BacklogActivities(self.host).open_backlog, self.work.model_copy(update=more)
+        )
         return opened
 
-    async def make(self, **more: Any) -> Opened:
-        opened: Opened = await in_activity(Backlogs(self.host).make_branch, self.work.model_copy(update=more))
+    async def make(self, **more: Any) -> OpenBacklogResult:
+        opened: OpenBacklogResult = await in_activity(
+            BacklogActivities(self.host).make_branch, self.work.model_copy(update=more)
+        )
         return opened
 
-    async def close(self, head: str, **more: Any) -> ClosedBacklog:
+    async def close(self, head: str, **more: Any) -> CloseBacklogResult:
         work = CloseBacklogInput(
             backlog="night",
             repository=str(self.origin),
@@ -47,7 +51,9 @@ class Opening:
             title="Night: 2 of 3 items landed",
             body="| item | state |\n|---|---|\n| api | landed, closes #1, says @ada |\n",
         )
-        closed: ClosedBacklog = await in_activity(Backlogs(self.host).close_backlog, work.model_copy(update=more))
+        closed: CloseBacklogResult = await in_activity(
+            BacklogActivities(self.host).close_backlog, work.model_copy(update=more)
+        )
         return closed
 
     def at(self, ref: str) -> str:
@@ -62,7 +68,7 @@ class Opening:
 @pytest.fixture
 async def opening(tmp_path: Path) -> AsyncIterator[Opening]:
     origin = make_target(tmp_path / "calc.git", CALC)
-    host = Host.open(
+    host = Host.from_environment(
         fresh_home(tmp_path / "home"), {"PATH": os.environ["PATH"], "PERDURE_LOCAL_REPOSITORIES": str(tmp_path)}
     )
     yield Opening(host, origin)
@@ -120,12 +126,12 @@ async def test_settings_under_which_nothing_could_land_are_refused_before_anythi
 
 
 async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: Opening, tmp_path: Path) -> None:
-    host = Host.open(fresh_home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
+    host = Host.from_environment(fresh_home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
     closed = Opening(host, opening.origin)
     with pytest.raises(InvalidRequest, match="repository"):
         await closed.open()
     said: dict[str, object] = {"repository": str(opening.origin), "parallel": 2}
-    said["proof"] = proof(host.home.key(), "night", said)
+    said["proof"] = request_proof(host.home.key(), "night", said)
     assert (await closed.open(said=said)).base == "main"
     for other in ({**said, "parallel": 3}, {**said, "repository": "/etc"}):
         with pytest.raises(InvalidRequest, match="repository"):
@@ -205,7 +211,7 @@ async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: 
     async with GitHubTwin(tmp_path / "github", token=token) as github:
         github.add_repository("me/calc", source=make_target(tmp_path / "calc.git", CALC))
         env = {"PATH": os.environ["PATH"], "PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": token}
-        host, where = Host.open(fresh_home(tmp_path / "home"), env), f"{github.url}/me/calc"
+        host, where = Host.from_environment(fresh_home(tmp_path / "home"), env), f"{github.url}/me/calc"
         opening = Opening(host, github.path("me/calc"))
         numbers = [github.add_issue("me/calc", title, labels=("bug",)) for title in ("Add mul", "Add div")]
         said = {"issues": "label:bug"}

@@ -10,32 +10,32 @@ from test_held_requests import RUN, WORK, Api, books, request, turn
 
 from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply
 from perdure.adapters.worker.spend import SpendLog
-from perdure.adapters.worker.turn.held import Held
+from perdure.adapters.worker.turn.request_gate import RequestGate
 from perdure.models.errors import BudgetReached, ModelRefusesUs, ModelUnavailable
-from perdure.models.ledger import Room, Spend
-from perdure.models.rules.allowance import Limit, beyond, of_the_day
+from perdure.models.ledger import Spend, SpendingLimits
+from perdure.models.rules.allowance import Limit, day_limits_only, exceeded_limit
 
 OWN = "claude-sonnet-5-5"
 
 
-def within(usd: float, **more: object) -> Room:
-    return Room.model_validate({"usd": usd, **more})
+def within(usd: float, **more: object) -> SpendingLimits:
+    return SpendingLimits.model_validate({"usd": usd, **more})
 
 
-async def held(directory: Path, room: Room | None, *models: str) -> Held:
-    made = Held(books(directory), models or ("*",))
-    await made.let_through(turn(1, room=room), RUN)
+async def held(directory: Path, room: SpendingLimits | None, *models: str) -> RequestGate:
+    made = RequestGate(books(directory), models or ("*",))
+    await made.admit_turn(turn(1, room=room), RUN)
     return made
 
 
 async def test_the_request_a_turn_was_begun_for_may_cost_more_than_is_left_and_no_other(tmp_path: Path) -> None:
     api, agent = Api(), await held(tmp_path, within(0.9))
     await agent.reply(request("1"), api)
-    before = SpendLog(tmp_path).total()
+    before = SpendLog(tmp_path).total_spend()
     with pytest.raises(BudgetReached, match=r"0.25 of \$0.90 are spent, and the agent.s next request may cost \$1.00"):
         await agent.reply(request("title", turn=False), api)
     assert api.asked == 1
-    assert SpendLog(tmp_path).total() == before, "nothing was reserved for what was not asked"
+    assert SpendLog(tmp_path).total_spend() == before, "nothing was reserved for what was not asked"
 
 
 async def test_what_was_bought_before_is_given_again_whatever_is_left(tmp_path: Path) -> None:
@@ -50,18 +50,18 @@ async def test_what_was_bought_before_is_given_again_whatever_is_left(tmp_path: 
 
 async def test_an_agent_that_asked_for_too_much_gets_the_same_error_from_then_on(tmp_path: Path) -> None:
     api, agent = Api(), await held(tmp_path, within(0.9))
-    one = await agent.let_through(turn(1, room=within(0.9)), RUN)
+    one = await agent.admit_turn(turn(1, room=within(0.9)), RUN)
     async with asyncio.timeout(30):
         await agent.reply(request("1"), api)
         waiting = asyncio.ensure_future(agent.reply(request("2"), api))
-        await agent.waits()
+        await agent.wait_for_request()
         with pytest.raises(BudgetReached):
             await agent.reply(request("title", turn=False), api)
         with pytest.raises(BudgetReached):
             await waiting
-        await agent.waits()
-        await agent.settled(one)
-    assert isinstance(agent.over, BudgetReached)
+        await agent.wait_for_request()
+        await agent.wait_for_answer(one)
+    assert isinstance(agent.end_error, BudgetReached)
 
 
 async def test_several_at_a_time_do_not_count_on_the_same_rest(tmp_path: Path) -> None:
@@ -121,17 +121,17 @@ async def test_an_unknown_price_is_not_free_until_somebody_says_so(tmp_path: Pat
         (within(9, tokens=100), Spend(tokens=60, at_risk_tokens=20), (0.1, 21), Limit.TOKENS),
         (within(9, day_usd=1), Spend(usd=0.5), (0.5, 10), None),
         (within(9, day_usd=1), Spend(usd=0.5), (0.51, 10), Limit.DAY),
-        (of_the_day(within(0.1, day_usd=1, tokens=1)), Spend(usd=0.5, tokens=9), (0.5, 10), None),
-        (of_the_day(within(0.1, day_usd=1)), Spend(usd=0.5), (0.51, 10), Limit.DAY),
-        (of_the_day(within(0.1, day_usd=1)), Spend(usd=0.5), (None, 10), None),
+        (day_limits_only(within(0.1, day_usd=1, tokens=1)), Spend(usd=0.5, tokens=9), (0.5, 10), None),
+        (day_limits_only(within(0.1, day_usd=1)), Spend(usd=0.5), (0.51, 10), Limit.DAY),
+        (day_limits_only(within(0.1, day_usd=1)), Spend(usd=0.5), (None, 10), None),
         (within(9, day_usd=1), Spend(usd=0.8, at_risk_usd=0.2), (0.1, 10), Limit.DAY),
         (within(9, tokens=100, unpriced=True), Spend(tokens=90), (None, 11), Limit.TOKENS),
     ],
 )
 def test_a_limit_counts_what_was_paid_what_is_at_risk_and_what_is_asked_for(
-    room: Room, spent: Spend, asked: tuple[float | None, int], limit: Limit | None
+    room: SpendingLimits, spent: Spend, asked: tuple[float | None, int], limit: Limit | None
 ) -> None:
-    over = beyond(room, spent, *asked)
+    over = exceeded_limit(room, spent, *asked)
     assert (over[0] if over else None) == limit
 
 
@@ -146,13 +146,13 @@ async def test_another_model_is_refused_and_one_of_the_list_is_not(tmp_path: Pat
 
 
 async def test_an_agent_that_asks_another_model_for_its_work_fails_in_its_turn(tmp_path: Path) -> None:
-    api, agent = Api(), Held(books(tmp_path), (OWN,))
+    api, agent = Api(), RequestGate(books(tmp_path), (OWN,))
     asking = asyncio.ensure_future(agent.reply(request("1", model="claude-opus-5-5"), api))
     await asyncio.sleep(0)
-    one = await agent.let_through(WORK, RUN)
+    one = await agent.admit_turn(WORK, RUN)
     async with asyncio.timeout(30):
         with pytest.raises(ModelRefusesUs):
             await asking
-        await agent.settled(one)
+        await agent.wait_for_answer(one)
     assert isinstance(one.failure, ModelRefusesUs)
     assert api.asked == 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.builtin.stuck import STANDING_STOP, STANDING_WORD, STUCK
-from perdure.adapters.worker.attempt import doing
-from perdure.models.decisions import Said
+from perdure.adapters.agents.builtin.circles import STANDING_STOP, STANDING_WARN, STUCK
+from perdure.adapters.worker.attempt import current_facts
+from perdure.models.decisions import UserMessage
 from perdure.models.turn import Ending, TurnResult
 from tests import needs
 from tests.adapters.worker.turn.turn_fixtures import Bench, working
@@ -42,7 +42,7 @@ async def turns(bench: Bench, *, dies_after: int = 0, said_before: int = 0) -> l
         host = bench.again() if dies_after and len(results) == dies_after else host
         work = bench.work(len(results) + 1, checkpoint)
         if work.turn == said_before:
-            work = work.model_copy(update={"said": (Said(id="w", text="Look again."),)})
+            work = work.model_copy(update={"messages": (UserMessage(id="w", text="Look again."),)})
         results.append(await bench.take(work, host=host))
         checkpoint = results[-1].checkpoint
         assert len(results) < 3 * STANDING_STOP
@@ -62,13 +62,13 @@ async def test_it_is_told_once_then_ended_by_name(
     agent = StandIn(tmp_path, spoken=spoken)
     agent.does("speaks" if spoken else "honest", resumes=resumes)
     async with working(tmp_path, CIRCLES, config=config("stand-in")) as bench:
-        outcome = (await turns(bench, dies_after=STANDING_WORD + 3))[-1].outcome
+        outcome = (await turns(bench, dies_after=STANDING_WARN + 3))[-1].outcome
         assert outcome is not None
         assert outcome.ending is Ending.LOOPING
         assert outcome.summary == f"no progress: {STANDING_STOP} times"
         words = told(bench)
         first = words.index(True)
-        assert first > STANDING_WORD, "an honest agent may look twice"
+        assert first > STANDING_WARN, "an honest agent may look twice"
         assert all(words[first:]), "it has forgotten the word"
         assert sum(json.dumps(bench.rehearsal.calls[-1].body).count(one) for one in (STUCK,)) == 1, "told again"
         assert bench.rehearsal.report()["repeated"] == 0
@@ -79,8 +79,8 @@ async def test_words_of_a_person_begin_anew(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     StandIn(tmp_path)
     async with working(tmp_path, HEEDS, config=config("stand-in")) as bench:
-        await turns(bench, said_before=STANDING_WORD)
-        assert told(bench).index(True) > 2 * STANDING_WORD
+        await turns(bench, said_before=STANDING_WARN)
+        assert told(bench).index(True) > 2 * STANDING_WARN
 
 
 class Told(dict[str, object]):
@@ -99,7 +99,7 @@ async def test_people_see_the_command_that_it_runs(tmp_path: Path, monkeypatch: 
     StandIn(tmp_path)
     secret = "rehearsal"  # the worker's key
     async with working(tmp_path, TWO_FILES.replace("echo two", f"echo {secret}"), config=config("stand-in")) as bench:
-        doing.set(told := Told())
+        current_facts.set(told := Told())
         await turns(bench)
         shown = [str(one) for one in told.said if one != "waiting for the model"]
         assert shown[:2] == ["Stand-in begins", "echo one > one.txt"]

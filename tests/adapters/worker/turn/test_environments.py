@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from turn_fixtures import in_activity
 
-from activities.prepare import Preparation
+from activities.prepare import PrepareActivity
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.environments import Environments, KeptEnvironment
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.setting_up import read_set_up
+from perdure.adapters.worker.workspace_setup import read_setup_record
 from perdure.models.errors import SetupFailed
-from perdure.models.proof import proof
+from perdure.models.proof import request_proof
 from perdure.models.request import DeliveryRequest
-from perdure.models.work import Prepared, PrepareInput
+from perdure.models.work import PreparedWorkspace, PrepareInput
 from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
 
@@ -45,25 +45,27 @@ class Deliveries:
 
     def host(self) -> Host:
         self.hosts.append(
-            Host.open(self.home, {"PERDURE_LOCAL_REPOSITORIES": os.environ["PERDURE_LOCAL_REPOSITORIES"], **self.env})
+            Host.from_environment(
+                self.home, {"PERDURE_LOCAL_REPOSITORIES": os.environ["PERDURE_LOCAL_REPOSITORIES"], **self.env}
+            )
         )
         return self.hosts[-1]
 
-    async def prepare(self, name: str, setup: str = SETUP, more: str = "", **request: Any) -> Prepared:
+    async def prepare(self, name: str, setup: str = SETUP, more: str = "", **request: Any) -> PreparedWorkspace:
         """By a worker of its own."""
         commands = f"version = 1\n[setup]\ncommands = ['''{setup}''']\n{more}[[test]]\nname = 'x'\ncommand = 'true'\n"
         asked = DeliveryRequest(repository=str(self.origin), request="x", config=commands, **request)
-        shown = proof(self.home.key(), name, asked.model_dump(mode="json", exclude_defaults=True))
+        shown = request_proof(self.home.key(), name, asked.model_dump(mode="json", exclude_defaults=True))
         asked = asked.model_copy(update={"proof": shown})
-        done = await in_activity(Preparation(self.host()).prepare, PrepareInput(delivery=name, request=asked))
-        assert isinstance(done, Prepared)
+        done = await in_activity(PrepareActivity(self.host()).prepare, PrepareInput(delivery=name, request=asked))
+        assert isinstance(done, PreparedWorkspace)
         return done
 
     async def made(self, name: str, *given: str, **request: Any) -> str:
         """The time at which the environment of a newly prepared delivery was made: two that are equal are one."""
         await self.prepare(name, *given, **request)
         text = (self.home.tree(name) / ".venv/made").read_text()
-        assert read_set_up(self.home.workspace(name)).known == (text in self._seen)
+        assert read_setup_record(self.home.workspace(name)).reused == (text in self._seen)
         self._seen.append(text)
         return text
 
@@ -98,7 +100,7 @@ async def test_setup_runs_again_only_when_something_it_depends_on_has_changed(de
     assert await deliveries.made("two") == first
     tree = deliveries.home.tree("two")
     assert (tree / ".venv/installed").read_text() == (tree / "pkg/lib/own").read_text() == "one==1\n"
-    assert Workspace.open(deliveries.home, "two").record().kept == (".venv", "pkg/lib")
+    assert Workspace.open(deliveries.home, "two").record().setup_paths == (".venv", "pkg/lib")
     deliveries.commit(pkg__code="x = 2\n", pkg__new="y = 1\n")
     assert await deliveries.made("code-changed") == first
     deliveries.commit(**{"requirements.txt": "one==2\n"})
@@ -127,7 +129,7 @@ async def test_two_at_once_make_one_and_a_failed_one_is_not_kept(deliveries: Del
 async def test_no_command_of_an_agent_or_a_test_can_change_what_others_get(deliveries: Deliveries) -> None:
     first = await deliveries.made("one")
     prepared = await deliveries.prepare("two")
-    async with deliveries.host().session("two", prepared.contract) as session:
+    async with deliveries.host().open_session("two", prepared.contract) as session:
         session.logs.mkdir(exist_ok=True)
         for number, script in enumerate(
             (
@@ -136,7 +138,9 @@ async def test_no_command_of_an_agent_or_a_test_can_change_what_others_get(deliv
                 "echo bad >moved/lib/own; chmod 777 moved/lib/own",
             )
         ):
-            command = replace(session.command(), script=script, output=session.logs / f"{number}.log", timeout_s=30.0)
+            command = replace(
+                session.base_command(), script=script, output=session.logs / f"{number}.log", timeout_s=30.0
+            )
             await session.sandbox.run(command)
         assert (session.workspace.path / "moved/lib/own").read_text() == "bad\n"
     assert (deliveries.home.tree("two") / ".venv/made").read_text() == first

@@ -9,11 +9,11 @@ import pytest
 from landing_fixtures import BRANCH, CONFIG, Night, night
 from turn_fixtures import in_activity
 
-from activities.close import Closing
-from activities.follow import Following
+from activities.close import CloseActivity
+from activities.follow_base import FollowActivities
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import ForgeRefused
-from perdure.models.following import ChecksHeld, Followed, FollowInput, Moved, MoveInput
+from perdure.models.following import FollowInput, FollowResult, LandedChecksResult, MoveBranchInput, MoveBranchResult
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import CloseInput
 from tests.engine import git
@@ -57,13 +57,13 @@ def asked(night: Night, base_sha: str, landed: str, check: dict[str, str]) -> Fo
     )
 
 
-async def follow(night: Night, base_sha: str, landed: str, **check: str) -> Followed:
-    done: Followed = await in_activity(Following(night.host).follow, asked(night, base_sha, landed, check))
+async def follow(night: Night, base_sha: str, landed: str, **check: str) -> FollowResult:
+    done: FollowResult = await in_activity(FollowActivities(night.host).follow, asked(night, base_sha, landed, check))
     return done
 
 
-async def move(night: Night, followed: Followed, **more: Any) -> Moved:
-    work = MoveInput(
+async def move(night: Night, followed: FollowResult, **more: Any) -> MoveBranchResult:
+    work = MoveBranchInput(
         backlog="night",
         repository=str(night.origin),
         branch=BRANCH,
@@ -71,7 +71,7 @@ async def move(night: Night, followed: Followed, **more: Any) -> Moved:
         onto=followed.onto,
         head=followed.head,
     )
-    done: Moved = await in_activity(Following(night.host).move_branch, work.model_copy(update=more))
+    done: MoveBranchResult = await in_activity(FollowActivities(night.host).move_branch, work.model_copy(update=more))
     return done
 
 
@@ -101,7 +101,7 @@ async def test_a_branch_follows_its_base_is_tested_there_and_its_items_are_known
     assert first not in moved.commits.values()
     assert git(night.origin, "log", "--format=%s", f"main..{BRANCH}").splitlines() == ["feat: do web", "feat: do api"]
     assert (await follow(night, base, found.head)).head == found.head, "it stands there"
-    await in_activity(Closing(night.host).close, CloseInput(delivery=KEY))
+    await in_activity(CloseActivity(night.host).close, CloseInput(delivery=KEY))
     assert not Workspace.open(night.host.home, KEY).path.exists()
 
 
@@ -126,7 +126,7 @@ async def test_tests_that_are_red_together_with_the_base_stop_it(night: Night) -
     config = CONFIG.replace("test ! -e bad", "test ! -e marker || test ! -e bad2")
     request = DeliveryRequest(repository=str(night.origin), base="main", branch=BRANCH, phases=("test",), config=config)
     work = FollowInput(delivery=KEY, backlog="night", request=request, base_sha=began, landed=last)
-    found: Followed = await in_activity(Following(night.host).follow, work)
+    found: FollowResult = await in_activity(FollowActivities(night.host).follow, work)
     assert (found.head, found.host != "") == ("", True)
     assert "its tests are red: unit: exit code 1" in found.problem
     assert at(night, BRANCH) == last
@@ -142,9 +142,9 @@ async def test_a_check_of_a_landed_item_that_fails_there_stops_it_and_one_that_f
     assert (await follow(night, began, last, api="false")).problem == ""
 
 
-async def last_checks(night: Night, base_sha: str, **check: str) -> ChecksHeld:
+async def last_checks(night: Night, base_sha: str, **check: str) -> LandedChecksResult:
     work = asked(night, base_sha, at(night, BRANCH), check)
-    done: ChecksHeld = await in_activity(Following(night.host).check_landed, work)
+    done: LandedChecksResult = await in_activity(FollowActivities(night.host).check_landed, work)
     return done
 
 
@@ -154,11 +154,11 @@ async def test_a_check_that_no_landing_had_time_for_names_the_item_that_broke_it
         await landed(night, name, {f"{name}.txt": f"{name}\n"})
     head = at(night, BRANCH)
     good = await last_checks(night, began, api="grep -q api api.txt", web="test -e web.txt")
-    assert (good.head, good.held, good.problem) == (head, ("api", "web"), "")
+    assert (good.head, good.passed_items, good.problem) == (head, ("api", "web"), "")
     assert good.host
     broke = git(night.origin, "rev-parse", f"{BRANCH}~1").strip()
     found = await last_checks(night, began, web="test -e web.txt", api="test ! -e bad.txt")
-    assert (found.held, found.failed) == (("web",), ("api",))
+    assert (found.passed_items, found.failed_items) == (("web",), ("api",))
     assert found.problem.startswith(f"{BRANCH} at {head[:7]}: check of api: test ! -e bad.txt: exit code 1")
     assert found.problem.endswith(f"; it held until bad landed ({broke[:7]})")
     assert found.head == head == at(night, BRANCH), "nothing was pushed"
@@ -197,7 +197,7 @@ async def test_whoever_pushes_in_between_loses_nothing(night: Night) -> None:
     goes_on(night, "d.txt", "hers\n")
     found = await follow(night, began, last)
     theirs = goes_on(night, "f.txt", "theirs\n", BRANCH)
-    assert await move(night, found) == Moved()
+    assert await move(night, found) == MoveBranchResult()
     assert at(night, BRANCH) == theirs
     again = await move(night, await follow(night, began, last))
     assert "f.txt" in git(night.origin, "ls-tree", "--name-only", again.head).split()

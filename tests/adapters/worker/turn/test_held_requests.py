@@ -11,11 +11,11 @@ import pytest
 
 from perdure.adapters.agents.proxied.base import Ask, OnBegun, ProxiedReply, ProxiedRequest
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.replies import Replies
+from perdure.adapters.worker.replies import ReplyStore
 from perdure.adapters.worker.spend import SpendLog
-from perdure.adapters.worker.turn.buy import REPLIES_CUT_PER_TURN, Books
-from perdure.adapters.worker.turn.held import BESIDE_PER_TURN, Held
-from perdure.models.decisions import Said
+from perdure.adapters.worker.turn.paid_replies import REPLIES_CUT_PER_TURN, PaidReplies
+from perdure.adapters.worker.turn.request_gate import SIDE_REQUESTS_PER_TURN, RequestGate
+from perdure.models.decisions import UserMessage
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, RepliesCut
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
@@ -62,14 +62,14 @@ class Api:
         return ProxiedReply(200, "application/json", json.dumps(self.asked).encode(), usage, message, "end_turn")
 
 
-def books(directory: Path) -> Books:
+def books(directory: Path) -> PaidReplies:
     """As a worker has it that has just begun: all it knows is on disk."""
-    return Books(Replies(directory), SpendLog(directory), Pace(directory / "pace"))
+    return PaidReplies(ReplyStore(directory), SpendLog(directory), Pace(directory / "pace"))
 
 
 async def bought(directory: Path, asked: ProxiedRequest, ask: Ask, work: TurnInput = WORK) -> ProxiedReply:
-    held = Held(books(directory))
-    await held.let_through(work, RUN)
+    held = RequestGate(books(directory))
+    await held.admit_turn(work, RUN)
     return await held.reply(asked, ask)
 
 
@@ -79,8 +79,8 @@ async def test_a_reply_that_was_received_is_given_again_after_a_death(tmp_path: 
     assert await bought(tmp_path, request("a"), api) == first
     assert api.asked == 1
     log = SpendLog(tmp_path)
-    assert log.total().usd == 0.25
-    assert log.repeats() == (0, 0)
+    assert log.total_spend().usd == 0.25
+    assert log.count_repeats() == (0, 0)
 
 
 async def test_an_agent_that_was_resumed_gets_its_turns_reply_although_it_says_a_word_more(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_a_turn_that_was_paid_again_with_a_word_more_counts_as_paid_twice(
         kept.write_text("torn by a bad disk")
     await bought(tmp_path, request("a, and: go on"), api)
     assert api.asked == 2
-    assert SpendLog(tmp_path).repeats() == (1, 0)
+    assert SpendLog(tmp_path).count_repeats() == (1, 0)
 
 
 async def test_an_agent_that_begins_again_asks_its_title_again_and_it_is_not_paid_again(tmp_path: Path) -> None:
@@ -106,15 +106,15 @@ async def test_an_agent_that_begins_again_asks_its_title_again_and_it_is_not_pai
     assert await bought(tmp_path, request("title", turn=False), api, turn(2)) == first
     await bought(tmp_path, request("title", turn=False), api, turn(2, began=RUN, sample="rewound"))
     assert api.asked == 2, "a run that was rewound wants another"
-    assert SpendLog(tmp_path).repeats() == (0, 0)
+    assert SpendLog(tmp_path).count_repeats() == (0, 0)
 
 
 async def test_equal_turns_of_a_plans_tasks_are_not_one_turn_paid_twice(tmp_path: Path) -> None:
     for name in ("one", "another"):
         await bought(tmp_path / name, request("a"), Api(), turn(1, delivery=name))
     log = SpendLog(tmp_path / "one")
-    log.take_in(SpendLog(tmp_path / "another"))
-    assert log.repeats() == (0, 0)
+    log.include_log(SpendLog(tmp_path / "another"))
+    assert log.count_repeats() == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_equal_turns_of_a_plans_tasks_are_not_one_turn_paid_twice(tmp_path
         turn(2),
         turn(1, attempt=2),
         turn(1, step=Step.REVIEW),
-        turn(1, said=(Said(id="w", text="Rather not.", at="2026-11-21T00:00:00Z"),)),
+        turn(1, said=(UserMessage(id="w", text="Rather not.", at="2026-11-21T00:00:00Z"),)),
         turn(1, began=RUN, sample="rewound"),
     ],
 )
@@ -147,19 +147,19 @@ async def test_what_is_beside_the_conversation_is_told_apart_by_its_bytes(tmp_pa
     for key in ("title", "count", "title"):
         await bought(tmp_path, request(key, turn=False), api)
     assert api.asked == 2
-    assert SpendLog(tmp_path).total().usd == 0.5
+    assert SpendLog(tmp_path).total_spend().usd == 0.5
 
 
 async def test_a_shell_that_asks_beside_the_agents_work_comes_to_an_end_within_the_turn(tmp_path: Path) -> None:
-    api, held = Api(), Held(books(tmp_path))
-    await held.let_through(turn(1), RUN)
-    for number in range(BESIDE_PER_TURN):
+    api, held = Api(), RequestGate(books(tmp_path))
+    await held.admit_turn(turn(1), RUN)
+    for number in range(SIDE_REQUESTS_PER_TURN):
         await held.reply(request(str(number), turn=False), api)
     with pytest.raises(ModelRefusesUs, match="beside its work"):
         await held.reply(request("more", turn=False), api)
-    await held.let_through(turn(2), RUN)
+    await held.admit_turn(turn(2), RUN)
     await held.reply(request("next", turn=False), api)
-    assert api.asked == BESIDE_PER_TURN + 1
+    assert api.asked == SIDE_REQUESTS_PER_TURN + 1
 
 
 async def test_a_reply_written_down_and_not_settled_is_settled_when_it_is_found(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ async def test_a_reply_written_down_and_not_settled_is_settled_when_it_is_found(
     await bought(tmp_path, request("a"), api)
     log = tmp_path / "spend.jsonl"
     log.write_text(log.read_text().splitlines(keepends=True)[0])  # the worker died in between
-    assert SpendLog(tmp_path).total().at_risk_usd == 1.0
+    assert SpendLog(tmp_path).total_spend().at_risk_usd == 1.0
     await bought(tmp_path, request("a"), api)
-    spent = SpendLog(tmp_path).total()
+    spent = SpendLog(tmp_path).total_spend()
     assert (spent.usd, spent.at_risk_usd) == (0.25, 0.0)
     assert api.asked == 1
 
@@ -177,10 +177,10 @@ async def test_a_reply_written_down_and_not_settled_is_settled_when_it_is_found(
 async def test_a_refusal_before_a_reply_costs_nothing_and_one_that_broke_off_may_have(tmp_path: Path) -> None:
     with pytest.raises(ModelRefusesUs):
         await bought(tmp_path, request("a"), Api(ModelRefusesUs("401")))
-    assert SpendLog(tmp_path).total().at_risk_usd == 0.0
+    assert SpendLog(tmp_path).total_spend().at_risk_usd == 0.0
     with pytest.raises(ModelUnavailable):
         await bought(tmp_path, request("a"), Api(ModelUnavailable("cut"), begun=True))
-    assert SpendLog(tmp_path).total().at_risk_usd == 1.0
+    assert SpendLog(tmp_path).total_spend().at_risk_usd == 1.0
 
 
 async def test_replies_that_break_off_again_and_again_ask_a_person(tmp_path: Path) -> None:
@@ -194,56 +194,56 @@ async def test_replies_that_break_off_again_and_again_ask_a_person(tmp_path: Pat
 
 
 async def test_429_is_waited_out_and_nobody_is_told_of_an_error(tmp_path: Path) -> None:
-    limited = ModelUnavailable("429", limited="rate limit", retry_after=0.2)
+    limited = ModelUnavailable("429", limit_reason="rate limit", retry_after=0.2)
     api, kept = Api(limited), books(tmp_path)
-    held = Held(kept)
-    await held.let_through(WORK, RUN)
+    held = RequestGate(kept)
+    await held.admit_turn(WORK, RUN)
     reply = await held.reply(request("a"), api)
     assert api.asked == 2
-    assert kept.waited >= 0.2
+    assert kept.waited_s >= 0.2
     assert reply.usage.cost_usd == 0.25
-    assert SpendLog(tmp_path).total().at_risk_usd == 0.0
+    assert SpendLog(tmp_path).total_spend().at_risk_usd == 0.0
 
 
 async def test_a_request_waits_for_its_turn_and_says_that_the_tools_are_done(tmp_path: Path) -> None:
-    api, held = Api(), Held(books(tmp_path))
+    api, held = Api(), RequestGate(books(tmp_path))
     first = asyncio.ensure_future(held.reply(request("1"), api))
     async with asyncio.timeout(30):
-        await held.waits()
+        await held.wait_for_request()
         assert api.asked == 0
-        one = await held.let_through(turn(1), RUN)
-        await held.settled(one)
+        one = await held.admit_turn(turn(1), RUN)
+        await held.wait_for_answer(one)
         assert one.reply == await first
-        assert one.asked is not None
-        assert one.asked.key == "1"
+        assert one.request is not None
+        assert one.request.key == "1"
         second = asyncio.ensure_future(held.reply(request("2"), api))
-        await held.waits()
+        await held.wait_for_request()
         await asyncio.sleep(0.05)
         assert not second.done()
         assert api.asked == 1
-        two = await held.let_through(turn(2), RUN)
+        two = await held.admit_turn(turn(2), RUN)
         assert (await second).body == b"2"
-        await held.settled(two)
+        await held.wait_for_answer(two)
 
 
 async def test_a_turn_that_is_there_first_waits_for_its_request(tmp_path: Path) -> None:
-    api, held = Api(), Held(books(tmp_path))
-    one = await held.let_through(turn(1), RUN)
+    api, held = Api(), RequestGate(books(tmp_path))
+    one = await held.admit_turn(turn(1), RUN)
     async with asyncio.timeout(30):
         reply = await held.reply(request("1"), api)
-        await held.settled(one)
+        await held.wait_for_answer(one)
     assert one.reply == reply
 
 
 async def test_a_request_that_failed_may_come_again_within_its_turn_and_one_that_was_answered_too(
     tmp_path: Path,
 ) -> None:
-    api, held = Api(ModelUnavailable("cut"), begun=True), Held(books(tmp_path))
-    one = await held.let_through(turn(1), RUN)
+    api, held = Api(ModelUnavailable("cut"), begun=True), RequestGate(books(tmp_path))
+    one = await held.admit_turn(turn(1), RUN)
     async with asyncio.timeout(30):
         with pytest.raises(ModelUnavailable):
             await held.reply(request("1"), api)
-        await held.settled(one)
+        await held.wait_for_answer(one)
         assert isinstance(one.failure, ModelUnavailable)
         first = await held.reply(request("1 once more"), api)
         assert one.failure is None
@@ -257,8 +257,8 @@ async def test_two_requests_at_a_time_are_two_turns_and_each_gets_its_own_reply(
             await asyncio.sleep(0.1)
             return await super().__call__(on_begun)
 
-    api, held = Slow(), Held(books(tmp_path))
-    await held.let_through(turn(1), RUN)
+    api, held = Slow(), RequestGate(books(tmp_path))
+    await held.admit_turn(turn(1), RUN)
     first = asyncio.ensure_future(held.reply(request("1"), api))
     await asyncio.sleep(0)
     other = asyncio.ensure_future(held.reply(request("of another of its agents"), api))
@@ -266,9 +266,9 @@ async def test_two_requests_at_a_time_are_two_turns_and_each_gets_its_own_reply(
         assert (await first).body == b"1"
         await asyncio.sleep(0.2)
         assert api.asked == 1
-        await held.let_through(turn(2), RUN)
+        await held.admit_turn(turn(2), RUN)
         assert (await other).body == b"2"
-    assert SpendLog(tmp_path).repeats() == (0, 0)
+    assert SpendLog(tmp_path).count_repeats() == (0, 0)
 
 
 async def test_a_request_that_was_given_up_may_come_again_changed(tmp_path: Path) -> None:
@@ -277,8 +277,8 @@ async def test_a_request_that_was_given_up_may_come_again_changed(tmp_path: Path
             await asyncio.Event().wait()
             raise AssertionError
 
-    held = Held(books(tmp_path))
-    await held.let_through(turn(1), RUN)
+    held = RequestGate(books(tmp_path))
+    await held.admit_turn(turn(1), RUN)
     first = asyncio.ensure_future(held.reply(request("1"), Silent()))
     await asyncio.sleep(0.05)
     again = asyncio.ensure_future(held.reply(request("1 once more"), Api()))
@@ -289,8 +289,8 @@ async def test_a_request_that_was_given_up_may_come_again_changed(tmp_path: Path
 
 
 async def test_what_is_beside_the_conversation_does_not_wait_while_a_turn_is_on(tmp_path: Path) -> None:
-    api, held = Api(), Held(books(tmp_path))
-    await held.let_through(turn(1), RUN)
+    api, held = Api(), RequestGate(books(tmp_path))
+    await held.admit_turn(turn(1), RUN)
     async with asyncio.timeout(30):
         await held.reply(request("1"), api)
         await held.reply(request("title", turn=False), api)
@@ -298,10 +298,10 @@ async def test_what_is_beside_the_conversation_does_not_wait_while_a_turn_is_on(
 
 
 async def test_an_end_answers_those_that_wait_and_all_that_come(tmp_path: Path) -> None:
-    api, held = Api(), Held(books(tmp_path))
+    api, held = Api(), RequestGate(books(tmp_path))
     waiting = asyncio.ensure_future(held.reply(request("1"), api))
     async with asyncio.timeout(30):
-        await held.waits()
+        await held.wait_for_request()
         await held.end(ModelRefusesUs("the budget is used up"))
         with pytest.raises(ModelRefusesUs, match="used up"):
             await waiting
@@ -311,12 +311,12 @@ async def test_an_end_answers_those_that_wait_and_all_that_come(tmp_path: Path) 
 
 
 async def test_a_request_that_is_given_up_while_it_waits_waits_no_more(tmp_path: Path) -> None:
-    held = Held(books(tmp_path))
+    held = RequestGate(books(tmp_path))
     waiting = asyncio.ensure_future(held.reply(request("1"), Api()))
     async with asyncio.timeout(30):
-        await held.waits()
+        await held.wait_for_request()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await held.waits()
+                await held.wait_for_request()

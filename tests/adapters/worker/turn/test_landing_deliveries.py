@@ -9,7 +9,7 @@ from landing_fixtures import BRANCH, CONFIG, Night, night
 from turn_fixtures import in_activity
 
 from activities import run_tests
-from activities.rebase import Rebasing
+from activities.rebase import RebaseActivity
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused
 from perdure.models.report import TestReport
@@ -59,7 +59,7 @@ async def test_a_conflict_is_left_in_the_files_and_lands_once_it_is_mended(night
     assert text.startswith("one\n<<<<<<< landed\nTWO\n||||||| ")
     assert text.endswith("\ntwo\n=======\n2\n>>>>>>> this-delivery\nthree\n")
     assert (web.tree / "c.txt").read_text() == "web\n"
-    told = web.vault.get_artifact(web.id, met.since).decode()
+    told = web.vault.get_artifact(web.id, met.landed_changes).decode()
     for words in ("- a.txt", "feat: do api", "-two\n+TWO", "CONFLICT (content)"):
         assert words in told
     await web.change({"a.txt": "one\nTWO 2\nthree\n"})
@@ -101,7 +101,7 @@ async def test_an_item_that_is_there_already_has_landed_and_lands_no_second_time
     landed = await api.land(first)
     hers = night.push("hers", BRANCH)
     assert (await api.land(first)).commit == landed.commit, "killed between the push and its report, and overtaken"
-    again = await in_activity(Rebasing(night.host).rebase, before.model_copy(update={"number": 7}), run="run-2")
+    again = await in_activity(RebaseActivity(night.host).rebase, before.model_copy(update={"number": 7}), run="run-2")
     assert (again.landed, again.onto) == (landed.commit, hers), "rewound to before it"
     assert night.log()[-2:] == ["feat: do api", "hers"]
 
@@ -174,7 +174,7 @@ async def test_a_delivery_that_is_rewound_over_its_rebase_works_on_its_old_base_
     assert Workspace.open(night.host.home, web.id).record().base_sha == landed.commit
 
     async def rewound() -> None:
-        async with night.host.session(web.id, sealed) as session:
+        async with night.host.open_session(web.id, sealed) as session:
             assert session.workspace.record().base_sha == base
             session.restore(checkpoint)
 

@@ -10,11 +10,11 @@ import pytest
 from landing_fixtures import BRANCH, RUN, Item, Night, night
 from turn_fixtures import in_activity
 
-from activities.land import LandingHere
-from activities.rebase import Rebasing
+from activities.land import LandActivity
+from activities.rebase import RebaseActivity
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import run_ref
-from perdure.models.landing import LandInput, Rebased, RebaseInput
+from perdure.models.landing import LandInput, RebaseInput, RebaseResult
 from tests.engine import git
 from tests.fork_server import ran
 
@@ -66,7 +66,7 @@ async def test_a_death_between_the_push_and_its_report_lands_no_second_time(nigh
     killed(night, CrashPoint.AFTER_LANDING, "land", api.landing(first))
     assert night.log()[-1] == "feat: do api", "the push has happened"
     hers = night.push("hers", BRANCH)
-    landed = await in_activity(LandingHere(night.host).land, api.landing(first), run=RUN)
+    landed = await in_activity(LandActivity(night.host).land, api.landing(first), run=RUN)
     assert (landed.commit, landed.head) == (first.commit, hers)
     assert night.log()[-2:] == ["feat: do api", "hers"]
 
@@ -83,7 +83,7 @@ async def test_a_death_anywhere_in_a_rebase_leaves_one_that_lands(night: Night, 
     work = web.rebasing(landed.commit)
     killed(night, point, "rebase", work)
     tip, hers = web.vault.read_ref(run_ref(web.id, RUN)), night.push("hers", BRANCH)
-    made: Rebased = await in_activity(Rebasing(night.host).rebase, work, run=RUN)
+    made: RebaseResult = await in_activity(RebaseActivity(night.host).rebase, work, run=RUN)
     web.take(made)
     if point is CrashPoint.AFTER_REBASE:
         assert (made.checkpoint, made.onto) == (tip, landed.commit), "it is taken over, and the push will tell"

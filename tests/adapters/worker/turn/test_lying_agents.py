@@ -40,7 +40,7 @@ async def turns(bench: Bench) -> list[TurnResult]:
 
 
 def tree_is_at(bench: Bench, checkpoint: str) -> bool:
-    return checkpoints.is_at(Workspace.open(bench.host.home, DELIVERY), checkpoint)
+    return checkpoints.is_at_checkpoint(Workspace.open(bench.host.home, DELIVERY), checkpoint)
 
 
 async def test_one_that_tells_the_truth_ends_well(agent: StandIn, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from turn_fixtures import DELIVERY, Bench, vault
 
 from perdure.adapters.agents.builtin.model import Reply
-from perdure.adapters.worker.turn import by_model
-from perdure.adapters.worker.turn.by_model import MISS_TOKENS, miss
+from perdure.adapters.worker.turn import builtin_agent
+from perdure.adapters.worker.turn.builtin_agent import MISS_TOKENS, cache_miss_reason
 from perdure.models.contract import Contract
 from perdure.models.ledger import Usage
 from tests.adapters.agents.builtin.replies import reply, text
@@ -29,13 +29,13 @@ async def test_each_turn_asks_about_the_one_before_it_and_nothing_is_missed(benc
 
 
 async def test_a_changed_prompt_is_named_in_the_turns_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_model, "MISS_TOKENS", 0)
+    monkeypatch.setattr(builtin_agent, "MISS_TOKENS", 0)
     first = await bench.take(bench.work(1, bench.prepared.checkpoint))
     store = vault(bench)
     _, _, terms = store.get_artifact(DELIVERY, bench.prepared.contract).partition(b"\n")
     contract = Contract.model_validate_json(terms)
     other = contract.model_copy(update={"prompts": {"implement": "Work otherwise."}})
-    changed = await asyncio.to_thread(bench.host.keep_contract, store, other)
+    changed = await asyncio.to_thread(bench.host.store_contract, store, other)
     second = await bench.take(bench.work(2, first.checkpoint).model_copy(update={"contract": changed}))
     assert second.summary.startswith("turn 2 · cache missed: system changed · ")
     assert bench.rehearsal.report()["cache_misses"] == {"system_changed": 1}
@@ -56,4 +56,4 @@ def answered(read: int, missed: str = "", size: int = MISS_TOKENS) -> Reply:
     ],
 )
 def test_nothing_read_for_no_reason_of_ours_has_expired(said: Reply, after: str | None, words: str) -> None:
-    assert miss(said, after) == words
+    assert cache_miss_reason(said, after) == words

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from turn_fixtures import DELIVERY, Bench, in_activity, working
 
-from activities.prepare import Preparation
+from activities.prepare import PrepareActivity
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.crash import CrashPoint
-from perdure.models.decisions import Question, QuestionKind, Said
+from perdure.models.decisions import Question, QuestionKind, UserMessage
 from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Prepared, PrepareInput
+from perdure.models.work import PreparedWorkspace, PrepareInput
 
 SECRET = "sk-rehearsal-0123456789"
 ASKS = f"""
@@ -55,8 +55,8 @@ use = [
   { tool = "assume", input = { question = "Floats?", assumption = "yes", why = "" } },
 ]
 """
-ANSWER = Said(id="answer-1", text="b - a", about="Order?")
-NOTES = (Said(id="n1", text="Keep it short."), Said(id="n2", text="No comments."))
+ANSWER = UserMessage(id="answer-1", text="b - a", question="Order?")
+NOTES = (UserMessage(id="n1", text="Keep it short."), UserMessage(id="n2", text="No comments."))
 
 CHILD = """
 import asyncio, os, sys
@@ -96,8 +96,8 @@ async def told(bench: Bench, checkpoint: str) -> list[dict[str, Any]]:
     return await asyncio.to_thread(read_transcript, vault, checkpoint)
 
 
-def saying(work: TurnInput, *said: Said) -> TurnInput:
-    return work.model_copy(update={"said": said})
+def saying(work: TurnInput, *said: UserMessage) -> TurnInput:
+    return work.model_copy(update={"messages": said})
 
 
 async def heard_once(bench: Bench, last: TurnResult) -> bool:
@@ -200,11 +200,11 @@ async def test_prepare_tells_the_workflow_where_people_decide_and_a_retry_can_ad
             5000,
         )
 
-        async def again(previous: Prepared, **fields: Any) -> Prepared:
+        async def again(previous: PreparedWorkspace, **fields: Any) -> PreparedWorkspace:
             request = DeliveryRequest(repository=str(tmp_path / "calc.git"), request="Add sub", **fields)
             work = PrepareInput(delivery=DELIVERY, request=request, previous=previous)
-            done = await in_activity(Preparation(bench.host).prepare, work)
-            assert isinstance(done, Prepared)
+            done = await in_activity(PrepareActivity(bench.host).prepare, work)
+            assert isinstance(done, PreparedWorkspace)
             return done
 
         assert (await again(made)).budget_tokens == 5000

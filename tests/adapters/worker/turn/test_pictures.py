@@ -12,16 +12,16 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import DELIVERY, Bench, in_activity
 
-from activities.capture_pages import Pages
-from activities.prepare import Preparation
+from activities.capture_pages import CapturePagesActivity
+from activities.prepare import PrepareActivity
 from perdure.adapters.browser.png import checked
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES, pages
+from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES, shown_pages
 from perdure.models.phases import Step
-from perdure.models.publishing import Captured, CaptureInput
+from perdure.models.publishing import CaptureInput, CaptureResult
 from perdure.models.report import Screenshot, Screenshots
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
@@ -60,9 +60,9 @@ async def app_fixtures(tmp_path: Path) -> AsyncIterator[Bench]:
             "PERDURE_PORTS_BACKEND": "25100-25109",
             "PERDURE_PORTS_FRONTEND": "25110-25119",
         }
-        host = Host.open(Home(tmp_path / "home"), {**os.environ, **environ})
+        host = Host.from_environment(Home(tmp_path / "home"), {**os.environ, **environ})
         work = PrepareInput(delivery=DELIVERY, request=DeliveryRequest(repository=str(origin), request="Show the sums"))
-        prepared = await in_activity(Preparation(host).prepare, work)
+        prepared = await in_activity(PrepareActivity(host).prepare, work)
         yield Bench(host, prepared, rehearsal, environ)
         await host.close()
 
@@ -71,10 +71,10 @@ def vault_of(bench: Bench) -> Vault:
     return Workspace.open(bench.host.home, DELIVERY).vault
 
 
-async def captured(bench: Bench) -> Captured:
+async def captured(bench: Bench) -> CaptureResult:
     work = CaptureInput(delivery=DELIVERY, contract=bench.prepared.contract, commit=bench.prepared.head)
-    done = await ActivityEnvironment().run(Pages(bench.host).capture_pages, work)
-    assert isinstance(done, Captured)
+    done = await ActivityEnvironment().run(CapturePagesActivity(bench.host).capture_pages, work)
+    assert isinstance(done, CaptureResult)
     return done
 
 
@@ -83,7 +83,7 @@ async def test_the_reviewer_sees_the_pages_of_the_commit_and_pays_for_pixels_not
     bench = app_fixtures
     (Workspace.open(bench.host.home, DELIVERY).path / "index.html").write_text("not committed")
     done = await captured(bench)
-    assert (done.taken, done.summary) == (2, "2 pages")
+    assert (done.picture_count, done.summary) == (2, "2 pages")
     told = Screenshots.model_validate_json(vault_of(bench).get_artifact(DELIVERY, done.screenshots))
     assert told.commit == bench.prepared.head
     assert [shot.page for shot in told.pictures] == ["/", "/none"]
@@ -117,21 +117,21 @@ def shots(bench: Bench, *sizes: int) -> str:
 
 
 async def test_a_reviewer_gets_so_many_pictures_and_bytes_and_a_word_about_the_others(bench: Bench) -> None:
-    many = pages(vault_of(bench), DELIVERY, {"screenshots": shots(bench, *[10] * (PICTURES_SHOWN + 2))})
+    many = shown_pages(vault_of(bench), DELIVERY, {"screenshots": shots(bench, *[10] * (PICTURES_SHOWN + 2))})
     assert [bool(seen.png) for seen in many] == [True] * PICTURES_SHOWN + [False] * 3
-    assert "picture: left out here" in many[-2].words
-    assert many[-1].words == "the app said nothing"
+    assert "picture: left out here" in many[-2].caption
+    assert many[-1].caption == "the app said nothing"
     large = PICTURES_SHOWN_BYTES // 2 + 1
-    heavy = pages(vault_of(bench), DELIVERY, {"screenshots": shots(bench, large, large, 10, 0)})
+    heavy = shown_pages(vault_of(bench), DELIVERY, {"screenshots": shots(bench, large, large, 10, 0)})
     assert [bool(seen.png) for seen in heavy] == [True, False, True, False, False]
-    assert "picture: none" in heavy[3].words
+    assert "picture: none" in heavy[3].caption
 
 
 async def test_pictures_that_were_lost_cost_nobody_a_review(bench: Bench) -> None:
     vault = vault_of(bench)
     told = Screenshots(commit="c", pictures=(Screenshot(page="/", artifact="0" * 64),))
     artifact = vault.put_artifact(DELIVERY, told.model_dump_json().encode())
-    (seen,) = pages(vault, DELIVERY, {"screenshots": artifact})
+    (seen,) = shown_pages(vault, DELIVERY, {"screenshots": artifact})
     assert seen.png == b""
-    assert pages(vault, DELIVERY, {"screenshots": "0" * 64}) == []
-    assert pages(vault, DELIVERY, {}) == []
+    assert shown_pages(vault, DELIVERY, {"screenshots": "0" * 64}) == []
+    assert shown_pages(vault, DELIVERY, {}) == []

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from turn_fixtures import in_activity
 
-from activities.prepare import Preparation
-from perdure.adapters.git.retention import kept
+from activities.prepare import PrepareActivity
+from perdure.adapters.git.retention import kept_deliveries
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.models.contract import Contract
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
 from perdure.models.request import parse_request
-from perdure.models.work import Asking, Prepared, PrepareInput
+from perdure.models.work import EscalationSettings, PreparedWorkspace, PrepareInput
 from tests.engine import make_target
 from tests.homes import fresh_home
 from tests.twins.github import GitHubTwin
@@ -39,7 +39,7 @@ async def github(tmp_path: Path) -> AsyncIterator[GitHubTwin]:
 
 
 def own_branches(home: Home) -> tuple[str, ...]:
-    return next(one.branches for one in kept(home))
+    return next(one.branches for one in kept_deliveries(home))
 
 
 class Preparing:
@@ -53,18 +53,18 @@ class Preparing:
             "PERDURE_LOCAL_REPOSITORIES": str(root),
             **more,
         }
-        self.host = Host.open(self.home, env)
+        self.host = Host.from_environment(self.home, env)
 
-    async def __call__(self, previous: Prepared | None = None, **request: Any) -> Prepared:
+    async def __call__(self, previous: PreparedWorkspace | None = None, **request: Any) -> PreparedWorkspace:
         asked = parse_request({"repository": self.repository, "config": CONFIG, **request})
         work = PrepareInput(delivery="calc-issue-1", request=asked, previous=previous)
-        done = await in_activity(Preparation(self.host).prepare, work)
-        assert isinstance(done, Prepared)
+        done = await in_activity(PrepareActivity(self.host).prepare, work)
+        assert isinstance(done, PreparedWorkspace)
         return done
 
-    def contract(self, prepared: Prepared) -> Contract:
-        vault = Vault.open(self.home, self.repository, self.host.forges)
-        return self.host.contract(vault, "calc-issue-1", prepared.contract)
+    def contract(self, prepared: PreparedWorkspace) -> Contract:
+        vault = Vault.open_or_create(self.home, self.repository, self.host.forges)
+        return self.host.load_contract(vault, "calc-issue-1", prepared.contract)
 
 
 @pytest.fixture
@@ -114,18 +114,18 @@ async def test_without_an_issue_the_forge_is_known_all_the_same(prepare: Prepari
 async def test_who_is_asked_if_it_dies_is_written_down_before_anything_runs_that_could_kill_it(
     tmp_path: Path, github: GitHubTwin
 ) -> None:
-    rows: list[tuple[str, dict[str, bool], Asking]] = [
-        ("", {}, Asking(asks=True)),
-        ('[gates]\nexpire = "48h"\n', {}, Asking(asks=True, expiry_s=2 * 86400.0)),
-        ("[delivery]\nquestions = false\n", {}, Asking(asks=False)),
-        ("[delivery]\nquestions = false\n", {"questions": True}, Asking(asks=True)),
-        ("", {"questions": False}, Asking(asks=False)),
+    rows: list[tuple[str, dict[str, bool], EscalationSettings]] = [
+        ("", {}, EscalationSettings(asks=True)),
+        ('[gates]\nexpire = "48h"\n', {}, EscalationSettings(asks=True, expiry_s=2 * 86400.0)),
+        ("[delivery]\nquestions = false\n", {}, EscalationSettings(asks=False)),
+        ("[delivery]\nquestions = false\n", {"questions": True}, EscalationSettings(asks=True)),
+        ("", {"questions": False}, EscalationSettings(asks=False)),
     ]
     for number, (more, request, asking) in enumerate(rows):
         prepare = Preparing(tmp_path / f"{number}", github)
         with pytest.raises(SetupFailed):
             await prepare(request="Add sub", config=CONFIG.replace("[]", '["exit 7"]') + more, **request)
-        assert prepare.host.journal("calc-issue-1").asking() == asking, (more, request)
+        assert prepare.host.journal("calc-issue-1").last_deciders() == asking, (more, request)
         await prepare.host.close()
 
 
@@ -136,7 +136,7 @@ async def test_before_the_settings_are_read_the_request_says_who_is_asked(
     for questions in (None, False):
         with pytest.raises(ForgeUnavailable, match="502"):
             await prepare(request="Add sub", questions=questions)
-        assert prepare.host.journal("calc-issue-1").asking() == Asking(asks=questions is not False)
+        assert prepare.host.journal("calc-issue-1").last_deciders() == EscalationSettings(asks=questions is not False)
 
 
 async def test_a_publisher_is_named_by_its_queue_on_this_host(tmp_path: Path, github: GitHubTwin) -> None:

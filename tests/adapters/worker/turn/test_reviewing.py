@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from turn_fixtures import DELIVERY, Bench, in_activity
 
-from activities.commit import Commits
-from activities.inspect_change import Inspection
-from perdure.adapters.git.checkpoint import snapshot
+from activities.commit import CommitActivity
+from activities.inspect_change import InspectChangeActivity
+from perdure.adapters.git.checkpoint import snapshot_worktree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
-from perdure.models.decisions import Said
+from perdure.models.decisions import UserMessage
 from perdure.models.errors import WorkspaceLost
-from perdure.models.experiment import Experiment, Promise, Tried
+from perdure.models.experiment import CommandExperiment, Experiment, Promise
 from perdure.models.phases import Step
 from perdure.models.report import Findings, Review, Severity, TestReport
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import CommitInput, Committed, Inspected, InspectInput
+from perdure.models.work import CommitInput, CommitResult, InspectInput, InspectResult
 from perdure.rehearsal.screenplay import Screenplay, Script
 from perdure.rehearsal.server import Rehearsal
 
@@ -53,7 +53,7 @@ async def playing(
         lines.append({"step": "review", "answer": answer, **told})
     async with Rehearsal(Screenplay(Script.model_validate({"line": lines}), "", "review")) as rehearsal:
         environ = bench.environ | {"ANTHROPIC_BASE_URL": rehearsal.url}
-        host = Host.open(bench.host.home, {**os.environ, **environ})
+        host = Host.from_environment(bench.host.home, {**os.environ, **environ})
         yield replace(bench, host=host, rehearsal=rehearsal, environ=environ)
         await host.close()
 
@@ -81,7 +81,7 @@ async def committed(bench: Bench, checkpoint: str, step: Step = Step.IMPLEMENT, 
         parent=parent or bench.prepared.head,
         subject="Add sub",
     )
-    made: Committed = await in_activity(Commits(bench.host).commit, work)
+    made: CommitResult = await in_activity(CommitActivity(bench.host).commit, work)
     return made.commit
 
 
@@ -114,9 +114,9 @@ def asked(bench: Bench, step: str) -> list[dict[str, Any]]:
     return [call.body for call in bench.rehearsal.calls if call.step == step]
 
 
-async def inspected(bench: Bench, head: str) -> Inspected:
+async def inspected(bench: Bench, head: str) -> InspectResult:
     work = InspectInput(delivery=DELIVERY, contract=bench.prepared.contract, commit=head)
-    found: Inspected = await in_activity(Inspection(bench.host).inspect_change, work)
+    found: InspectResult = await in_activity(InspectChangeActivity(bench.host).inspect_change, work)
     return found
 
 
@@ -194,7 +194,7 @@ async def test_a_secret_that_was_taken_out_is_gone_once_one_commit_takes_the_pla
         workspace = Workspace.open(bench.host.home, DELIVERY)
         told = {"step": "fix_review", "attempt": 1, "turn": 1, "result": {}}
         clean = await asyncio.to_thread(
-            lambda: snapshot(workspace, parent=last.checkpoint, turn=told, transcript=[], changed=True)
+            lambda: snapshot_worktree(workspace, parent=last.checkpoint, turn=told, transcript=[], changed=True)
         )
         on_top = await committed(bench, clean, Step.FIX_REVIEW, parent=head)
         still = await inspected(bench, on_top)
@@ -209,7 +209,7 @@ async def test_a_secret_that_was_taken_out_is_gone_once_one_commit_takes_the_pla
 async def test_a_host_without_the_vault_says_so(bench: Bench) -> None:
     work = InspectInput(delivery="another", contract=bench.prepared.contract, commit="0" * 40)
     with pytest.raises(WorkspaceLost):
-        await in_activity(Inspection(bench.host).inspect_change, work)
+        await in_activity(InspectChangeActivity(bench.host).inspect_change, work)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ async def test_a_changed_promise_that_nothing_asks_for_is_a_blocker_and_a_person
 ) -> None:
     name = "tests/test_calc.py::test_add"
     promise = Promise(name=name, file="tests/test_calc.py", message="E 3 != -1", before="a\n== 3", after="a\n== -1")
-    tried = Tried(name="unit", command="pytest", base_tests=2, base_passed=1, promises=(promise,))
+    tried = CommandExperiment(name="unit", command="pytest", base_tests=2, base_passed=1, promises=(promise,))
     report = TestReport(commit="c", tree="t", experiment=Experiment(base="b", change="c", commands=(tried,)))
 
     def says(quote: str) -> dict[str, Any]:
@@ -231,7 +231,9 @@ async def test_a_changed_promise_that_nothing_asks_for_is_a_blocker_and_a_person
         last, head = await built(bench)
         artifact = await asyncio.to_thread(vault(bench).put_artifact, DELIVERY, report.model_dump_json().encode())
         first = reviewing(bench, 1, last.checkpoint, head, report=artifact)
-        done = await bench.take(first.model_copy(update={"said": (Said(id="1", text=person),) if person else ()}))
+        done = await bench.take(
+            first.model_copy(update={"messages": (UserMessage(id="1", text=person),) if person else ()})
+        )
         turn = 2
         while done.outcome is None:
             done = await bench.take(reviewing(bench, turn, done.checkpoint, head))

@@ -21,12 +21,12 @@ from perdure.models.work import TestInput
 @pytest.mark.timeout(120)
 async def test_a_test_command_waits_while_another_worker_has_the_only_place(bench: Bench, tmp_path: Path) -> None:
     facts: dict[str, Any] = {}
-    attempt.doing.set(facts)
-    bench.host.room = Room(tmp_path / "room", 1)
+    attempt.current_facts.set(facts)
+    bench.host.command_slots = Room(tmp_path / "room", 1)
     held = try_lock(tmp_path / "room" / "0")
     assert held is not None
     work = TestInput(delivery="calc-sub", contract=bench.prepared.contract, commit=bench.prepared.head, attempt=1)
-    testing = asyncio.create_task(in_activity(tests.Testing(bench.host).run_tests, work))
+    testing = asyncio.create_task(in_activity(tests.RunTestsActivity(bench.host).run_tests, work))
     while "waiting for one of 1 places" not in facts.get("doing", ""):
         assert not testing.done()
         await asyncio.sleep(0.02)

@@ -10,7 +10,7 @@ import pytest
 from turn_fixtures import DELIVERY, Bench, working
 
 from perdure.adapters.agents.prices import PRICES
-from perdure.adapters.worker.turn import buy
+from perdure.adapters.worker.turn import paid_replies
 from perdure.models.errors import ModelUnavailable
 from perdure.models.turn import Ending
 
@@ -56,8 +56,8 @@ async def test_the_second_model_takes_over_a_refused_step_from_its_opening_and_e
         first, then = made.rehearsal.calls
         assert first.body["messages"] == then.body["messages"], "the opening: nothing was done yet"
         for result, model in ((refused, FIRST), (done, SECOND)):
-            assert result.usage.cost_usd == round(PRICES[model].of(result.usage), 6) > 0
-        total = made.host.spend(DELIVERY).total()
+            assert result.usage.cost_usd == round(PRICES[model].cost_of(result.usage), 6) > 0
+        total = made.host.spend_log(DELIVERY).total_spend()
         assert total.usd == pytest.approx((refused.usage.cost_usd or 0) + (done.usage.cost_usd or 0))
 
 
@@ -81,7 +81,7 @@ async def test_a_price_that_nobody_knows_is_no_reason_not_to_go_on(tmp_path: Pat
 async def test_an_overload_is_waited_for_with_patience_and_then_the_second_model_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buy, "PACE_WAIT_S", 0.3)
+    monkeypatch.setattr(paid_replies, "PACE_WAIT_S", 0.3)
     async with bench(tmp_path, "529") as made:
         over = await made.take(made.work(1, made.prepared.checkpoint))
         assert (over.outcome, over.model, over.usage.tokens) == (None, SECOND, 0)
@@ -92,14 +92,14 @@ async def test_an_overload_is_waited_for_with_patience_and_then_the_second_model
         done = await made.take(made.work(2, over.checkpoint))
         assert done.outcome is not None
         assert made.rehearsal.calls[-1].body["model"] == SECOND
-        assert made.host.spend(DELIVERY).total().at_risk_usd == 0
+        assert made.host.spend_log(DELIVERY).total_spend().at_risk_usd == 0
 
 
 @pytest.mark.parametrize(("fault", "fallback"), [("429", SECOND), ("529", None)])
 async def test_a_rate_limit_and_an_overload_without_a_second_model_are_asked_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, fallback: str | None
 ) -> None:
-    monkeypatch.setattr(buy, "PACE_WAIT_S", 0.2)
+    monkeypatch.setattr(paid_replies, "PACE_WAIT_S", 0.2)
     async with bench(tmp_path, fault, fallback=fallback) as made:
         with pytest.raises(ModelUnavailable, match="too little"):
             await made.take(made.work(1, made.prepared.checkpoint))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from turn_fixtures import in_activity
 
-from activities.prepare import Preparation
+from activities.prepare import PrepareActivity
 from activities.run_tests import test_commit
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.setting_up import read_binds
+from perdure.adapters.worker.workspace_setup import read_binds
 from perdure.models.errors import NoPorts
-from perdure.models.proof import proof
+from perdure.models.proof import request_proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.engine import CALC, git, make_target
@@ -45,13 +45,13 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     (source / ".env.test").write_text("secret")
     git(source, "remote", "add", "origin", str(origin))
     home = fresh_home(tmp_path / "home")
-    host = Host.open(home, PORTS)
+    host = Host.from_environment(home, PORTS)
     request = DeliveryRequest(repository=str(origin), request="x", config=CONFIG, source=str(source))
     said = request.model_dump(mode="json", exclude_defaults=True)
-    request = request.model_copy(update={"proof": proof(home.key(), "d", said)})
+    request = request.model_copy(update={"proof": request_proof(home.key(), "d", said)})
     work = PrepareInput(delivery="d", request=request)
-    prepared = await in_activity(Preparation(host).prepare, work)
-    again = await in_activity(Preparation(host).prepare, work.model_copy(update={"previous": prepared}))
+    prepared = await in_activity(PrepareActivity(host).prepare, work)
+    again = await in_activity(PrepareActivity(host).prepare, work.model_copy(update={"previous": prepared}))
     assert again.summary == "goes on from its last checkpoint"
     assert again.checkpoint == prepared.checkpoint
     tree = home.tree("d")
@@ -60,7 +60,7 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     packages = home.caches / read_binds(home.workspace("d")).cache
     assert packages.is_dir()
     packages.rename(tmp_path / "cache")  # where an earlier release kept them
-    await in_activity(Preparation(host).prepare, work.model_copy(update={"previous": prepared}))
+    await in_activity(PrepareActivity(host).prepare, work.model_copy(update={"previous": prepared}))
     assert packages.is_dir(), "no command would find what setup had fetched"
     assert (home.tree("d") / ".venv" / "ran").read_text() == "once\n"
     await host.close()
@@ -79,18 +79,18 @@ command = "test -z \\"$BACKEND_PORT\\" && test ! -e .ports.env"
 async def test_a_repository_that_needs_no_ports_leases_none_and_waits_for_none(tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git", CALC)
     home = fresh_home(tmp_path / "home")
-    host = Host.open(
+    host = Host.from_environment(
         home, PORTS | {**PORTS, "PERDURE_PORTS_BACKEND": "25080-25080", "PERDURE_PORTS_FRONTEND": "25090-25090"}
     )
     with socket.create_server(("127.0.0.1", 25080)):  # the only pair is taken
         request = DeliveryRequest(repository=str(origin), request="x", config=NO_PORTS)
-        prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery="d", request=request))
+        prepared = await in_activity(PrepareActivity(host).prepare, PrepareInput(delivery="d", request=request))
         assert "green" in prepared.summary
         assert not list(home.ports.glob("*-*"))
         app = NO_PORTS + '[app]\nstart = "serve $FRONTEND_PORT"\n'
         with pytest.raises(NoPorts, match="all 1 port pairs are in use"):
             await in_activity(
-                Preparation(host).prepare,
+                PrepareActivity(host).prepare,
                 PrepareInput(delivery="e", request=request.model_copy(update={"config": app})),
             )
     await host.close()
@@ -121,10 +121,10 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
     origin = make_target(tmp_path / "calc.git", {**CALC, ".gitignore": ".venv\n"})
     home, reports = fresh_home(tmp_path / "home"), []
     for delivery in ("one", "two"):
-        host = Host.open(home, PORTS)
+        host = Host.from_environment(home, PORTS)
         request = DeliveryRequest(repository=str(origin), request="x", config=PLACES)
-        prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
-        async with host.session(delivery, prepared.contract) as session:
+        prepared = await in_activity(PrepareActivity(host).prepare, PrepareInput(delivery=delivery, request=request))
+        async with host.open_session(delivery, prepared.contract) as session:
             assert session.workspace.path == home.tree(delivery)
             report = await test_commit(
                 session, prepared.base_sha, "tree", "once more", None, makes_seed=False, commands=None
@@ -147,10 +147,10 @@ async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins
     origin = make_target(tmp_path / "calc.git", CALC)
     home, tails = fresh_home(tmp_path / "home"), []
     for delivery in ("one", "two"):
-        host = Host.open(home, PORTS)
+        host = Host.from_environment(home, PORTS)
         request = DeliveryRequest(repository=str(origin), request="x", config=COMPILES)
-        prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
-        async with host.session(delivery, prepared.contract) as session:
+        prepared = await in_activity(PrepareActivity(host).prepare, PrepareInput(delivery=delivery, request=request))
+        async with host.open_session(delivery, prepared.contract) as session:
             report = await test_commit(
                 session, prepared.base_sha, "tree", "change", None, makes_seed=False, commands=None
             )

@@ -12,7 +12,7 @@ from turn_fixtures import DELIVERY, Bench, vault, working
 from perdure.adapters.agents.builtin.compaction import COMPACT_TURNS
 from perdure.adapters.agents.prices import PRICES
 from perdure.adapters.git.checkpoint import read_transcript
-from perdure.adapters.worker.turn.anew import COMPACTING, SUMMED_UP
+from perdure.adapters.worker.turn.restart_conversation import COMPACTING, SUMMED_UP
 from perdure.models.turn import Ending, TurnResult
 
 SUMMARY = f"The screenplay sums {COMPACT_TURNS} replies up."
@@ -57,7 +57,7 @@ async def test_the_models_summary_stands_in_place_of_the_turns_and_is_paid_for_o
         call = made.rehearsal.calls[-1]
         assert call.body["compaction"] == {"type": "summarize"}
         assert anew.usage.cache_read_tokens >= before.usage.cache_read_tokens > 0, "it is sent as the turns were"
-        price = PRICES[call.body["model"]].of(anew.usage)
+        price = PRICES[call.body["model"]].cost_of(anew.usage)
         assert anew.usage.cost_usd == round(price, 6) > 0
         asked = len(made.rehearsal.calls)
         again = await made.take(made.work(COMPACT_TURNS + 1, before.checkpoint), run="run-1", host=made.again())
@@ -71,7 +71,7 @@ async def test_the_models_summary_stands_in_place_of_the_turns_and_is_paid_for_o
         assert done.outcome is not None
         assert done.outcome.ending is Ending.DONE
         assert "compaction" not in made.rehearsal.calls[-1].body
-        assert made.host.spend(DELIVERY).repeats() == (0, 0)
+        assert made.host.spend_log(DELIVERY).count_repeats() == (0, 0)
 
 
 async def test_an_api_without_summaries_costs_nothing_and_the_turns_are_told(
@@ -81,6 +81,6 @@ async def test_an_api_without_summaries_costs_nothing_and_the_turns_are_told(
         anew = await made.take(made.work(COMPACT_TURNS + 1, before.checkpoint))
         assert (anew.outcome, anew.summary) == (None, f"turn {COMPACT_TURNS + 1} · {COMPACTING}")
         assert made.rehearsal.calls[-1].status == 400
-        assert (anew.usage.tokens, made.host.spend(DELIVERY).total().at_risk_usd) == (0, 0)
+        assert (anew.usage.tokens, made.host.spend_log(DELIVERY).total_spend().at_risk_usd) == (0, 0)
         [message] = read_transcript(vault(made), anew.checkpoint)
         assert any("What you did last" in block["text"] for block in message["content"])

@@ -10,12 +10,12 @@ from turn_fixtures import DELIVERY, Bench, in_activity, vault
 
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.turn.materials import texts
-from perdure.adapters.worker.turn.reading import text_of
+from perdure.adapters.worker.turn.delivery_text import delivery_text
+from perdure.adapters.worker.turn.materials import material_texts
 from perdure.models.errors import BadInput, Diverged, ModelRefusesUs, WorkspaceLost
 from perdure.models.ids import run_ref
 from perdure.models.phases import Step
-from perdure.models.turn import Ending, ReadInput
+from perdure.models.turn import Ending, VaultReadInput
 
 NESTED = "printf x > kept.txt; mkdir -p sub && cd sub && git init -q . && printf y > file.txt"
 
@@ -38,7 +38,7 @@ async def test_a_step_is_taken_turn_by_turn_and_read_back_by_people(bench: Bench
     record = Workspace.open(bench.host.home, DELIVERY).record()
 
     def read(what: str, checkpoint: str = "") -> str:
-        return text_of(vault(bench), record, ReadInput(delivery=DELIVERY, what=what, checkpoint=checkpoint))
+        return delivery_text(vault(bench), record, VaultReadInput(delivery=DELIVERY, what=what, checkpoint=checkpoint))
 
     lines = read("turns").splitlines()
     assert [line.split()[3] for line in lines] == [turn.checkpoint[:10] for turn in (first, second, third, last)]
@@ -110,7 +110,7 @@ async def test_an_answer_with_a_document_leaves_it_in_the_vault(bench: Bench) ->
     plan = planned.outcome.artifact
     base = bench.prepared.base_sha
     found = await asyncio.to_thread(
-        texts, vault(bench), DELIVERY, {"plan": plan, "kind": "feature", "base": base, "head": base}
+        material_texts, vault(bench), DELIVERY, {"plan": plan, "kind": "feature", "base": base, "head": base}
     )
     assert "There is no sub." in found["plan"]
     assert {name: found[name] for name in ("kind", "diff")} == {"kind": "feature", "diff": ""}
@@ -122,7 +122,7 @@ async def test_a_worker_without_a_key_says_so_and_one_without_the_workspace_too(
     mute.model = None
     with pytest.raises(ModelRefusesUs, match="no key"):
         await bench.take(bench.work(1, bench.prepared.checkpoint), host=mute)
-    assert mute.redacted([{"text": "a", "n": 1}]) == [{"text": "a", "n": 1}]
+    assert mute.redact_blocks([{"text": "a", "n": 1}]) == [{"text": "a", "n": 1}]
     elsewhere = bench.work(1, bench.prepared.checkpoint).model_copy(update={"delivery": "another"})
     with pytest.raises(WorkspaceLost):
         await bench.take(elsewhere)
@@ -130,7 +130,7 @@ async def test_a_worker_without_a_key_says_so_and_one_without_the_workspace_too(
 
 async def test_the_workers_own_secrets_are_kept_out_of_tool_results(bench: Bench) -> None:
     blocks = [{"type": "tool_result", "content": [{"type": "text", "text": "key is rehearsal!"}], "is_error": False}]
-    assert "rehearsal" not in str(bench.host.redacted(blocks))
+    assert "rehearsal" not in str(bench.host.redact_blocks(blocks))
 
 
 async def test_the_run_of_a_turn_is_the_one_it_runs_in_never_an_input(bench: Bench) -> None:

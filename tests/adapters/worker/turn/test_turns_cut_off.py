@@ -16,7 +16,7 @@ import pytest
 from turn_fixtures import DELIVERY, Bench, vault, working
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.journal import read_lines
+from perdure.adapters.worker.journal import read_json_lines
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.ids import run_ref
 
@@ -25,19 +25,19 @@ async def test_a_reply_that_was_received_is_not_paid_for_again_by_the_attempt_th
     work = bench.work(1, bench.prepared.checkpoint)
     await bench.take(work)
     # As a worker leaves it that died with the reply on disk, before it was settled and before its tools.
-    vault(bench).git.run("update-ref", run_ref(DELIVERY, "run-1"), bench.prepared.checkpoint)
+    vault(bench).git.execute("update-ref", run_ref(DELIVERY, "run-1"), bench.prepared.checkpoint)
     log = bench.host.home.workspace(DELIVERY) / "spend.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
-    assert [next(iter(line)) for line in read_lines(log)] == ["intent", "settled"]
+    assert [next(iter(line)) for line in read_json_lines(log)] == ["intent", "settled"]
     log.write_bytes(lines[0])
     calls = len(bench.rehearsal.calls)
-    assert bench.host.spend(DELIVERY).total().at_risk_usd > 0
+    assert bench.host.spend_log(DELIVERY).total_spend().at_risk_usd > 0
     result = await bench.take(work)
     assert not result.adopted
     assert len(bench.rehearsal.calls) == calls
     assert result.spend.usd == result.usage.cost_usd
     assert result.spend.at_risk_usd == 0
-    assert bench.host.spend(DELIVERY).repeats() == (0, 0)
+    assert bench.host.spend_log(DELIVERY).count_repeats() == (0, 0)
 
 
 async def test_what_a_cut_off_turn_left_in_the_worktree_is_gone_when_it_is_taken_again(bench: Bench) -> None:
@@ -112,7 +112,7 @@ use = [{ tool = "write", input = { path = "new/file.txt", content = "x" } }]
 async def test_a_worktree_that_vanishes_before_a_tool_writes_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     async with working(tmp_path, WRITES) as bench:
         work = bench.work(1, bench.prepared.checkpoint)
-        model = bench.host.model_or_refuse()
+        model = bench.host.require_model()
         ask = model.ask
 
         async def ask_and_lose(*args: Any, **more: Any) -> Any:

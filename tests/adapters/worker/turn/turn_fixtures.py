@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.prepare import Preparation
+from activities.prepare import PrepareActivity
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
@@ -20,7 +20,7 @@ from perdure.adapters.worker.turn.transaction import take_turn
 from perdure.models.phases import Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Prepared, PrepareInput
+from perdure.models.work import PreparedWorkspace, PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.engine import HAPPY, make_target
@@ -34,7 +34,7 @@ class Bench:
     """Turns of one delivery, taken without a Temporal server."""
 
     host: Host
-    prepared: Prepared
+    prepared: PreparedWorkspace
     rehearsal: Rehearsal
     environ: dict[str, str]
 
@@ -49,7 +49,7 @@ class Bench:
 
     def again(self) -> Host:
         """Another worker of this host, which remembers nothing."""
-        return Host.open(self.host.home, dict(self.environ))
+        return Host.from_environment(self.host.home, dict(self.environ))
 
 
 async def in_activity(do: Callable[..., Coroutine[Any, Any, Any]], *args: Any, run: str = "run-1") -> Any:
@@ -74,10 +74,10 @@ async def working(root: Path, screenplay: str, **more: Any) -> AsyncIterator[Ben
             "PERDURE_PORTS_BACKEND": "25000-25029",
             "PERDURE_PORTS_FRONTEND": "25030-25059",
         }
-        host = Host.open(home, {**os.environ, **environ})
+        host = Host.from_environment(home, {**os.environ, **environ})
         request = DeliveryRequest(repository=str(origin), request="Add sub", **more)
         work = PrepareInput(delivery=DELIVERY, request=request)
-        prepared = await in_activity(Preparation(host).prepare, work)
+        prepared = await in_activity(PrepareActivity(host).prepare, work)
         yield Bench(host, prepared, rehearsal, environ)
         await host.close()
 

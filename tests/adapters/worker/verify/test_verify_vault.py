@@ -12,7 +12,16 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
+from perdure.adapters.worker.verify.checkpoints import (
+    checkpoint_facts,
+    checkpoints_to,
+    commit_facts,
+    commits_between,
+    is_kept,
+    missing_object,
+    start_differences,
+    turn_usages,
+)
 from perdure.models.ledger import Usage
 from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import CheckpointFact, CommitFact
@@ -26,10 +35,10 @@ class Bench:
     """A workspace and what was made in it; `first` is prepare's checkpoint."""
 
     def __init__(self, home: Home, origin: Path) -> None:
-        self.vault = Vault.open(home, str(origin))
+        self.vault = Vault.open_or_create(home, str(origin))
         _, self.base = self.vault.fetch()
         self.workspace = Workspace.create(home, self.vault, KEY, self.base)
-        self.first = cp.snapshot(
+        self.first = cp.snapshot_worktree(
             self.workspace, parent=None, turn={"delivery": KEY, "step": "prepare"}, transcript=[], changed=True
         )
 
@@ -39,17 +48,19 @@ class Bench:
     def turn(self, parent: str, number: int, cost: float = 0.1) -> str:
         usage = Usage(input_tokens=number, cost_usd=cost).model_dump(mode="json")
         told: dict[str, Any] = {"delivery": KEY, "step": "implement", "attempt": 1, "turn": number}
-        return cp.snapshot(
+        return cp.snapshot_worktree(
             self.workspace, parent=parent, turn={**told, "result": {"summary": "x", "usage": usage}}, transcript=[]
         )
 
     def commit(self, checkpoint: str, parent: str = "", message: str = "feat: x" + TRAILERS) -> str:
-        made, _ = branch.commit_tree(self.workspace, checkpoint=checkpoint, parent=parent or self.base, message=message)
+        made, _ = branch.commit_checkpoint(
+            self.workspace, checkpoint=checkpoint, parent=parent or self.base, message=message
+        )
         return made
 
     def facts(self, head: str, at: str) -> tuple[CommitFact, ...]:
         """Of all commits up to `head`, which was made from the checkpoint `at`."""
-        return commits(self.vault, between(self.vault, self.base, head), self.base, {head: at}, self.first)
+        return commit_facts(self.vault, commits_between(self.vault, self.base, head), self.base, {head: at}, self.first)
 
 
 @pytest.fixture
@@ -61,15 +72,15 @@ def test_the_way_to_a_checkpoint_is_told_turn_by_turn_from_prepares(bench: Bench
     second = bench.turn(bench.first, 1)
     bench.write("calc.py", b"x = 1\n")
     third = bench.turn(second, 2)
-    way, broken = way_to(bench.vault, third)
+    way, broken = checkpoints_to(bench.vault, third)
     assert (way, broken) == ([bench.first, second, third], "")
-    assert hole(bench.vault, third) == ""
-    assert page(bench.vault, way, 0) == (
+    assert missing_object(bench.vault, third) == ""
+    assert checkpoint_facts(bench.vault, way, 0) == (
         CheckpointFact(commit=bench.first, delivery=KEY, step="prepare"),
         CheckpointFact(commit=second, delivery=KEY, step="implement", attempt=1, turn=1),
         CheckpointFact(commit=third, delivery=KEY, step="implement", attempt=1, turn=2),
     )
-    assert [(name, usage.input_tokens) for name, usage in turns_of(bench.vault, way)] == [
+    assert [(name, usage.input_tokens) for name, usage in turn_usages(bench.vault, way)] == [
         ("implement 1, turn 1", 1),
         ("implement 1, turn 2", 2),
     ]
@@ -77,41 +88,41 @@ def test_the_way_to_a_checkpoint_is_told_turn_by_turn_from_prepares(bench: Bench
 
 def test_a_long_way_comes_in_pages(bench: Bench) -> None:
     way = [bench.first] * (VERIFY_PAGE + 1)
-    assert [len(page(bench.vault, way, offset)) for offset in (0, VERIFY_PAGE)] == [VERIFY_PAGE, 1]
+    assert [len(checkpoint_facts(bench.vault, way, offset)) for offset in (0, VERIFY_PAGE)] == [VERIFY_PAGE, 1]
 
 
 @pytest.mark.parametrize("what", ["~1", "~1:turn.json", ":tree/calc.py"])
 def test_a_hole_anywhere_below_the_last_checkpoint_is_found(bench: Bench, what: str) -> None:
     bench.write("calc.py", b"x = 1\n")
     tip = bench.turn(bench.turn(bench.first, 1), 2)
-    assert hole(bench.vault, tip) == ""
+    assert missing_object(bench.vault, tip) == ""
     sha = git(bench.vault.path, "rev-parse", f"{tip}{what}")
     (bench.vault.path / "objects" / sha[:2] / sha[2:]).unlink()
-    assert hole(bench.vault, tip) != ""
-    assert (way_to(bench.vault, tip)[1] != "") == (what == "~1"), "all others are on the way all the same"
+    assert missing_object(bench.vault, tip) != ""
+    assert (checkpoints_to(bench.vault, tip)[1] != "") == (what == "~1"), "all others are on the way all the same"
 
 
 def test_a_checkpoint_that_was_never_here_is_said_to_be_missing(bench: Bench) -> None:
-    assert way_to(bench.vault, "f" * 40) == ([], "checkpoint ffffffffffff is not in the vault")
-    assert way_to(bench.vault, "")[1] != ""
+    assert checkpoints_to(bench.vault, "f" * 40) == ([], "checkpoint ffffffffffff is not in the vault")
+    assert checkpoints_to(bench.vault, "")[1] != ""
 
 
 def test_a_checkpoint_is_held_while_a_ref_of_its_own_delivery_contains_it(bench: Bench) -> None:
     tip = bench.turn(bench.first, 1)
-    assert not held(bench.vault, KEY, tip)
+    assert not is_kept(bench.vault, KEY, tip)
     bench.vault.move_ref("refs/perdure/other/run", tip, None)
-    assert not held(bench.vault, KEY, tip), "another delivery's ref will go when that one does"
+    assert not is_kept(bench.vault, KEY, tip), "another delivery's ref will go when that one does"
     bench.vault.move_ref(f"refs/perdure/{KEY}/run", bench.turn(tip, 2), None)
-    assert held(bench.vault, KEY, tip)
+    assert is_kept(bench.vault, KEY, tip)
 
 
 def test_a_first_checkpoint_of_other_files_than_the_bases_is_told(bench: Bench) -> None:
-    assert begun(bench.vault, bench.base, bench.first) == ()
+    assert start_differences(bench.vault, bench.base, bench.first) == ()
     bench.write("README.rst", b"")
     bench.write("calc.py", b"")
-    dirty = cp.snapshot(bench.workspace, parent=None, turn={"delivery": KEY, "step": "prepare"}, transcript=[])
-    assert begun(bench.vault, bench.base, dirty) == ("README.rst", "calc.py")
-    assert begun(bench.vault, bench.base, "f" * 40) is None
+    dirty = cp.snapshot_worktree(bench.workspace, parent=None, turn={"delivery": KEY, "step": "prepare"}, transcript=[])
+    assert start_differences(bench.vault, bench.base, dirty) == ("README.rst", "calc.py")
+    assert start_differences(bench.vault, bench.base, "f" * 40) is None
 
 
 def test_a_commit_is_told_with_its_trailers_and_is_its_checkpoints_files(bench: Bench) -> None:
@@ -173,8 +184,8 @@ def test_commits_that_nobody_recorded_and_merges_are_told_with_the_others(bench:
     tree = git(bench.vault.path, "rev-parse", f"{ours}^{{tree}}")
     smuggled = git(bench.vault.path, "commit-tree", "-p", bench.base, "-m", "side", tree)
     merge = git(bench.vault.path, "commit-tree", "-p", ours, "-p", smuggled, "-m", "merge", tree)
-    listed = between(bench.vault, bench.base, merge)
-    facts = {fact.commit: fact for fact in commits(bench.vault, listed, bench.base, {ours: tip}, bench.first)}
+    listed = commits_between(bench.vault, bench.base, merge)
+    facts = {fact.commit: fact for fact in commit_facts(bench.vault, listed, bench.base, {ours: tip}, bench.first)}
     assert facts.keys() == {ours, smuggled, merge}
     assert (facts[ours].delivery, facts[smuggled].delivery, facts[merge].delivery) == (KEY, "", "")
     assert not facts[smuggled].checkpoint

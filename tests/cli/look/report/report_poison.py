@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from report_samples import sample
 
-from perdure.cli.look.report.facts import Report
+from perdure.cli.look.report.facts import DeliveryReport
 from perdure.models.plan import Plan, Task
 from perdure.models.report import (
     CommandResult,
     Finding,
+    FindingRule,
     Findings,
-    Hit,
-    Issue,
     Review,
-    Rule,
+    ReviewIssue,
     Screenshot,
     Screenshots,
     Severity,
     Tampering,
+    TamperingHit,
     TestCase,
     TestReport,
 )
-from perdure.models.result import Attempted, PullRequest, StepRecord
+from perdure.models.result import AttemptResult, PullRequest, StepRecord
 
 EVIL = "</title></style></script></pre></textarea>--><script>window.hacked=1</script>"
 EVIL += "<img src=http://evil.test/x onerror=hacked=1>"
 EVIL += "\"' onload=hacked=1 style=position:fixed \u202e\u2066\u200b{{ 7*7 }} <svg onload=hacked=1> &#60;b&#62;"
 
 
-def poisoned() -> Report:
+def poisoned() -> DeliveryReport:
     """Everything that a model, a test or a stranger can write, hostile."""
     case = TestCase(name=EVIL, file=EVIL, outcome="failed", message=EVIL, command=EVIL)
     skipped = TestCase(name=EVIL, file=EVIL, outcome="skipped", message=EVIL)
     flaky = TestCase(name=EVIL, file=EVIL, outcome="passed", message=EVIL, flaky=True)
     command = CommandResult(name=EVIL, command=EVIL, verdict=EVIL, tail=EVIL, reason=EVIL, cases=(case, skipped, flaky))
-    hit = Hit(rule=Tampering.GONE, title=EVIL, file=EVIL, line=1, evidence=EVIL)
+    hit = TamperingHit(rule=Tampering.GONE, title=EVIL, file=EVIL, line=1, evidence=EVIL)
     finding = Finding(
-        rule=Rule.SYMLINK, severity=Severity.BLOCKER, title=EVIL, description=EVIL, file=EVIL, suggestion=EVIL
+        rule=FindingRule.SYMLINK, severity=Severity.BLOCKER, title=EVIL, description=EVIL, file=EVIL, suggestion=EVIL
     )
-    issue = Issue(
+    issue = ReviewIssue(
         title=EVIL, description=EVIL, severity=Severity.TECH_DEBT, file=EVIL, line=2, suggestion=EVIL,
         screenshots=[EVIL],
     )  # fmt: skip
@@ -52,10 +52,10 @@ def poisoned() -> Report:
     return sample(
         delivery_id=EVIL, run_id=EVIL, status=EVIL, reason=EVIL, message=EVIL, waiting=EVIL, repository=EVIL,
         request=EVIL, issue=EVIL, base=EVIL, base_sha=EVIL, branch=EVIL, head_sha=EVIL, kind=EVIL, title=EVIL,
-        attempts=(Attempted(number=1, delivery=EVIL, branch=EVIL, head=EVIL, words=EVIL, chosen=True),),
+        attempts=(AttemptResult(number=1, delivery=EVIL, branch=EVIL, head=EVIL, failure=EVIL, chosen=True),),
         pull_request=PullRequest(number=1, url="javascript:hacked=1", title=EVIL), unread=(EVIL,), plan=plan,
         steps=(*records, StepRecord(step=EVIL, status=EVIL, started_at=EVIL, commit=EVIL)),
-        turns=tuple(turn.model_copy(update={"summary": EVIL, "said": EVIL, "step": EVIL}) for turn in good.turns),
+        turns=tuple(turn.model_copy(update={"summary": EVIL, "transcript": EVIL, "step": EVIL}) for turn in good.turns),
         test_report=TestReport(
             commit=EVIL, tree=EVIL, base=EVIL, note=EVIL, fixed=(EVIL,), tampering=(hit,), commands=(command,)
         ),

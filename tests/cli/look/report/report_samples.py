@@ -9,22 +9,22 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from perdure.cli.look.report.facts import Death, Report, Turn, Waited
+from perdure.cli.look.report.facts import DeliveryReport, ReportTurn, ReportWait, WorkerDeath
 from perdure.models.plan import Plan, Task
 from perdure.models.report import (
+    BaseComparison,
     ChangedTest,
     CommandResult,
     Finding,
+    FindingRule,
     Findings,
-    Hit,
-    Issue,
     Review,
-    Rule,
+    ReviewIssue,
     Screenshot,
     Screenshots,
     Severity,
-    Since,
     Tampering,
+    TamperingHit,
     TestCase,
     TestReport,
 )
@@ -95,18 +95,18 @@ def steps() -> tuple[StepRecord, ...]:
     )  # fmt: skip
 
 
-def turns() -> tuple[Turn, ...]:
+def turns() -> tuple[ReportTurn, ...]:
     made = []
     for step, attempt, start, seconds, _, number, _, summary, cost in STEPS:
         for turn in range(1, number + 1):
             made.append(
-                Turn(
+                ReportTurn(
                     step=step, attempt=attempt, turn=turn, checkpoint=f"{len(made):040x}",
                     summary=f"turn {turn} · " + (summary if turn == number else "edit src/durations.py, pytest -q"),
                     started=at(start + (turn - 1) * seconds / number), seconds=seconds / number,
                     tries=2 if (step, turn) == ("implement", 4) else 1, died=(step, turn) == ("implement", 4),
                     prompt_tokens=9000 + 400 * turn, output_tokens=420, cost_usd=cost / number,
-                    said='  I read the parser first.\n  ▸ bash {"command": "pytest -q"}\n    44 passed in 0.31s',
+                    transcript='  I read the parser first.\n  ▸ bash {"command": "pytest -q"}\n    44 passed in 0.31s',
                 )
             )  # fmt: skip
     return tuple(made)
@@ -131,7 +131,7 @@ def tested() -> TestReport:
         note="1 new failure, 1 failed before on main too: test_locale",
         fixed=("test_overflow",),
         tampering=(
-            Hit(
+            TamperingHit(
                 rule=Tampering.SKIPPED, title="test_zero is skipped now", file="tests/test_parse.py", line=14,
                 evidence="- def test_zero():\n+ @pytest.mark.skip\n+ def test_zero():",
             ),
@@ -139,7 +139,7 @@ def tested() -> TestReport:
         allowed=True,
         commands=(
             CommandResult(
-                name="unit", command="uv run pytest -q", verdict="failed", since=Since.NEW, exit_code=1,
+                name="unit", command="uv run pytest -q", verdict="failed", since=BaseComparison.NEW, exit_code=1,
                 duration_s=12.4, tail="2 failed, 43 passed", cases=(red, known, flaky, *green, skipped),
             ),
             CommandResult(name="lint", command="uv run ruff check .", verdict="passed", exit_code=0, required=False),
@@ -166,12 +166,12 @@ def review() -> Review:
     return Review(
         summary="The parser does what the plan says. One corner is left.",
         issues=[
-            Issue(
+            ReviewIssue(
                 title="The regular expression is compiled for every call", description="Hot path in the importer.",
                 severity=Severity.TECH_DEBT, file="src/durations.py", line=31, suggestion="Compile it once.",
                 screenshots=["/settings"],
             ),
-            Issue(
+            ReviewIssue(
                 title="A comment repeats the code", description="", severity=Severity.SKIPPABLE,
                 file="src/durations.py", line=12, suggestion="",
             ),
@@ -185,7 +185,7 @@ def findings() -> Findings:
         head="5aa90f3" + "0" * 33,
         findings=(
             Finding(
-                rule=Rule.SECRET, severity=Severity.BLOCKER, title="What looks like a key was added",
+                rule=FindingRule.SECRET, severity=Severity.BLOCKER, title="What looks like a key was added",
                 description="A string of 40 random characters.", file="src/settings.py", line=3,
                 suggestion="Read it from the environment.",
             ),
@@ -199,7 +199,7 @@ def findings() -> Findings:
     )  # fmt: skip
 
 
-def sample(**changes: Any) -> Report:
+def sample(**changes: Any) -> DeliveryReport:
     """A finished delivery with everything; `changes` go over it."""
     first, second = png(), png(640, 900, 20)
     names = [hashlib.sha256(data).hexdigest() for data in (first, second)]
@@ -243,8 +243,8 @@ def sample(**changes: Any) -> Report:
         "steps": records,
         "began": tuple(at(step[2]) for step in STEPS),
         "turns": turns(),
-        "deaths": (Death(at=at(66), activity="implement"),),
-        "waits": (Waited(since=at(220), until=at(275), reason="GitHub does not answer; next try at 09:34"),),
+        "deaths": (WorkerDeath(at=at(66), activity="implement"),),
+        "waits": (ReportWait(since=at(220), until=at(275), reason="GitHub does not answer; next try at 09:34"),),
         "plan": plan(),
         "test_report": tested(),
         "reviewed": review(),
@@ -252,4 +252,4 @@ def sample(**changes: Any) -> Report:
         "screenshots": shots,
         "pictures": dict(zip(names, (first, second), strict=True)),
     }  # fmt: skip
-    return Report(**(whole | changes))
+    return DeliveryReport(**(whole | changes))

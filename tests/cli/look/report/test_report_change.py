@@ -19,8 +19,8 @@ index 1..2 100644
 +    return "<script>alert(1)</script>\u202e"
 """
 MADE = (
-    DecisionMade(gate="plan", of="1a2b3c4d", verdict="rejected", by="ada", note="with <b>types</b>"),
-    DecisionMade(gate="pull_request", of="9f8e", verdict="approved", by="bob"),
+    DecisionMade(gate="plan", target="1a2b3c4d", verdict="rejected", by="ada", note="with <b>types</b>"),
+    DecisionMade(gate="pull_request", target="9f8e", verdict="approved", by="bob"),
 )
 
 

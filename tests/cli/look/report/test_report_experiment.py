@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from report_samples import sample
 
-from perdure.cli.look.chapters import rows
-from perdure.cli.look.closing import closing
-from perdure.cli.look.found import experiment_lines
+from perdure.cli.look.closing import closing_lines
+from perdure.cli.look.findings_text import experiment_lines
 from perdure.cli.look.report.page import page_of
 from perdure.cli.look.report.text import lines_of
+from perdure.cli.look.step_lines import format_rows
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import StepRecord
 from perdure.models.state import DeliveryState
@@ -37,11 +37,11 @@ def test_a_verdict_its_faults_and_its_promises_are_lines() -> None:
 
 def test_the_whole_line_stands_in_watch_and_at_the_end_with_where_to_read_of_the_promises() -> None:
     steps = [StepRecord(step="run_tests", status="done", summary=VERDICT.summary, duration_s=4.1)]
-    assert rows(steps) == [f"✓ test       46 green · {LINE}  4.1 s"]
+    assert format_rows(steps) == [f"✓ test       46 green · {LINE}  4.1 s"]
     fixed = [StepRecord(step="fix_review", status="done", commit="c" * 40), *steps]
-    assert f"46 green again · {LINE}" in rows(fixed)[0]
+    assert f"46 green again · {LINE}" in format_rows(fixed)[0]
     request = DeliveryRequest(repository="r", request="Add sub")
-    end = closing(result_of(DeliveryState(head="a" * 40, tests=VERDICT, steps=steps), request, "d", "r"))
+    end = closing_lines(result_of(DeliveryState(head="a" * 40, tests=VERDICT, steps=steps), request, "d", "r"))
     assert f"           {LINE}" in end
     assert "           2 changed promises, see the review: perdure report d" in end
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from report_samples import at, stamp
 
-from perdure.cli.look.report.from_history import began, deaths_of, parsed, state_of, turns_of
-from perdure.client.history import Act, Past
+from perdure.cli.look.report.from_history import deaths_of, parse_time, state_of, step_start_times, turns_of
+from perdure.client.history import ActivityRecord, DeliveryHistory
 from perdure.client.steps import steps_of
 from perdure.models.result import ReviewStatus, StepRecord, TestsStatus
 
@@ -18,13 +18,15 @@ PREPARED = {
 }  # fmt: skip
 
 
-def act(activity: str, start: float, end: float | None, result: dict[str, Any] | None = None, **more: Any) -> Act:
-    return Act(
-        activity=activity, given={}, scheduled=at(start), ended=None if end is None else at(end), result=result, **more
+def act(
+    activity: str, start: float, end: float | None, result: dict[str, Any] | None = None, **more: Any
+) -> ActivityRecord:
+    return ActivityRecord(
+        activity=activity, input={}, scheduled=at(start), ended=None if end is None else at(end), result=result, **more
     )
 
 
-def turn(step: str, start: float, end: float | None, number: int, **result: Any) -> Act:
+def turn(step: str, start: float, end: float | None, number: int, **result: Any) -> ActivityRecord:
     told = {"checkpoint": f"c{number}", "summary": f"turn {number}", "usage": {"cost_usd": 0.1, "output_tokens": 7}}
     return act(step, start, end, None if end is None else told | result, attempt=1, turn=number, tries=1)
 
@@ -35,8 +37,8 @@ ACTS = (
     turn("plan", 4, 6, 1),
     turn("plan", 6, 8, 2, outcome={"summary": "1 task", "artifact": "a" * 64, "data": {"title": "Add sub"}}),
     turn("implement", 8, 12, 1),
-    Act(
-        activity="implement", given={}, scheduled=at(12), began=at(15), ended=at(18), died=True, tries=3, attempt=1,
+    ActivityRecord(
+        activity="implement", input={}, scheduled=at(12), began=at(15), ended=at(18), died=True, tries=3, attempt=1,
         turn=2, result={"checkpoint": "c9", "summary": "turn 2", "usage": {"cost_usd": 0.2}, "outcome": {}},
     ),
     act("commit", 18, 19, {"commit": "h" * 40, "summary": "+1 in 1 file"}, attempt=1),
@@ -46,7 +48,7 @@ ACTS = (
 
 
 def test_the_state_is_what_the_activities_gave() -> None:
-    state = state_of(Past(acts=ACTS))
+    state = state_of(DeliveryHistory(activities=ACTS))
     assert state.prepared is not None
     assert (state.prepared.queue, state.plan, state.title, state.head) == ("host-1", "a" * 64, "Add sub", "h" * 40)
     assert state.tests is not None
@@ -57,13 +59,15 @@ def test_the_state_is_what_the_activities_gave() -> None:
 
 def test_a_retry_begins_from_what_it_was_given_and_counts_no_turn_twice() -> None:
     resume = {"run_id": "r1", "state": {"plan": "x" * 64, "usage": {"cost_usd": 0.3}, "review": "v" * 64}}
-    state = state_of(Past(request={"resume": resume}, acts=ACTS[4:5]))
+    state = state_of(DeliveryHistory(request={"resume": resume}, activities=ACTS[4:5]))
     assert (state.plan, state.review, state.usage.cost_usd) == ("x" * 64, "v" * 64, 0.1)
 
 
 @pytest.mark.parametrize("odd", [{"status": "purple"}, {"tree": 5}, {}])
 def test_results_of_another_release_are_passed_over(odd: dict[str, Any]) -> None:
-    state = state_of(Past(request={"resume": {"state": {"phase": "lunch"}}}, acts=(act("run_tests", 0, 1, odd),)))
+    state = state_of(
+        DeliveryHistory(request={"resume": {"state": {"phase": "lunch"}}}, activities=(act("run_tests", 0, 1, odd),))
+    )
     assert state.tests is None
     assert turns_of([act("plan", 0, 1, {"usage": "none"})])[0].cost_usd == 0
 
@@ -95,7 +99,7 @@ def test_a_review_that_blocks_and_a_step_that_gives_up_have_failed() -> None:
 def test_what_the_engine_found_counts_beside_the_reviewer_s_words_as_the_workflow_counts_it() -> None:
     secret = act("inspect_change", 0, 1, {"blockers": 1, "secrets": 1, "tech_debt": 2, "summary": "a secret in key.py"})
     clean = turn("review", 1, 2, 1, outcome={"summary": "no blockers", "data": {"tech_debt": 1}})
-    reviewed = state_of(Past(acts=(secret, clean))).review_result
+    reviewed = state_of(DeliveryHistory(activities=(secret, clean))).review_result
     assert (reviewed.status, reviewed.blockers, reviewed.tech_debt) == (ReviewStatus.BLOCKED, 1, 3)
     (record,) = steps_of([secret, clean])
     assert (record.status, record.summary) == ("failed", "no blockers; a secret in key.py")
@@ -116,10 +120,10 @@ def test_each_step_begins_when_its_first_activity_did_and_no_two_share_one() -> 
         StepRecord(step=step, started_at=stamp(start))
         for step, start in (("review", 10), ("commit", 12), ("commit", 12), ("plan", 13))
     ]
-    assert began(records, acts) == (at(10.4), at(12.1), at(12.3), at(13))
-    assert began([StepRecord(step="plan")], acts) == (None,)
-    assert parsed("2026-03-02T09:30:00") == at(0), "a time without a zone is UTC"
-    assert parsed("soon") is None
+    assert step_start_times(records, acts) == (at(10.4), at(12.1), at(12.3), at(13))
+    assert step_start_times([StepRecord(step="plan")], acts) == (None,)
+    assert parse_time("2026-03-02T09:30:00") == at(0), "a time without a zone is UTC"
+    assert parse_time("soon") is None
 
 
 def test_turns_that_died_or_run_say_so() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from report_samples import at, sample
 
+from perdure.cli.formatting import visible_line, visible_text
 from perdure.cli.look.report import target_of, view, write_page
 from perdure.cli.look.report.text import lines_of
-from perdure.cli.words import shown, shown_line
 from perdure.models.errors import BadInput
 from perdure.models.report import CommandResult, TestCase, TestReport
-from perdure.models.result import Attempted, ReviewResult, ReviewStatus, StepRecord, TestsStatus, UsageResult
+from perdure.models.result import AttemptResult, ReviewResult, ReviewStatus, StepRecord, TestsStatus, UsageResult
 from perdure.models.result import TestsResult as ResultOfTests
-from perdure.models.wording import points
+from perdure.models.wording import review_points
 
 
 def told(**changes: Any) -> str:
@@ -49,8 +49,8 @@ def test_the_text_has_every_part_in_its_order() -> None:
 
 def test_every_attempt_has_its_line_with_verdict_size_cost_and_branch() -> None:
     clean = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=1)
-    red = Attempted(number=1, branch="p/1", head="a", words="tests are red", tests=TestsStatus.RED, cost_usd=None)
-    green = Attempted(
+    red = AttemptResult(number=1, branch="p/1", head="a", failure="tests are red", tests=TestsStatus.RED, cost_usd=None)
+    green = AttemptResult(
         number=2, branch="p/2", head="b", tests=TestsStatus.GREEN, review=clean, lines=12, cost_usd=0.5, chosen=True
     )
     text = told(attempts=(red, green, green.model_copy(update={"number": 3, "chosen": False})))
@@ -61,7 +61,7 @@ def test_every_attempt_has_its_line_with_verdict_size_cost_and_branch() -> None:
 
 
 def test_the_worst_is_said_first_and_of_the_same_weight_what_is_certain() -> None:
-    assert [(point.severity, point.source) for point in points(sample().reviewed, sample().findings)] == [
+    assert [(point.severity, point.source) for point in review_points(sample().reviewed, sample().findings)] == [
         ("blocker", "engine"),
         ("tech_debt", "reviewer"),
         ("skippable", "reviewer"),
@@ -86,7 +86,7 @@ def test_unknown_costs_stay_unknown() -> None:
     record = StepRecord(step="implement", status="done", turns=2, cost_usd=None)
     text = told(steps=(record,), began=(None,), usage=UsageResult(cost_usd=None))
     assert "implement            2 turns    cost unknown" in text
-    assert view.total((record, StepRecord(step="plan", cost_usd=0.5))) is None
+    assert view.total_cost((record, StepRecord(step="plan", cost_usd=0.5))) is None
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_what_strangers_wrote_cannot_move_the_cursor_or_flood_the_screen() -> No
 
 
 def test_a_text_is_cut_at_its_limit_and_says_how_long_it_was() -> None:
-    assert shown("a\tb\r\nc", 100) == "a\tb\nc"
-    assert shown("x" * 50, 10) == "x" * 10 + "\n… cut here: 50 characters in all"
-    assert shown_line(" a\n\n b\u00a0c ", 10) == "a b c"
-    assert shown_line("x" * 50, 10) == "x" * 9 + "…"
-    assert shown("pay\u202elegal\u2066\u200b\u061c\u3164\ufeff\x00\x1b[31m\ud800!") == "paylegal!"
+    assert visible_text("a\tb\r\nc", 100) == "a\tb\nc"
+    assert visible_text("x" * 50, 10) == "x" * 10 + "\n… cut here: 50 characters in all"
+    assert visible_line(" a\n\n b\u00a0c ", 10) == "a b c"
+    assert visible_line("x" * 50, 10) == "x" * 9 + "…"
+    assert visible_text("pay\u202elegal\u2066\u200b\u061c\u3164\ufeff\x00\x1b[31m\ud800!") == "paylegal!"
 
 
 def test_a_command_that_failed_without_a_report_shows_the_end_of_its_output() -> None:

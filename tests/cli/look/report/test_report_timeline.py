@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import START, at, sample, stamp
 
-from perdure.cli.look.report.facts import Death, Waited
+from perdure.cli.look.report.facts import ReportWait, WorkerDeath
 from perdure.cli.look.report.svg import svg_of
-from perdure.cli.look.report.timeline import REPORT_ROWS_SHOWN, Gap, axis_of, timeline_of
+from perdure.cli.look.report.timeline import REPORT_ROWS_SHOWN, TimelineGap, axis_of, timeline_of
 from perdure.models.result import StepRecord
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,7 +37,7 @@ def test_a_death_stands_in_the_row_it_happened_in() -> None:
     told = timeline_of(sample())
     assert [row.deaths for row in told.rows if row.deaths] == [(66.0,)]
     assert next(row.name for row in told.rows if row.deaths) == "build"
-    outside = timeline_of(sample(deaths=(Death(at=START + timedelta(seconds=276), activity="x"),)))
+    outside = timeline_of(sample(deaths=(WorkerDeath(at=START + timedelta(seconds=276), activity="x"),)))
     assert [row.name for row in outside.rows if row.deaths] == ["ship"]
 
 
@@ -50,7 +50,7 @@ def test_gaps_between_steps_are_waits_and_short_ones_are_not() -> None:
     assert [(gap.start, gap.end, gap.reason) for gap in told.gaps] == [(20.5, 60, "")]
     reasoned = sample(
         steps=records, began=(at(0), at(10.5), at(60)), ended=at(70), deaths=(),
-        waits=(Waited(since=at(22), until=at(58), reason="the forge is away"),),
+        waits=(ReportWait(since=at(22), until=at(58), reason="the forge is away"),),
     )  # fmt: skip
     assert [(gap.start, gap.end, gap.reason) for gap in timeline_of(reasoned).gaps] == [(22, 58, "the forge is away")]
 
@@ -91,11 +91,11 @@ def test_a_wait_of_a_day_takes_a_sixth_of_the_picture_and_no_label_stands_in_it(
     told = timeline_of(report)
     (gap,) = told.gaps
     assert gap.cut
-    assert told.axis.at(gap.end) - told.axis.at(gap.start) == pytest.approx(0.2 / 1.2)
-    assert told.axis.at(30) == pytest.approx(told.axis.at(60 + day) - told.axis.at(30 + day))
+    assert told.axis.place_of(gap.end) - told.axis.place_of(gap.start) == pytest.approx(0.2 / 1.2)
+    assert told.axis.place_of(30) == pytest.approx(told.axis.place_of(60 + day) - told.axis.place_of(30 + day))
     places = [place for place, _ in told.ticks]
     assert places == sorted(places)
-    assert not [place for place in places if told.axis.at(gap.start) < place < told.axis.at(gap.end)]
+    assert not [place for place in places if told.axis.place_of(gap.start) < place < told.axis.place_of(gap.end)]
     assert "24h 00m" in svg_of(told)
 
 
@@ -130,8 +130,10 @@ def test_the_axis_never_runs_backwards_nor_off_the_page(
 ) -> None:
     edges = sorted(place * end for gap in gaps for place in gap[:2])
     pairs = zip(edges[::2], edges[1::2], strict=True)
-    axis = axis_of(end, [Gap(start, until, "", cut) for (start, until), (_, _, cut) in zip(pairs, gaps, strict=True)])
-    places = [axis.at(moment) for moment in sorted([*moments, 0.0, end])]
+    axis = axis_of(
+        end, [TimelineGap(start, until, "", cut) for (start, until), (_, _, cut) in zip(pairs, gaps, strict=True)]
+    )
+    places = [axis.place_of(moment) for moment in sorted([*moments, 0.0, end])]
     assert places == sorted(places)
     assert min(places) == 0.0
     assert max(places) == 1.0
@@ -144,7 +146,7 @@ def test_the_picture_is_well_formed_says_what_it_shows_and_escapes_every_word() 
             summary="</title><script>alert(1)</script>\u202e",
         ),
     )  # fmt: skip
-    waits = (Waited(since=at(6), until=at(100), reason="</svg><img src=x>"),)
+    waits = (ReportWait(since=at(6), until=at(100), reason="</svg><img src=x>"),)
     svg = svg_of(timeline_of(sample(steps=records, began=(at(0),), waits=waits)))
     tree = drawn(svg)
     assert tree.find(f"{SVG}title") is not None

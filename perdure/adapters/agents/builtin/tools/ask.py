@@ -1,4 +1,5 @@
-"""ask: a question to the person in charge. assume: what is decided instead where nobody is to be asked."""
+"""The tools ask, a question to the person in charge, and assume, what is decided instead where nobody is to be
+asked."""
 
 from __future__ import annotations
 
@@ -6,25 +7,27 @@ from typing import Literal
 
 from pydantic import Field
 
-from perdure.adapters.agents.builtin.tools.base import Tool, ToolCall
+from perdure.adapters.agents.builtin.tools.base import AgentTool, ToolCall
 from perdure.adapters.agents.builtin.tools.paths import ToolError
-from perdure.models.base import Written
+from perdure.models.base import UserInputModel
 from perdure.models.decisions import Question, QuestionKind
 from perdure.text import one_line
 
 QUESTION_CHARS, QUESTION_WHY_CHARS = 1_000, 500
 QUESTION_CHOICES, CHOICE_CHARS = 10, 100
-"""Of an agent's question, why it matters, and its choices: what a person reads at once in the Web UI or a message."""
+"""The most characters of an agent's question and of why it matters, the most choices, and the most characters of each:
+what a person reads at once in the Web UI or a message."""
 
 ASSUMPTION_CHARS = 500
 ASSUMPTION_PART_CHARS = (160, 200, 120)
-"""Of what one turn assumed, all of it together; and of one question, what was assumed, and why: each one sentence."""
+"""The most characters of what one turn assumed, all of it together; and of one question, what was assumed, and why:
+each one sentence."""
 
 
-PUT = (
+QUESTION_RESULT = (
     "The question was put to a person in charge of this delivery. The answer follows, behind the results of your calls."
 )
-RECORDED = "Recorded for the pull request. Go on."
+ASSUMPTION_RESULT = "Recorded for the pull request. Go on."
 
 _WHEN = (
     "Only for what neither the request nor the repository tells, and where a wrong guess would waste the work: which "
@@ -33,7 +36,7 @@ _WHEN = (
 )
 
 
-class AskInput(Written):
+class AskInput(UserInputModel):
     text: str = Field(
         max_length=QUESTION_CHARS,
         description=f"the question, understandable without having seen the code; one paragraph, at most "
@@ -51,70 +54,75 @@ class AskInput(Written):
     )
 
 
-class AssumeInput(Written):
+class AssumeInput(UserInputModel):
     question: str = Field(description="what you would have asked, in one short sentence")
     assumption: str = Field(description="what you take for granted instead, in one short sentence")
     why: str = Field(description="why that is the best guess, in a few words")
 
 
-async def ask(given: AskInput, call: ToolCall) -> str:
-    """One question a turn: a second may be settled by the first one's answer."""
-    question = _question(given)
+async def put_question(arguments: AskInput, call: ToolCall) -> str:
+    """Put the question into the toolbox, and return the tool's result. Raises ToolError for a wrong question, and for a
+    second one in a turn: it may be settled by the first one's answer."""
+    question = _to_question(arguments)
     if call.box.question is not None:
         raise ToolError("one question at a time: another one was put just now; ask this one after its answer")
     call.box.question = question
-    return PUT
+    return QUESTION_RESULT
 
 
-def _question(given: AskInput) -> Question:
-    """On one line each: it is shown in a terminal, in Markdown and in messages."""
-    text = one_line(given.text, QUESTION_CHARS)
-    choices = tuple(one_line(one, CHOICE_CHARS + 1) for one in given.choices)
-    if not _says(text):
+def _to_question(arguments: AskInput) -> Question:
+    """Return the question that a call's arguments ask, each text on one line: it is shown in a terminal, in Markdown
+    and in messages. Raises ToolError for one without words, or with choices that do not fit its kind."""
+    text = one_line(arguments.text, QUESTION_CHARS)
+    choices = tuple(one_line(choice, CHOICE_CHARS + 1) for choice in arguments.choices)
+    if not _has_words(text):
         raise ToolError("text asks nothing")
-    kind = QuestionKind(given.kind)
+    kind = QuestionKind(arguments.kind)
     if kind is not QuestionKind.CHOICE and choices:
         raise ToolError(f"choices are for kind choice, not for {kind}: leave them empty, or set the kind")
     if kind is QuestionKind.CHOICE:
         if not 2 <= len(choices) <= QUESTION_CHOICES:
             raise ToolError(f"kind choice takes 2 to {QUESTION_CHOICES} choices, not {len(choices)}")
-        if len({one.lower() for one in choices}) < len(choices) or not all(choices):
+        if len({choice.lower() for choice in choices}) < len(choices) or not all(choices):
             raise ToolError("choices must differ from each other, and none may be empty")
-        if any(len(one) > CHOICE_CHARS for one in choices):
+        if any(len(choice) > CHOICE_CHARS for choice in choices):
             raise ToolError(f"a choice has at most {CHOICE_CHARS} characters; explain it in the text")
-    return Question(text=text, kind=kind, choices=choices, why=one_line(given.why, QUESTION_WHY_CHARS))
+    return Question(text=text, kind=kind, choices=choices, why=one_line(arguments.why, QUESTION_WHY_CHARS))
 
 
-async def assume(given: AssumeInput, call: ToolCall) -> str:
-    parts = (given.question, given.assumption, given.why)
+async def record_assumption(arguments: AssumeInput, call: ToolCall) -> str:
+    """Add an assumption to the toolbox as one line, and return the tool's result. Raises ToolError for one without
+    words, and where all of the turn's assumptions would exceed ASSUMPTION_CHARS."""
+    parts = (arguments.question, arguments.assumption, arguments.why)
     question, assumption, why = (
-        one_line(text, most).rstrip(".") for text, most in zip(parts, ASSUMPTION_PART_CHARS, strict=True)
+        one_line(text, limit).rstrip(".") for text, limit in zip(parts, ASSUMPTION_PART_CHARS, strict=True)
     )
-    if not (_says(question) and _says(assumption)):
+    if not (_has_words(question) and _has_words(assumption)):
         raise ToolError("say what you would have asked, and what you assume instead")
-    said = f"{question}{'' if question.endswith('?') else ':'} {assumption}" + (f" ({why})" if why else "")
-    if len("\n".join([*call.box.assumed, said])) > ASSUMPTION_CHARS:
+    entry = f"{question}{'' if question.endswith('?') else ':'} {assumption}" + (f" ({why})" if why else "")
+    if len("\n".join([*call.box.assumptions, entry])) > ASSUMPTION_CHARS:
         raise ToolError("not recorded: too many assumptions in one reply; make this call again in your next one")
-    call.box.assumed.append(said)
-    return RECORDED
+    call.box.assumptions.append(entry)
+    return ASSUMPTION_RESULT
 
 
-def _says(words: str) -> bool:
-    return any(c.isalnum() for c in words)
+def _has_words(text: str) -> bool:
+    """Return whether a text has a letter or digit."""
+    return any(c.isalnum() for c in text)
 
 
-ASK = Tool(
+ASK = AgentTool(
     "ask",
     f"Ask a person in charge of this delivery, and wait for the answer: it may take days. {_WHEN} One question a "
     "reply; do what does not depend on it first.",
     AskInput,
-    ask,
+    put_question,
 )
 
-ASSUME = Tool(
+ASSUME = AgentTool(
     "assume",
     f"Write down an assumption: nobody can be asked in this delivery. {_WHEN} Decide yourself, record it with this "
     "tool and go on; it is listed in the pull request.",
     AssumeInput,
-    assume,
+    record_assumption,
 )

@@ -2,8 +2,8 @@
 
 Each has a sandbox of its own, which is no way to others: commands beside it run inside it, started there by a small
 loop that looks into a directory it can only read. What they write comes back in the sandbox's one output, with marks.
-The repository is read-only there, so that no process that lives between two calls can change a path under the hands of
-the file tools (perdure.adapters.agents.builtin.tools.paths).
+The repository is read-only there, so that no process that lives between two calls can change a path while the file
+tools use it (perdure.adapters.agents.builtin.tools.paths).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from perdure.adapters.agents.builtin.tools.base import Toolbox
 from perdure.adapters.agents.builtin.tools.paths import ToolError
-from perdure.adapters.agents.text import middle_out
+from perdure.adapters.agents.text import cut_middle
 from perdure.adapters.sandbox.base import Finished
 from perdure.adapters.sandbox.output import clean
 from perdure.adapters.system.threads import in_thread
@@ -29,17 +29,17 @@ from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
 from perdure.text import one_line
 
 BACKGROUND_MOST = 3
-"""At once: a server, what it needs, and one to spare."""
+"""How many may run at once: a server, what it needs, and one to spare."""
 
 BACKGROUND_LOOK_S = 0.5
-"""After a start, for the first words of what was started, or its end."""
+"""The wait after a start, for the first output of what was started, or its end."""
 
 BACKGROUND_TIMEOUT_S = 900.0
-"""For one: longer than the longest command beside it."""
+"""The limit of one: longer than the longest command beside it."""
 
 _POLL_S = 0.05
 _GRACE_S = 5.0
-"""For a command beside it to be started, ended when its time is over, and told."""
+"""The time for a command beside it to be started, ended when its time is over, and reported."""
 
 _SHOWN = TOOL_OUTPUT_HEAD + TOOL_OUTPUT_TAIL
 
@@ -64,112 +64,130 @@ done
 
 
 @dataclass
-class Background:
-    """One that was started. `at`: what the loop looks into; `mark` parts its output; `read`: bytes shown so far."""
+class BackgroundCommand:
+    """A background command that was started, in a sandbox of its own.
+
+    directory    holds the scripts that the loop in the sandbox looks for
+    mark         tells the output of commands beside it from its own
+    task         runs the sandbox
+    number       of commands beside it so far
+    shown_chars  characters of its own output that were shown so far
+    """
 
     handle: str
-    at: Path
+    directory: Path
     output: Path
     mark: str
-    run: asyncio.Task[Finished]
+    task: asyncio.Task[Finished]
     number: int = 0
-    read: int = 0
+    shown_chars: int = 0
 
-    async def beside(self, script: str, within_s: float) -> str:
-        """Run a command in the same sandbox; its verdict and output, then what the first one wrote meanwhile."""
+    async def run_beside(self, script: str, within_s: float) -> str:
+        """Run a script in the same sandbox and wait for its end, at most `within_s` seconds. Returns its exit code and
+        output, then the new output of the background command."""
         self.number += 1
-        await in_thread(self._put, script, within_s)
+        await in_thread(self._write_script, script, within_s)
         end = re.compile(
             rf"^{self.mark} begin {self.number}\n(.*)\n{self.mark} end {self.number} (\d+) ([01])$", re.M | re.S
         )
         deadline = time.monotonic() + within_s + _GRACE_S
-        while (found := end.search(await in_thread(self._text))) is None:
-            if self.run.done() or time.monotonic() > deadline:
-                return f"it did not end, or its sandbox is gone\n{await self.words()}"
-            await asyncio.wait({self.run}, timeout=_POLL_S)
-        code, lives = int(found[2]), found[3] == "1"
+        while (match := end.search(await in_thread(self._read_output))) is None:
+            if self.task.done() or time.monotonic() > deadline:
+                return f"it did not end, or its sandbox is gone\n{await self.show_new_output()}"
+            await asyncio.wait({self.task}, timeout=_POLL_S)
+        code, is_alive = int(match[2]), match[3] == "1"
         verdict = (
             f"killed after {within_s:.0f} s: it did not end in time" if code in (124, 137) else f"exit code {code}"
         )
-        said = middle_out(found[1].strip("\n"), _SHOWN) or "(no output)"
-        gone = "" if lives else f"\n{self.handle} is not running any more."
-        return f"{verdict}\n{said}{gone}\n{await self.words()}"
+        output = cut_middle(match[1].strip("\n"), _SHOWN) or "(no output)"
+        ending = "" if is_alive else f"\n{self.handle} is not running any more."
+        return f"{verdict}\n{output}{ending}\n{await self.show_new_output()}"
 
-    async def words(self) -> str:
-        """The background command's own output since it was last shown."""
-        text = await in_thread(self._text)
+    async def show_new_output(self) -> str:
+        """Return the background command's own output since it was last shown, which then counts as shown."""
+        text = await in_thread(self._read_output)
         own = re.sub(rf"\n?^{self.mark} begin (\d+)\n.*?\n{self.mark} end \1 \d+ [01]\n", "", text, flags=re.M | re.S)
-        fresh, self.read = own[self.read :], len(own)
-        return f"[{self.handle} says:]\n{middle_out(fresh.strip(), _SHOWN) or '(nothing new)'}"
+        unseen, self.shown_chars = own[self.shown_chars :], len(own)
+        return f"[{self.handle} says:]\n{cut_middle(unseen.strip(), _SHOWN) or '(nothing new)'}"
 
     async def stop(self) -> str:
-        """End it and all that it started. Its last words."""
-        said = await self.words()
-        await over(self.run)
-        return f"{self.handle} is stopped.\n{said}"
+        """Kill the command and all that it started, and return its last output."""
+        last_output = await self.show_new_output()
+        await cancel_and_wait(self.task)
+        return f"{self.handle} is stopped.\n{last_output}"
 
-    def _put(self, script: str, within_s: float) -> None:
-        """The directory is ours: nothing in the sandbox can write there."""
-        (self.at / f"{self.number}.s").write_text(f"{within_s:g}")
-        fresh = self.at / "fresh"
-        fresh.write_text(script)
-        os.replace(fresh, self.at / f"{self.number}.sh")
+    def _write_script(self, script: str, within_s: float) -> None:
+        """Write a script and its time limit for the loop in the sandbox, which starts it. The directory is ours:
+        nothing in the sandbox can write there."""
+        (self.directory / f"{self.number}.s").write_text(f"{within_s:g}")
+        temporary = self.directory / "fresh"
+        temporary.write_text(script)
+        os.replace(temporary, self.directory / f"{self.number}.sh")
 
-    def _text(self) -> str:
+    def _read_output(self) -> str:
+        """Return all output of the sandbox so far; empty before it has any."""
         with contextlib.suppress(FileNotFoundError):
             return clean(self.output.read_text(errors="replace"))
         return ""
 
 
-async def start(box: Toolbox, script: str, output: Path) -> str:
-    """Begin one; its handle and first words."""
+async def start_command(box: Toolbox, script: str, output: Path) -> str:
+    """Start a script as a background command, and return its handle and first output as the tool's result.
+
+    Raises ToolError below the sandbox's full grade and when BACKGROUND_MOST run already, SandboxUnavailable when the
+    sandbox does not start.
+    """
     if box.sandbox.grade is not SandboxGrade.FULL:
         raise ToolError("background commands need the sandbox's full grade; run it and what uses it in one command")
-    if sum(not one.run.done() for one in box.background.values()) >= BACKGROUND_MOST:
+    if sum(not started.task.done() for started in box.background.values()) >= BACKGROUND_MOST:
         raise ToolError(f"{BACKGROUND_MOST} commands run in the background already: stop one")
-    at, mark = output.with_suffix(".d"), f"perdure-{secrets.token_hex(8)}"
-    await in_thread(lambda: at.mkdir(parents=True, exist_ok=True))
-    await in_thread((at / "0.sh").write_text, script)
-    looping = f"at={shlex.quote(str(at))} mark={mark}\n{_LOOP}"
-    command = box.command(looping, output, BACKGROUND_TIMEOUT_S, shown=(at,))
+    directory, mark = output.with_suffix(".d"), f"perdure-{secrets.token_hex(8)}"
+    await in_thread(lambda: directory.mkdir(parents=True, exist_ok=True))
+    await in_thread((directory / "0.sh").write_text, script)
+    loop_script = f"at={shlex.quote(str(directory))} mark={mark}\n{_LOOP}"
+    command = box.make_command(loop_script, output, BACKGROUND_TIMEOUT_S, shown=(directory,))
     handle = f"b{len(box.background) + 1}"
-    run = asyncio.ensure_future(box.sandbox.run(command))
-    one = box.background[handle] = Background(handle, at, output, mark, run)
-    await asyncio.wait({run}, timeout=BACKGROUND_LOOK_S)
-    if run.done():
-        await in_thread(run.result().raise_for, command, f"{box.sandbox.grade} sandbox")
+    task = asyncio.ensure_future(box.sandbox.run(command))
+    started = box.background[handle] = BackgroundCommand(handle, directory, output, mark, task)
+    await asyncio.wait({task}, timeout=BACKGROUND_LOOK_S)
+    if task.done():
+        await in_thread(task.result().raise_for, command, f"{box.sandbox.grade} sandbox")
     box.on_spawn()
-    return f"runs in the background as {handle}, until the calls of this reply are done\n{await one.words()}"
+    return (
+        f"runs in the background as {handle}, until the calls of this reply are done\n{await started.show_new_output()}"
+    )
 
 
-def found(box: Toolbox, handle: str) -> Background:
-    one = box.background.get(handle)
-    if one is None or one.run.done():
-        running = [name for name, other in box.background.items() if not other.run.done()]
-        there = f"there are {', '.join(running)}" if running else "start it first"
+def find_running(box: Toolbox, handle: str) -> BackgroundCommand:
+    """Return the background command of this handle. Raises ToolError where none runs under it, with the handles of
+    those that do."""
+    command = box.background.get(handle)
+    if command is None or command.task.done():
+        running = [name for name, other in box.background.items() if not other.task.done()]
+        hint = f"there are {', '.join(running)}" if running else "start it first"
         raise ToolError(
-            f"nothing runs as {one_line(handle, 20)}; {there}: what was started by an earlier reply has ended with it"
+            f"nothing runs as {one_line(handle, 20)}; {hint}: what was started by an earlier reply has ended with it"
         )
-    return one
+    return command
 
 
 async def end_all(box: Toolbox) -> None:
-    """Whatever happens to us, all of them are dead before we return."""
-    for one in box.background.values():
-        await over(one.run)
+    """Kill all background commands; all of them are dead when this returns, also where it is cancelled."""
+    for command in box.background.values():
+        await cancel_and_wait(command.task)
 
 
-async def over(run: asyncio.Future[Finished]) -> None:
-    """Whatever happens to us, the command is dead before we return: nobody else would wait for it. Its error is seen:
-    it has ended, and that is all that counts."""
+async def cancel_and_wait(task: asyncio.Future[Finished]) -> None:
+    """Cancel a sandbox's task and wait until its command is dead, because nobody else would; then raise CancelledError
+    if that was cancelled meanwhile. The command's own error is ignored: it has ended, and that is all that counts."""
     cancelled = False
-    while not run.done():
-        run.cancel()
+    while not task.done():
+        task.cancel()
         try:
-            await asyncio.wait({run})
+            await asyncio.wait({task})
         except asyncio.CancelledError:
             cancelled = True
-    if not run.cancelled():
-        run.exception()
+    if not task.cancelled():
+        task.exception()
     if cancelled:
         raise asyncio.CancelledError

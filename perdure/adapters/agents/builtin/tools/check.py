@@ -10,18 +10,19 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.tools.base import ToolCall
 from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
-from perdure.adapters.agents.builtin.tools.paths import ToolError, inside
+from perdure.adapters.agents.builtin.tools.paths import ToolError, resolve_path
 from perdure.adapters.sandbox.output import excerpt
 from perdure.adapters.system.threads import in_thread
 
 CHECK_TIMEOUT_S = 10.0
-"""For a checker that is worth its time after every edit; one that takes longer is not run again in this workspace."""
+"""The limit of a checker that is worth its time after every edit; one that takes longer is not run again in this
+workspace."""
 
 CHECK_LINES, CHECK_CHARS = 10, 2000
-"""Told of its output: the first mistake is the cause of most others."""
+"""The most that is shown of its output: the first mistake is the cause of most others."""
 
 _FILE_BYTES = 1_000_000
-"""Larger files are generated, and slow to check."""
+"""The largest file that is checked: larger ones are generated, and slow to check."""
 
 _PYTHON = """
 if [ -f ruff.toml ] || [ -f .ruff.toml ] || grep -qs '^\\[tool\\.ruff' pyproject.toml; then
@@ -75,61 +76,67 @@ _SCRIPTS = {
     **dict.fromkeys((".ts", ".tsx", ".mts", ".cts"), _TYPESCRIPT),
     **dict.fromkeys((".sh", ".bash"), _SHELL),
 }
-"""By a file's ending. `$file` is its path; the first line of output names the checker; no output: nothing can check it.
-All files of the repository are looked at inside the sandbox, where none leads out of it."""
+"""Checkers by a file's ending. `$file` is its path; the first line of output names the checker; no output: nothing can
+check it. All files of the repository are looked at inside the sandbox, where none leads out of it."""
 
 _NOISE = re.compile(r"^\s+at .*$|^Node\.js v.*$|^\s*$", re.MULTILINE)
 
 _ANOTHER_LANGUAGE = "SyntaxError: Unexpected token '<'"
-"""From Node about JSX, which is for other tools."""
+"""The error of Node about JSX, which is for other tools."""
 
 
-async def checked(blocks: Sequence[dict[str, Any]], place: int, call: ToolCall) -> str:
-    """The mistakes in the file that the call at `place` of these has changed; empty: none, or nobody can tell.
+async def check_edited_file(blocks: Sequence[dict[str, Any]], index: int, call: ToolCall) -> str:
+    """Check the file that the call at `index` of these has changed, in the sandbox, and return the mistakes; empty:
+    none, or nobody can tell.
 
-    A file that a later call of the same reply changes again is only checked then. Raises as a command of bash does.
+    A file that a later call of the same reply changes again is only checked then. A checker that takes longer than
+    CHECK_TIMEOUT_S is marked, and not run again for files of this ending. Raises SandboxUnavailable as a command of
+    bash does.
     """
-    path = _changed(blocks[place], call)
-    if path is None or any(_changed(block, call) == path for block in blocks[place + 1 :]):
+    path = _edited_path(blocks[index], call)
+    if path is None or any(_edited_path(block, call) == path for block in blocks[index + 1 :]):
         return ""
     script = _SCRIPTS.get(PurePosixPath(path).suffix)
-    slow = call.box.log_dir.parent / f"slow-checker{PurePosixPath(path).suffix}"
-    if script is None or not await in_thread(_worth_it, call.box.worktree / path, slow):
+    slow_mark = call.box.log_dir.parent / f"slow-checker{PurePosixPath(path).suffix}"
+    if script is None or not await in_thread(_is_worth_checking, call.box.worktree / path, slow_mark):
         return ""
     box = call.box
-    output = box.log_dir / f"check-{place}-{re.sub(r'[^A-Za-z0-9_-]', '_', call.id)[:80]}.log"
-    command = box.command(f"file={shlex.quote(path)}\n{script}", output, CHECK_TIMEOUT_S)
+    output = box.log_dir / f"check-{index}-{re.sub(r'[^A-Za-z0-9_-]', '_', call.id)[:80]}.log"
+    command = box.make_command(f"file={shlex.quote(path)}\n{script}", output, CHECK_TIMEOUT_S)
     await in_thread(lambda: output.parent.mkdir(parents=True, exist_ok=True))
-    ended = await box.sandbox.run(command)
-    await in_thread(ended.raise_for, command, f"{box.sandbox.grade} sandbox")
-    if ended.timed_out:
-        await in_thread(slow.touch)
-    if ended.exit_code is None or ended.exit_code in (0, 126, 127) or ended.over or ended.truncated:
+    finished = await box.sandbox.run(command)
+    await in_thread(finished.raise_for, command, f"{box.sandbox.grade} sandbox")
+    if finished.timed_out:
+        await in_thread(slow_mark.touch)
+    if finished.exit_code is None or finished.exit_code in (0, 126, 127) or finished.over or finished.truncated:
         return ""
-    return _as_result(await in_thread(excerpt, output, CHECK_CHARS, 0))
+    return _format_mistakes(await in_thread(excerpt, output, CHECK_CHARS, 0))
 
 
-def _changed(block: dict[str, Any], call: ToolCall) -> str | None:
-    """The file that an edit changes, relative to the repository's root; None for other calls, and wrong ones."""
+def _edited_path(block: dict[str, Any], call: ToolCall) -> str | None:
+    """Return the file that an edit changes, relative to the repository's root; None for other calls, and wrong ones."""
     if block["name"] not in (EDIT.name, WRITE.name) or not isinstance(block["input"], dict):
         return None
     try:
-        return inside(call.box.worktree, str(block["input"].get("path")), call.box.inside)[1]
+        return resolve_path(call.box.worktree, str(block["input"].get("path")), call.box.inside)[1]
     except ToolError:
         return None
 
 
-def _worth_it(path: Path, slow: Path) -> bool:
+def _is_worth_checking(path: Path, slow_mark: Path) -> bool:
+    """Return whether a file is there and small enough to be checked, and its checker is not marked as slow."""
     try:
-        return path.stat().st_size <= _FILE_BYTES and not slow.exists()
+        return path.stat().st_size <= _FILE_BYTES and not slow_mark.exists()
     except OSError:
         return False
 
 
-def _as_result(output: str) -> str:
-    name, _, said = output.partition("\n")
-    lines = [line for line in said.splitlines() if not _NOISE.fullmatch(line)]
+def _format_mistakes(output: str) -> str:
+    """Return the first lines of a checker's output under its name; empty where it holds no mistake, or one about
+    another language."""
+    checker, _, messages = output.partition("\n")
+    lines = [line for line in messages.splitlines() if not _NOISE.fullmatch(line)]
     if not lines or any(line.startswith(_ANOTHER_LANGUAGE) for line in lines):
         return ""
     more = [f"[{len(lines) - CHECK_LINES} more lines]"] if len(lines) > CHECK_LINES else []
-    return "\n".join([f"{name} says:", *lines[:CHECK_LINES], *more])[:CHECK_CHARS]
+    return "\n".join([f"{checker} says:", *lines[:CHECK_LINES], *more])[:CHECK_CHARS]

@@ -1,4 +1,4 @@
-"""Program behind grep and glob: reads one JSON request from standard input, answers with one JSON object.
+"""The program behind grep and glob: it reads one JSON request from standard input and answers with one JSON object.
 
 A process of its own, because `re` holds Python's global lock while it matches: one unlucky pattern of a model's
 (`(a+)+$`) would stop every heartbeat of the worker. Standard library only; started with `python -I -S`.
@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-SKIPPED = frozenset(
+SKIPPED_NAMES = frozenset(
     {
         ".git",
         ".venv",
@@ -40,131 +40,140 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
+    """Read the request from standard input and write the answer to standard output. An alarm kills this process after
+    the request's seconds."""
     request = json.load(sys.stdin.buffer)
-    _die_with(request["parent"])
+    _die_with_parent(request["parent"])
     signal.alarm(request["seconds"])
     try:
-        answer = _answer(request)
+        answer = _collect_results(request)
     except re.error as error:
         answer = {"error": f"not a regular expression: {error}"}
     sys.stdout.buffer.write(json.dumps(answer).encode())
 
 
-def _die_with(parent: int) -> None:
-    """A killed worker leaves no process behind. Where the kernel cannot do that, the alarm ends us."""
+def _die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies, and exit now if it is dead already. Where the kernel
+    cannot do that, the alarm ends us."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _collect_results(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the results of a request, at most its max_results, and how many files were too large. Raises re.error for
+    a wrong pattern."""
     lines: list[str] = []
-    skipped = seen = 0
-    found = _matches(request)
-    for item in found:
+    skipped = count = 0
+    results = _find_matches(request)
+    for item in results:
         if item is None:
             skipped += 1
             continue
-        seen += 1
-        if seen > request["max_results"]:
+        count += 1
+        if count > request["max_results"]:
             return {"lines": lines, "more": True, "skipped": skipped}
         lines.append(item)
     return {"lines": lines, "more": False, "skipped": skipped}
 
 
-def _matches(request: dict[str, Any]) -> Iterator[str | None]:
-    """Results in order of path; None for a file that was too large to look into."""
-    files = _files(request["root"], request["under"], request["max_files"])
+def _find_matches(request: dict[str, Any]) -> Iterator[str | None]:
+    """Yield results in order of path, paths for glob and `path:number: line` for grep; None for a file that was too
+    large to search."""
+    files = _list_files(request["root"], request["under"], request["max_files"])
     if request["mode"] == "glob":
-        wanted = translate(request["pattern"])
-        yield from (path for path in files if _named(path, request["under"], wanted))
+        path_pattern = glob_to_regex(request["pattern"])
+        yield from (path for path in files if _matches_path(path, request["under"], path_pattern))
         return
     pattern = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
-    only = translate(request["files"]) if request["files"] else None
+    file_pattern = glob_to_regex(request["files"]) if request["files"] else None
     for path in files:
-        if only is not None and not _named(path, request["under"], only):
+        if file_pattern is not None and not _matches_path(path, request["under"], file_pattern):
             continue
-        text = _text(os.path.join(request["root"], path), request["max_bytes"])
+        text = _read_text(os.path.join(request["root"], path), request["max_bytes"])
         if text is None:
             yield None
             continue
         for number, line in enumerate(text.split("\n"), 1):
             if pattern.search(line):
-                yield f"{path}:{number}: {_cut(line.rstrip(), request['max_chars'])}"
+                yield f"{path}:{number}: {_cut_line(line.rstrip(), request['max_chars'])}"
 
 
-def _named(path: str, under: str, wanted: re.Pattern[str]) -> bool:
-    """A pattern may be meant from the root or from the directory that is searched."""
-    return bool(wanted.fullmatch(path) or wanted.fullmatch(os.path.relpath(path, under)))
+def _matches_path(path: str, under: str, pattern: re.Pattern[str]) -> bool:
+    """Return whether a path matches, seen from the root or from the directory that is searched: a pattern may be meant
+    either way."""
+    return bool(pattern.fullmatch(path) or pattern.fullmatch(os.path.relpath(path, under)))
 
 
-def _files(root: str, under: str, most: int) -> Iterator[str]:
-    """Paths of regular files relative to `root`, sorted, links not followed, at most `most`."""
+def _list_files(root: str, under: str, max_files: int) -> Iterator[str]:
+    """Yield the paths of regular files relative to `root`, sorted, links not followed, without SKIPPED_NAMES, at most
+    `max_files`."""
     start = os.path.join(root, under)
     if not os.path.isdir(start):
         yield under
         return
     for directory, names, files in os.walk(start):
-        names[:] = sorted(name for name in names if name not in SKIPPED)
-        for name in sorted(set(files) - SKIPPED):  # a worktree's .git is a file
+        names[:] = sorted(name for name in names if name not in SKIPPED_NAMES)
+        for name in sorted(set(files) - SKIPPED_NAMES):  # a worktree's .git is a file
             path = os.path.join(directory, name)
             if stat.S_ISREG(os.lstat(path).st_mode):
                 yield os.path.relpath(path, root)
-                most -= 1
-                if most <= 0:
+                max_files -= 1
+                if max_files <= 0:
                     return
 
 
-def _text(path: str, most: int) -> str | None:
-    """A file's text; empty for a binary or unreadable one, None for one that is too large."""
+def _read_text(path: str, max_bytes: int) -> str | None:
+    """Read a file's text; empty for a binary or unreadable one, None for one that is too large."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return ""
     with open(fd, "rb") as file:
-        if os.fstat(fd).st_size > most:
+        if os.fstat(fd).st_size > max_bytes:
             return None
-        data = file.read(most)
+        data = file.read(max_bytes)
     return "" if b"\0" in data[:8192] else data.decode("utf-8", "replace")
 
 
-def _cut(line: str, most: int) -> str:
-    return line if len(line) <= most else line[:most] + "…"
+def _cut_line(line: str, max_chars: int) -> str:
+    """Return a line cut to `max_chars` characters, with `…` where it was longer."""
+    return line if len(line) <= max_chars else line[:max_chars] + "…"
 
 
-def translate(glob: str) -> re.Pattern[str]:
-    """A glob as a regular expression over whole relative paths.
+def glob_to_regex(glob: str) -> re.Pattern[str]:
+    """Convert a glob to a regular expression over whole relative paths.
 
-    `**/` is any number of directories, `*` and `?` stay within one name, `[ab]` and `{a,b}` are alternatives; a
-    pattern without a slash matches names anywhere.
+    `**/` is any number of directories, `*` and `?` stay within one name, `[ab]` and `{a,b}` are alternatives; a pattern
+    without a slash matches names anywhere.
     """
     if "/" not in glob:
         glob = f"**/{glob}"
-    glob, out, i, depth = glob.removeprefix("/").removeprefix("./"), "", 0, 0
+    glob, regex, i, depth = glob.removeprefix("/").removeprefix("./"), "", 0, 0
     while i < len(glob):
         char = glob[i]
         i += 1
         if char == "*" and glob[i : i + 2] == "*/":
-            out, i = out + "(?:.*/)?", i + 2
+            regex, i = regex + "(?:.*/)?", i + 2
         elif char == "*" and glob[i : i + 1] == "*":
-            out, i = out + ".*", i + 1
+            regex, i = regex + ".*", i + 1
         elif char == "*":
-            out += "[^/]*"
+            regex += "[^/]*"
         elif char == "?":
-            out += "[^/]"
+            regex += "[^/]"
         elif char == "[" and (end := glob.find("]", i + 1)) > 0:
             inner = glob[i:end].replace("\\", "\\\\").replace("[", "\\[")
-            out, i = f"{out}[{'^' + inner[1:] if inner.startswith('!') else inner}]", end + 1
+            regex, i = f"{regex}[{'^' + inner[1:] if inner.startswith('!') else inner}]", end + 1
         elif char == "{" and "}" in glob[i:]:
-            out, depth = out + "(?:", depth + 1
+            regex, depth = regex + "(?:", depth + 1
         elif char == "}" and depth:
-            out, depth = out + ")", depth - 1
+            regex, depth = regex + ")", depth - 1
         elif char == "," and depth:
-            out += "|"
+            regex += "|"
         else:
-            out += re.escape(char)
-    return re.compile(out + ")" * depth, re.DOTALL)
+            regex += re.escape(char)
+    return re.compile(regex + ")" * depth, re.DOTALL)
 
 
 if __name__ == "__main__":

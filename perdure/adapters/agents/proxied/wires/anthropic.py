@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
 from perdure.adapters.agents.proxied.wires.shapes import (
     answered,
@@ -90,7 +90,7 @@ class Anthropic:
         if not isinstance(content, list) or not isinstance(stop, str) or not stop:
             raise Cut("it has no end")
         usage = _usage(message.get("usage"))
-        cost = price(str(message.get("model") or request.model), usage) if request.price_known else None
+        cost = usage_cost(str(message.get("model") or request.model), usage) if request.price_known else None
         return answered(events, body, usage.model_copy(update={"cost_usd": cost}), content, stop)
 
     def refusal(self, status: int, body: bytes) -> WireError:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
 from perdure.adapters.agents.proxied.wires.shapes import (
     answered,
@@ -168,4 +168,4 @@ def _usage(model: str, counted: Any) -> Usage:
         cache_read_tokens=cached,
         output_tokens=count(told.get("candidatesTokenCount")) + count(told.get("thoughtsTokenCount")),
     )
-    return usage.model_copy(update={"cost_usd": price(model, usage) if usage.tokens else None})
+    return usage.model_copy(update={"cost_usd": usage_cost(model, usage) if usage.tokens else None})

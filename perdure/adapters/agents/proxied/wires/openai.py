@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.adapters.agents.prices import price
+from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import Json, WireError
 from perdure.adapters.agents.proxied.wires.shapes import count, refuse_addresses, said_in, text
 from perdure.models.ledger import Usage
@@ -82,4 +82,4 @@ def usage(model: str, counted: Any, names: tuple[str, str, str], *, known: bool)
         cache_read_tokens=cached,
         output_tokens=count(told.get(written)),
     )
-    return found.model_copy(update={"cost_usd": price(model, found) if known and found.tokens else None})
+    return found.model_copy(update={"cost_usd": usage_cost(model, found) if known and found.tokens else None})

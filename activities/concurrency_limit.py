@@ -1,0 +1,126 @@
+"""The check whether one more delivery of a repository, or a backlog, may go on under the limits over all of them.
+
+Effect: none. It asks the server which deliveries run, and the forge which pull requests of ours are open; both as they
+are listed in that moment, so that of two that ask in the same one both may go.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecution
+from temporalio.common import SearchAttributeKey
+
+from activities.on_host import OnHost
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.host import Host
+from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult, OtherDelivery, limit_reason
+from perdure.models.config import Limits
+from perdure.models.errors import NoRoom
+from perdure.models.issue import is_same_repository
+from perdure.models.phases import Phase
+
+RUNNING_QUERY = "ExecutionStatus = 'Running' AND WorkflowType IN ('Delivery', 'Backlog')"
+
+MAX_LISTED = 1000
+"""The most running deliveries and backlogs that are looked at, the newest ones: more than any limit that is worth
+setting."""
+
+_REPOSITORY, _PHASE, _STATUS, _PULL = (
+    SearchAttributeKey.for_keyword(name)
+    for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdurePullRequest")
+)
+
+
+class ConcurrencyLimitActivity(OnHost):
+    """The activity that checks the limits over all deliveries of a repository."""
+
+    @activity.defn
+    async def find_room(self, work: ConcurrencyCheckInput) -> ConcurrencyCheckResult:
+        """Return whether the delivery may go on beside the repository's others, and the reason if it may not. Raises
+        NoRoom where it may not and `work.waits` is set, so that it is tried again; ForgeRefused, ForgeUnavailable,
+        WorkspaceLost, RPCError."""
+        update_heartbeat(doing="looking for room")
+        vault = (await in_thread(Workspace.open, self._host.home, work.delivery)).vault
+        contract = await in_thread(self._host.load_contract, vault, work.delivery, work.contract)
+        limits, landing = contract.config.limits, contract.landing
+        proposes = Phase.SHIP in contract.config.delivery.phases if landing is None else landing.ships
+        reason = await find_limit_reason(
+            self._host,
+            limits if proposes else limits.model_copy(update={"open_pull_requests": None}),
+            repository=work.repository,
+            url=contract.repository,
+            delivery=work.delivery,
+            workflow_id=work.workflow_id,
+            stack=landing.backlog if landing is not None and landing.ships else "",
+        )
+        if reason and work.waits:
+            raise NoRoom(reason)
+        return ConcurrencyCheckResult(reason=reason)
+
+
+async def find_limit_reason(
+    host: Host, limits: Limits, *, repository: str, url: str, delivery: str, workflow_id: str, stack: str = ""
+) -> str:
+    """Return the reason why one more may not go on, in one line; empty: it may. Without limits neither server nor forge
+    is asked.
+
+    delivery  its key: its own open pull request does not count
+    stack     the backlog in whose stack the delivery is: each of its items opens a pull request, the backlog none
+
+    Raises ForgeRefused, ForgeUnavailable, RPCError.
+    """
+    if limits.deliveries is None and limits.open_pull_requests is None:
+        return ""
+    other_deliveries = await _list_other_deliveries(activity.client(), repository, workflow_id, stack)
+    open_count, forge = 0, host.forges.forge(url)
+    if limits.open_pull_requests is not None and forge is not None:
+        open_count = await in_thread(forge.open_ours, delivery, limits.open_pull_requests)
+    return limit_reason(limits.deliveries, limits.open_pull_requests, other_deliveries, open_count)
+
+
+async def _list_other_deliveries(
+    client: Client, repository: str, workflow_id: str, stack: str
+) -> tuple[OtherDelivery, ...]:
+    """List the running deliveries of the repository but for the one that asks, as they count under its limits, with
+    backlogs whose pull request is to come.
+
+    An item of the same backlog counts even while it has not reported its repository. The tasks of a plan count as one,
+    together with the delivery that waits for them.
+    """
+    listed = [execution async for execution in client.list_workflows(RUNNING_QUERY, limit=MAX_LISTED)]
+    own = next((execution for execution in listed if execution.id == workflow_id), None)
+    others = dict[str, OtherDelivery]()
+    for execution in listed:
+        attributes = execution.typed_search_attributes
+        # An item of the same backlog counts before it is prepared and reports its repository: they begin in the same
+        # moment.
+        is_sibling = own is not None and own.parent_id is not None and execution.parent_id == own.parent_id
+        if execution.id == workflow_id or not (
+            is_sibling or is_same_repository(attributes.get(_REPOSITORY) or "", repository)
+        ):
+            continue
+        if execution.workflow_type == "Backlog":  # listed once it has begun; its pull request is in the making
+            if execution.parent_id is None and execution.id != stack:
+                others[execution.id] = OtherDelivery(
+                    phase="backlog", waits=True, has_pull_request=bool(attributes.get(_PULL))
+                )
+            continue
+        other = OtherDelivery(
+            phase=attributes.get(_PHASE) or "",
+            waits=attributes.get(_STATUS) == "waiting",
+            is_item=execution.parent_id is not None and execution.parent_id != stack,
+            has_pull_request=bool(attributes.get(_PULL)),
+            began_earlier=own is None or (execution.start_time, execution.id) < (own.start_time, own.id),
+        )
+        name = execution.parent_id if execution.parent_id and _is_task(execution) else execution.id
+        if name not in others or others[name].waits:
+            others[name] = other
+    return tuple(others.values())
+
+
+def _is_task(execution: WorkflowExecution) -> bool:
+    """Return whether this is a plan's task. Its small backlog is the child of a delivery, which waits for the tasks, so
+    that they count as one."""
+    return execution.parent_id is not None and execution.root_id not in (None, execution.parent_id)

@@ -1,0 +1,188 @@
+"""A session with an agent of the Agent Client Protocol: open or resume, one prompt, cancel; each has a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
+from acp.interfaces import Client
+from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation, InitializeResponse
+
+import perdure
+from perdure.adapters.agents.acp.policy import PermissionPolicy
+from perdure.adapters.agents.acp.transport import AcpTransport
+from perdure.models.errors import AgentFailed
+
+BEGIN_S = 120.0
+"""The time an agent has for its first answer, and for a session: 33 s were seen, of one that installs something
+first."""
+
+CANCEL_S = 5.0
+"""The time a prompt has to end after it was cancelled; 0.05 s were seen, and one that never did."""
+
+T = TypeVar("T")
+
+
+class AgentRefusal(AgentFailed):
+    """The agent answered with an error of the protocol, and lives on."""
+
+
+@dataclass(frozen=True)
+class PromptEnd:
+    """How a prompt ended.
+
+    reason            "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
+    text              what the agent said after its last tool call
+    allowed, refused  how many permissions it asked for in this process were given and not
+    foreign_lines     how many lines it printed that were no message
+    """
+
+    reason: str
+    text: str
+    allowed: int
+    refused: int
+    foreign_lines: int
+
+
+class AcpSession:
+    """A session over the transport to one agent process, used as a context manager. The caller ends the process.
+
+    Every method raises AgentFailed where the agent ends, prints something else, answers with an error, or not in time.
+
+    resumed  whether the session goes on from an earlier one
+    """
+
+    def __init__(self, transport: AcpTransport, policy: PermissionPolicy | None = None) -> None:
+        self._transport, self.policy = transport, policy or PermissionPolicy()
+        # The policy has only methods for the capabilities that we declare: the library answers any other with "not
+        # found".
+        self._connection = connect_to_agent(cast(Client, self.policy), transport)
+        self._agent_info = InitializeResponse(protocol_version=PROTOCOL_VERSION)
+        self._session_id, self.resumed = "", False
+        self._prompt_task: asyncio.Task[PromptEnd] | None = None
+
+    async def __aenter__(self) -> AcpSession:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._prompt_task is not None and not self._prompt_task.done():
+            self._prompt_task.cancel()
+            await asyncio.gather(self._prompt_task, return_exceptions=True)
+        with contextlib.suppress(OSError, ConnectionError, TimeoutError):
+            async with asyncio.timeout(CANCEL_S):
+                await self._connection.close()
+
+    async def open_session(self, cwd: str, session_id: str = "", within_s: float = BEGIN_S) -> str:
+        """Open a session in directory `cwd` and return its id.
+
+        With a `session_id`, whose files were put back before, that session is resumed; where the agent cannot do so a
+        new one is made, and `resumed` is false. Raises AgentFailed for another version of the protocol.
+        """
+        our_capabilities = ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
+        )
+        client_info = Implementation(name="perdure", version=perdure.__version__)
+        self._agent_info = await self._await_answer(
+            self._connection.initialize(
+                PROTOCOL_VERSION, client_capabilities=our_capabilities, client_info=client_info
+            ),
+            "initialize",
+            within_s,
+        )
+        if self._agent_info.protocol_version != PROTOCOL_VERSION:
+            their_version = self._agent_info.protocol_version
+            raise AgentFailed(
+                f"the agent speaks version {their_version} of the Agent Client Protocol, not {PROTOCOL_VERSION}"
+            )
+        self.resumed = bool(session_id) and await self._resume_session(cwd, session_id, within_s)
+        if self.resumed:
+            self._session_id = session_id
+        else:
+            response = await self._await_answer(
+                self._connection.new_session(cwd=cwd, mcp_servers=[]), "session/new", within_s
+            )
+            self._session_id = response.session_id
+        return self._session_id
+
+    async def _resume_session(self, cwd: str, session_id: str, within_s: float) -> bool:
+        """Ask the agent to resume the session, or to load it where it can only do that, and return whether it did.
+        False where it can do neither, or answers with an error."""
+        capabilities = self._agent_info.agent_capabilities
+        with contextlib.suppress(AgentRefusal):
+            if (
+                capabilities is not None
+                and capabilities.session_capabilities is not None
+                and capabilities.session_capabilities.resume is not None
+            ):
+                resume_request = self._connection.resume_session(cwd=cwd, session_id=session_id, mcp_servers=[])
+                await self._await_answer(resume_request, "session/resume", within_s)
+                return True
+            if capabilities is not None and capabilities.load_session:
+                load_request = self._connection.load_session(cwd=cwd, session_id=session_id, mcp_servers=[])
+                await self._await_answer(load_request, "session/load", within_s)
+                return True
+        return False
+
+    async def send_prompt(self, text: str, within_s: float) -> PromptEnd:
+        """Send a prompt, wait until it has ended, and return how. When the calling task is cancelled the prompt is
+        cancelled as well, and the agent gets CANCEL_S to end it."""
+        self.policy.clear_text()
+        self._prompt_task = asyncio.create_task(self._run_prompt(text, within_s))
+        try:
+            return await asyncio.shield(self._prompt_task)
+        except asyncio.CancelledError:
+            with contextlib.suppress(AgentFailed):
+                await self.cancel_prompt()
+            raise
+
+    async def cancel_prompt(self) -> PromptEnd | None:
+        """Ask the agent to end its prompt, for a hold, and return the end that it reports; None when no prompt is
+        running. Raises AgentFailed when the prompt has not ended within CANCEL_S: the process has to be ended then."""
+        if self._prompt_task is None or self._prompt_task.done():
+            return None
+        await self._await_answer(self._connection.cancel(session_id=self._session_id), "session/cancel", CANCEL_S)
+        done, _ = await asyncio.wait({self._prompt_task}, timeout=CANCEL_S)
+        if not done:
+            raise AgentFailed(f"the agent has not ended its prompt within {CANCEL_S:g} s of being cancelled")
+        return self._prompt_task.result()
+
+    async def _run_prompt(self, text: str, within_s: float) -> PromptEnd:
+        """Send the prompt, wait for the agent's answer, and return how it ended, with the text and counts of the
+        policy."""
+        request = self._connection.prompt(session_id=self._session_id, prompt=[text_block(text)])
+        response = await self._await_answer(request, "session/prompt", within_s)
+        policy = self.policy
+        return PromptEnd(
+            response.stop_reason, policy.text, policy.allowed, policy.refused, self._transport.foreign_count
+        )
+
+    async def _await_answer(self, request: Awaitable[T], method: str, within_s: float) -> T:
+        """Wait up to `within_s` seconds for the agent's answer to a request, and return it.
+
+        `method` names the request in errors. Raises AgentRefusal for an error of the protocol, else AgentFailed: no
+        answer in time, the agent has ended (the transport's `failure` where there is one), or an answer that is not of
+        the protocol.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                return await request
+        except TimeoutError:
+            raise AgentFailed(
+                f"the agent has not answered {method} within {within_s:g} s{self._foreign_line_hint()}"
+            ) from None
+        except RequestError as error:
+            raise AgentRefusal(f"the agent answers {method} with an error: {str(error)[:200]}") from None
+        except (OSError, ConnectionError):
+            ended = AgentFailed(f"the agent has ended before it answered {method}{self._foreign_line_hint()}")
+            raise (self._transport.failure or ended) from None
+        except ValueError:  # pydantic's ValidationError is one
+            raise AgentFailed(f"the agent's answer to {method} is not one of the protocol") from None
+
+    def _foreign_line_hint(self) -> str:
+        """Return the end of an error's text, which quotes the first line that was no message; empty: there was none."""
+        line = self._transport.first_foreign_line
+        return f"; it printed {line!r}" if line else ""

@@ -1,0 +1,153 @@
+"""The tools of each step, and the calls of one reply, carried out one after another, in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
+from perdure.adapters.agents.builtin.tools.background import end_all
+from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall
+from perdure.adapters.agents.builtin.tools.bash import BASH
+from perdure.adapters.agents.builtin.tools.check import check_edited_file
+from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
+from perdure.adapters.agents.builtin.tools.paths import ToolError
+from perdure.adapters.agents.builtin.tools.read_file import READ
+from perdure.adapters.agents.builtin.tools.search_tools import GLOB, GREP
+from perdure.adapters.agents.text import first_line
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
+from perdure.text import one_line, shortened
+
+WRITING_TOOLS: tuple[AgentTool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)
+READING_TOOLS: tuple[AgentTool[Any], ...] = (BASH, GLOB, GREP, READ)
+
+DESCRIPTION_CHARS = 80
+
+_DETAIL_FIELDS = (
+    "path",
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "pattern",
+    "text",
+    "question",
+    "query",
+    "url",
+    "input",
+)
+"""Fields that say what a call is about, of our tools and of those of other agents."""
+
+_PATCHED_FILES = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+"""The files of a patch as Codex writes it."""
+
+
+def tools_of(step: Step, *, questions: bool = True) -> tuple[AgentTool[Any], ...]:
+    """Return the tools of a step: none for classify, no writing ones for plan and review; sorted by name, so that
+    requests share a prefix.
+
+    questions   whether a person may be asked; where not, assumptions are written down
+    """
+    if step is Step.CLASSIFY:
+        return ()
+    question_tools = (ASK if questions else ASSUME,) if STEPS[step].may_ask else ()
+    return (*question_tools, *(WRITING_TOOLS if STEPS[step].writes else READING_TOOLS))
+
+
+def tool_definitions(step: Step, *, questions: bool = True) -> tuple[dict[str, Any], ...]:
+    """Return the definitions of a step's tools as the Messages API takes them."""
+    return tuple(tool.definition() for tool in tools_of(step, questions=questions))
+
+
+def calls_in(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tool_use blocks of an assistant message, in order."""
+    return [block for block in message["content"] if block.get("type") == "tool_use"]
+
+
+def calls_in_transcript(transcript: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return the tool_use blocks of a whole conversation, in order."""
+    return (call for message in transcript if message["role"] == "assistant" for call in calls_in(message))
+
+
+def texts_in(message: dict[str, Any]) -> list[str]:
+    """Return the texts of a message, in order."""
+    return [block["text"] for block in message["content"] if block.get("type") == "text"]
+
+
+def count_engine_texts(transcript: Iterable[dict[str, Any]], mark: str) -> int:
+    """Count the texts in user messages that begin with `mark`, as the engine's own to the model do: counted in the
+    transcript, a crash does not grant another one."""
+    texts = (text for message in transcript if message["role"] == "user" for text in texts_in(message))
+    return sum(text.startswith(mark) for text in texts)
+
+
+async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> list[dict[str, Any]]:
+    """Carry out a reply's tool calls in order, and return one tool_result block each. Background commands are ended
+    after the last.
+
+    A mistake of the model's is a result with `is_error`. Raises only Superseded (by `toolbox.check`),
+    SandboxUnavailable, and cancellation; every command is dead by then.
+    """
+    blocks = calls_in(message)
+    try:
+        return [await _run_call(blocks, place, toolbox, step) for place in range(len(blocks))]
+    finally:
+        await end_all(toolbox)
+
+
+async def _run_call(blocks: Sequence[dict[str, Any]], index: int, toolbox: Toolbox, step: Step) -> dict[str, Any]:
+    """Carry out the tool call at `index` and return its tool_result block, with the mistakes that a checker finds in an
+    edited file. Raises Superseded and SandboxUnavailable."""
+    toolbox.check()
+    block = blocks[index]
+    call = ToolCall(block["id"], step, toolbox)
+    try:
+        text = await _call_tool(block, call)
+    except ToolError as mistake:
+        return tool_result(block, str(mistake), is_error=True)
+    mistakes = await check_edited_file(blocks, index, call)
+    return tool_result(block, f"{text}\n{mistakes}" if mistakes else text)
+
+
+async def _call_tool(block: dict[str, Any], call: ToolCall) -> str:
+    """Run the tool that a call names, and return the text of its result. Raises ToolError for a tool that the step does
+    not have, and as the tool does."""
+    tools = {tool.name: tool for tool in tools_of(call.step, questions=call.box.questions)}
+    tool = tools.get(block["name"])
+    if tool is None:
+        raise ToolError(f"there is no tool {one_line(block['name'], 50)!r} in this step; there are: {', '.join(tools)}")
+    return await tool.call(block["input"], call)
+
+
+def tool_result(block: dict[str, Any], text: str, *, is_error: bool = False) -> dict[str, Any]:
+    """Return a tool_result block for a tool_use block, in text that can be encoded whatever a file is called."""
+    encodable = text.encode("utf-8", "replace").decode()
+    result_block = {"type": "tool_result", "tool_use_id": block["id"], "content": encodable}
+    return {**result_block, "is_error": True} if is_error else result_block
+
+
+def describe_reply(message: dict[str, Any]) -> str:
+    """Return what a reply does, for people: "edit src/x.py, pytest -q"; at most 80 characters on one line. Without tool
+    calls it is the first line of its text, or "no answer"."""
+    calls = [_describe_call(block) for block in calls_in(message)]
+    if calls:
+        return shortened(", ".join(calls), DESCRIPTION_CHARS)
+    return first_line("\n".join(texts_in(message)), DESCRIPTION_CHARS) or "no answer"
+
+
+def command_in(call: dict[str, Any]) -> str:
+    """Return the shell's command in a call, by any name that an agent has for it; empty: it has none."""
+    call_input = call["input"] if isinstance(call["input"], dict) else {}
+    command = call_input.get("command") or call_input.get("cmd") or ""
+    return command if isinstance(command, str) else " ".join(map(str, command)) if isinstance(command, list) else ""
+
+
+def _describe_call(block: dict[str, Any]) -> str:
+    """Return what one call does: its command, or its tool's name with the files or the text it is about."""
+    if command := one_line(command_in(block), DESCRIPTION_CHARS):
+        return command
+    call_input = block["input"] if isinstance(block["input"], dict) else {}
+    detail = next((call_input[name] for name in _DETAIL_FIELDS if call_input.get(name)), "")
+    patched_files = _PATCHED_FILES.findall(str(detail))
+    return one_line(f"{block['name'].lower()} {' '.join(patched_files) or detail}", DESCRIPTION_CHARS)

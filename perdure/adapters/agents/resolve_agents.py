@@ -1,0 +1,110 @@
+"""The agents that a delivery's settings name: known here, able to carry out their steps, installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.adapters.agents.presets import read_preset
+from perdure.adapters.agents.program_check import check_program
+from perdure.adapters.repository.config import DEFAULT, EffectiveConfig
+from perdure.models.config import BUILT_IN, RepositoryConfig, StepSettings
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.limits import DEFAULTS
+from perdure.models.phases import Step
+from perdure.models.preset import Ability, Preset
+from perdure.models.steps import AGENTIC, STEPS
+
+_ABILITY_LABELS = {
+    Ability.ANSWERS: "structured answers",
+    Ability.READS_ONLY: "reading only",
+    Ability.RESUME: "resuming its session, without which a death loses its work",
+}
+
+
+def needed_abilities(step: Step) -> tuple[Ability, ...]:
+    """Return the abilities that a step needs of its agent."""
+    spec = STEPS[step]
+    return (
+        Ability.RESUME,
+        *((Ability.ANSWERS,) if spec.answer is not None else ()),
+        *((Ability.READS_ONLY,) if not spec.writes else ()),
+    )
+
+
+def resolve_agents(
+    config: RepositoryConfig, origins: Mapping[str, str], own_directory: Path | None = None
+) -> EffectiveConfig:
+    """Check the agents that the settings name, and return the settings with each agent's own model where nobody named
+    one.
+
+    origins        by dotted name, where a setting comes from; in the result, `agent NAME` for such a model
+    own_directory  of the host's own presets; None: the usual one
+
+    Raises InvalidRequest, with the setting, for a name that this host does not know (and the nearest one), for a preset
+    that is wrong, an agent that lacks an ability its step needs, one that is not installed or too old here, and a
+    second model that cannot help.
+    """
+    steps, new_origins = config.steps, dict(origins)
+    presets: dict[str, Preset] = {}
+    for step in AGENTIC:
+        settings = getattr(steps, step)
+        if settings.fallback is not None:
+            _check_fallback(settings, f"{origins.get(f'steps.{step}.fallback', DEFAULT)}: [steps.{step}] fallback")
+        if settings.agent == BUILT_IN:
+            continue
+        where = f"{origins.get(f'steps.{step}.agent', DEFAULT)}: [steps.{step}] agent"
+        if settings.agent not in presets:
+            presets[settings.agent] = _load_usable_preset(settings.agent, where, own_directory)
+        preset = presets[settings.agent]
+        for ability in needed_abilities(step):
+            if not preset.supports(ability):
+                raise InvalidRequest(
+                    f"{settings.agent} lacks {ability}, {_ABILITY_LABELS[ability]}, and {step} needs that",
+                    where=where,
+                    fix=f'choose another agent for {step}, or "{BUILT_IN}"',
+                )
+        model_key = f"steps.{step}.model"
+        if preset.model and new_origins.get(model_key, DEFAULT) == DEFAULT:
+            settings = settings.model_copy(update={"model": preset.model})
+            new_origins[model_key] = f"agent {settings.agent}"
+        if new_origins.get(f"steps.{step}.max_tokens", DEFAULT) == DEFAULT:  # the step's own default fits our model
+            settings = settings.model_copy(update={"max_tokens": DEFAULTS.max_tokens})
+        steps = steps.model_copy(update={step: settings})
+    return EffectiveConfig(config.model_copy(update={"steps": steps}), new_origins)
+
+
+def uses_cli_agent(config: RepositoryConfig) -> bool:
+    """Return whether a step is carried out by another agent than the built-in one."""
+    return any(getattr(config.steps, step).agent != BUILT_IN for step in AGENTIC)
+
+
+def second_model(config: RepositoryConfig, step: Step) -> str:
+    """Return the model that goes on with a step where its own cannot; empty: none. The default of all steps does not
+    count where the step works with that model anyway."""
+    settings = getattr(config.steps, step)
+    name: str = settings.fallback or config.delivery.fallback or ""
+    return name if name != settings.model else ""
+
+
+def _check_fallback(settings: StepSettings, where: str) -> None:
+    """Raise InvalidRequest where a step's second model is its own one, or its agent is not the built-in one."""
+    if settings.fallback == settings.model:
+        what = f"{settings.fallback} is the step's own model: where that cannot go on, it cannot either"
+        raise InvalidRequest(what, where=where, fix="name another model, or leave it out")
+    if settings.agent != BUILT_IN:
+        what = f"{settings.agent} goes on with no second model: only the built-in agent does"
+        raise InvalidRequest(what, where=where, fix=f'leave it out, or choose the agent "{BUILT_IN}"')
+
+
+def _load_usable_preset(name: str, where: str, own_directory: Path | None) -> Preset:
+    """Return the preset of this name. Raises InvalidRequest where there is none, it is wrong, or its program cannot be
+    used here."""
+    try:
+        preset = read_preset(name, own_directory).preset
+    except BadInput as error:
+        raise InvalidRequest(error.what, where=error.where or where, fix=error.fix) from None
+    check = check_program(preset)
+    if check.problem:
+        raise InvalidRequest(f"{preset.title}: {check.problem}", where=where, fix=check.fix)
+    return preset

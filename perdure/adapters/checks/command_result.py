@@ -1,0 +1,292 @@
+"""The result of one test command that ended: its exit code decides, its report is the evidence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.checks.baseline import FAILING, case_key
+from perdure.adapters.checks.junit import read_junit, read_junit_files
+from perdure.adapters.checks.libtest import read_libtest_output
+from perdure.adapters.checks.report_receiver import split_documents
+from perdure.adapters.checks.runners import find_test_file, reproduction_command
+from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.testcases import BadReport
+from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.usage import killed
+from perdure.adapters.system.output import flood_reason, read_tail
+from perdure.models.config import TestCommand
+from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.models.report import CommandResult, TestCase
+
+TEST_TAIL_CHARS = 8_000
+"""Characters of a test command's output that its result keeps, from the end: the fix step reads them, and no runner's
+summary is longer."""
+
+
+# Ways of saying "the runner is not installed" that do not exit with 127.
+_NOT_INSTALLED = re.compile(
+    r"No module named '?(pytest|coverage)'?$|^error: Failed to spawn: "
+    r"|^make: \*\*\* No (rule to make target '[^']*'|targets specified and no makefile found)\.  Stop\.$"
+    r"|^npm (ERR!|error) Missing script: ",
+    re.MULTILINE,
+)
+
+# pytest, where its configuration says `-x` and the command does not.
+_STOPPED = re.compile(r"^!+ stopping after \d+ failures !+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _EndedCommand:
+    """A test command that ended: what was to run, how it ended, and what it left.
+
+    report_error  why its report could not be read; empty when it could, or none was expected
+    """
+
+    test: TestCommand
+    call: Invocation
+    finished: Finished
+    tail: str
+    cases: tuple[TestCase, ...] = ()
+    report_error: str = ""
+
+
+def make_command_result(test: TestCommand, call: Invocation, finished: Finished, command: Command) -> CommandResult:
+    """Read the output and the report of a command that ended, and return its result.
+
+    The exit code, the report and the output decide its verdict; a report that cannot be read counts as evidence, and is
+    no error here.
+    """
+    output = read_tail(command.output, TEST_TAIL_CHARS)
+    if call.events and call.report is not None:
+        report_tail = (
+            read_go_output(call.report, TEST_TAIL_CHARS)
+            if call.events == "go"
+            else read_tail(call.report, TEST_TAIL_CHARS)
+        )
+        output = f"{output}{report_tail}"[-TEST_TAIL_CHARS:]
+    ended = _EndedCommand(test, call, finished, output)
+    try:
+        ended = _EndedCommand(test, call, finished, output, _read_cases(test, call, command))
+    except BadReport as error:
+        ended = _EndedCommand(test, call, finished, output, report_error=str(error))
+    verdict, reason = _decide_verdict(ended)
+    return CommandResult(
+        name=test.name,
+        command=test.command,
+        directory=test.directory,
+        required=test.required,
+        verdict=verdict,
+        partial=call.partial or _STOPPED.search(output) is not None,
+        exit_code=finished.exit_code,
+        duration_s=finished.duration_s,
+        tail=output,
+        reason=reason,
+        cases=ended.cases,
+    )
+
+
+def _read_cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestCase, ...]:
+    """Read the test cases from the report that a command left, in the form in which its runner writes it.
+
+    Files are named from the repository's top. Empty where no report was asked for, or one that is not required is
+    missing. Raises BadReport where the report is missing, damaged or too large, or two of one run disagree.
+    """
+
+    def reproduce(name: str) -> str:
+        script = reproduction_command(call, test.command, TestCase(name=name, outcome=""))
+        return f"cd {shlex.quote(test.directory)} && {script}" if script and test.directory else script
+
+    def prefix_directory(reported_cases: tuple[TestCase, ...]) -> tuple[TestCase, ...]:
+        """Put the command's directory before file names: runners name files from where they run, or from the top when
+        their settings stand there."""
+        prefix = f"{test.directory}/"
+        if not test.directory:
+            return reported_cases
+        return tuple(
+            case.model_copy(update={"file": prefix + case.file})
+            if case.file and not case.file.startswith(("/", prefix))
+            else case
+            for case in reported_cases
+        )
+
+    root = (command.source or command.worktree) / test.directory
+
+    def find_file(classname: str) -> str:
+        return find_test_file(call, classname, root)
+
+    if call.collect:
+        return prefix_directory(
+            read_junit_files(command.source or command.worktree, call.collect, command.seen, reproduce, find_file)
+        )
+    if call.report is None or not (call.report_required or call.report.is_file()):
+        return ()
+    if call.events == "go":
+        return read_go_events(call.report, reproduce)
+    if call.events == "libtest":
+        return prefix_directory(read_libtest_output(call.report, command.output, root, reproduce))
+    *earlier, report = split_documents(call.report) if call.writing == "through" else [call.report]
+    cases = read_junit(report, command.seen, reproduce, find_file)
+    for earlier_report in earlier:
+        _check_agreement(read_junit(earlier_report, command.seen), cases)
+    return prefix_directory(cases)
+
+
+def _check_agreement(earlier: tuple[TestCase, ...], final: tuple[TestCase, ...]) -> None:
+    """Raise BadReport where the final report of a run drops a failure that an earlier one has.
+
+    Only a failing test that the final report has too, or whose file it has, counts: tests that run others in a process
+    of their own may have written the earlier report.
+    """
+    reported, failed = {case_key(case) for case in final}, {case_key(case) for case in final if case.outcome in FAILING}
+    files = {case.file for case in final if case.file}
+    for case in earlier:
+        if (
+            case.outcome in FAILING
+            and case_key(case) not in failed
+            and (case.file in files or case_key(case) in reported)
+        ):
+            raise BadReport(f"two reports were written, and they disagree about {case.name[:100]}")
+
+
+def _decide_verdict(ended: _EndedCommand) -> tuple[str, str]:
+    """Return the verdict of a command that ended, and the reason (empty where it passed).
+
+    The exit code decides; a report that disagrees with it, or is required and missing, makes a failure as well. The
+    verdict is passed, failed, timed_out, not_started (no such program, runner, script or target) or contradicted.
+    """
+    code, failing = ended.finished.exit_code, [case for case in ended.cases if case.outcome in FAILING]
+    if ended.finished.timed_out:
+        return "timed_out", f"not finished after {ended.test.timeout}"
+    if ended.finished.truncated:
+        return "failed", flood_reason()
+    if ended.finished.over:
+        return "failed", f"ended: {ended.finished.over}"
+    if code is None:
+        return "failed", "it was ended from outside"
+    if code in (126, 127) and not ended.cases:
+        return "not_started", f"exit code {code}"
+    if code != 0 and not ended.cases and _NOT_INSTALLED.search(ended.tail):
+        return "not_started", "there is no such runner, script or target"
+    if code == 0:
+        return _verdict_on_success(ended, failing)
+    if ended.call.runner == "pytest" and code == 5:
+        return "failed", "no tests were collected"
+    if code > 128:
+        return "failed", killed(code - 128, ended.finished.peak)
+    if failing:
+        return "failed", f"exit code {code}"
+    if ended.cases:
+        return "contradicted", f"exit code {code}, although no reported test failed"
+    return "failed", f"exit code {code}" + (f", {ended.report_error}" if ended.report_error else "")
+
+
+def _verdict_on_success(ended: _EndedCommand, failing: list[TestCase]) -> tuple[str, str]:
+    """Return the verdict and the reason for exit code 0: passed, with no reason, unless the report contradicts it.
+
+    It does where it cannot be read, is required and holds not one test, or has a failing case.
+    """
+    if ended.report_error:
+        return "contradicted", f"exit code 0, but {ended.report_error}"
+    if ended.call.report is not None and ended.call.report_required and not ended.cases and not ended.call.events:
+        return "contradicted", "exit code 0, but not one test ran"
+    if failing:
+        return "contradicted", f"exit code 0, but {len(failing)} of {len(ended.cases)} reported tests failed"
+    return "passed", ""
+
+
+_BROKEN = re.compile(rb"FAIL\t(\S+) \[(?:build|setup) failed\]")
+_OUTCOMES = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+
+
+def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> tuple[TestCase, ...]:
+    """Read the test cases from a file of `go test -json` events, in the order in which the tests ended.
+
+    command  gives what a person types to run a test alone, by its name
+
+    A test without an end has failed; a package that failed without a failing test is an errored case of its own. Empty
+    where Go reported packages without tests. Raises BadReport where the file is missing, too large or unreadable,
+    reports the end of no package, or has more than JUNIT_CASES cases.
+    """
+    open_tests, outputs, ended = (
+        dict[tuple[str, str], None](),
+        dict[tuple[str, str], str](),
+        list[tuple[str, str, str]](),
+    )
+    ended_packages = 0
+    for event in _load_events(path):
+        event_key = str(event.get("Package", "")), str(event.get("Test", ""))
+        action = event.get("Action")
+        ended_packages += action in _OUTCOMES and not event_key[1]
+        if action == "run":
+            open_tests[event_key] = None
+        elif action == "output":
+            outputs[event_key] = (outputs.get(event_key, "") + str(event.get("Output", "")))[-CASE_MESSAGE_CHARS:]
+        elif action in _OUTCOMES and event_key[1]:
+            open_tests.pop(event_key, None)
+            ended.append((*event_key, _OUTCOMES[action]))
+        elif action == "fail" and not any(
+            package == event_key[0] and outcome == "failed" for package, _, outcome in ended
+        ):
+            ended.append((*event_key, "errored"))
+        if len(ended) > JUNIT_CASES:
+            raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
+    if not ended_packages:
+        raise BadReport("the report tells the end of no package")
+    ended += [(*event_key, "failed") for event_key in open_tests]
+    return tuple(
+        _case_of_event(package, test, outcome, outputs.get((package, test), ""), command)
+        for package, test, outcome in ended
+    )
+
+
+def read_go_output(path: Path, max_chars: int) -> str:
+    """Return the last `max_chars` characters of what Go and its tests printed, from a file of events; empty where that
+    is missing or cannot be read."""
+    try:
+        output = "".join(str(event.get("Output", "")) for event in _load_events(path))
+    except BadReport:
+        return ""
+    return output[-max_chars:]
+
+
+def _load_events(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a file of events, one JSON object a line, and return an iterator over them; other lines are left out.
+
+    Raises BadReport where it is missing, a link, larger than JUNIT_BYTES, or unreadable.
+    """
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise BadReport("no report was written")
+        if path.stat().st_size > JUNIT_BYTES:
+            raise BadReport(f"the report is larger than {JUNIT_BYTES // 1024**2} MiB")
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BadReport(f"the report cannot be read: {error}") from None
+    return filter(None, map(_parse_event, lines))
+
+
+def _parse_event(line: bytes) -> dict[str, Any] | None:
+    """Return the event in a line of JSON; None where it is none.
+
+    Text that Go prints between events when a package does not build becomes a `fail` event of that package.
+    """
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):  # what a build says stands between the events
+        broken = _BROKEN.match(line)
+        return {"Action": "fail", "Package": broken[1].decode(errors="replace")} if broken else None
+    return event if isinstance(event, dict) else None
+
+
+def _case_of_event(package: str, test: str, outcome: str, output: str, command: Callable[[str], str]) -> TestCase:
+    """Return the case of a test, or of a whole package where `test` is empty; the output is its message unless it
+    passed."""
+    name = f"{package}::{test}" if test else package
+    message = "" if outcome == "passed" else output
+    return TestCase(name=name, outcome=outcome, message=message, command=command(name) if test else "")

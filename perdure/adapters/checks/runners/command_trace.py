@@ -1,0 +1,231 @@
+"""The commands and files that a test command leads to: package scripts, make recipes, shell scripts. Nothing is
+executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from perdure.adapters.checks.runners.command_line import package_script_name, split_commands, unwrap_command
+from perdure.adapters.checks.tamper.inventory import is_test
+from perdure.adapters.system.bounded import parse_json
+from perdure.models.limits import SIDE_READ_FILES
+
+TAMPER_DEPTH = 4
+"""Levels of scripts that call scripts, which are followed to what runs the tests."""
+
+
+_SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
+_INTERPRETERS = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ts-node|ruby|perl|php|Rscript|julia|lua)[\d.]*")
+_SETTINGS_FILES = {
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "nox": ("noxfile.py",),
+    "tox": ("tox.ini", "tox.toml"),
+    "rake": ("Rakefile",),
+    "inv": ("tasks.py",),
+    "invoke": ("tasks.py",),
+    "ctest": ("CTestTestfile.cmake",),
+}
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+
+
+class CommandDirectory(Protocol):
+    """The directory a command runs in, as one commit has it."""
+
+    @property
+    def paths(self) -> frozenset[str]: ...
+
+    def text(self, path: str) -> str:
+        """Return the text of a file; empty where there is none, or too much has been read already."""
+
+
+@dataclass
+class CommandTrace:
+    """What a test command leads to.
+
+    simple_commands  the words of each simple command, wrappers removed
+    files            the files that these run, and those by which tools like tox and make choose what to run
+    command_lines    the command lines read so far
+    """
+
+    simple_commands: list[list[str]] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    command_lines: set[str] = field(default_factory=set)
+
+
+def trace_command(command: str, directory: CommandDirectory) -> CommandTrace:
+    """Return what a test command leads to in its directory."""
+    trace = CommandTrace()
+    _trace_into(command, directory, trace, 0)
+    return trace
+
+
+def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, depth: int) -> None:
+    """Add to `trace` what a command line leads to, and follow the package scripts, make recipes and shell scripts that
+    it runs.
+
+    depth  levels of scripts above it; beyond TAMPER_DEPTH nothing is followed
+
+    A line that was read before is not read again, and no more than SIDE_READ_FILES are. A test file that is run is not
+    followed: what a test runs is the product.
+    """
+    if depth > TAMPER_DEPTH or command in trace.command_lines or len(trace.command_lines) >= SIDE_READ_FILES:
+        return
+    trace.command_lines.add(command)
+    for raw_argv in split_commands(command):
+        argv = [word for word in raw_argv if not re.fullmatch(r"\w+=.*", word, re.DOTALL)]
+        script_path = _script_path(argv, directory)
+        if script_path:
+            trace.files |= {script_path} | _loaded_files(script_path, directory)
+            if is_test(script_path):
+                continue  # what a test runs is the product
+            if (
+                script_path.endswith(".sh")
+                or argv[0] in (".", "source")
+                or re.match(r"#!.*\b(?:ba|da|z|k)?sh\b", directory.text(script_path))
+            ):
+                _trace_into(_without_comments(directory.text(script_path)), directory, trace, depth + 1)
+            continue
+        argv = unwrap_command(raw_argv)
+        if not argv:
+            continue
+        trace.simple_commands.append(argv)
+        program = PurePosixPath(argv[0]).name
+        trace.files.update(file for file in _SETTINGS_FILES.get(program, ()) if file in directory.paths)
+        script_name = package_script_name(program, argv[1:])
+        if script_name:
+            _trace_into(_scripts_of_package(directory).get(script_name, ""), directory, trace, depth + 1)
+        elif program in ("make", "gmake"):
+            text, included = _read_makefile(directory)
+            trace.files |= included
+            for line in _recipe_lines(argv[1:], text):
+                _trace_into(line, directory, trace, depth + 1)
+
+
+def _script_path(argv: list[str], directory: CommandDirectory) -> str:
+    """Return the file of the repository that a command runs, by itself or by an interpreter, wrappers looked through;
+    empty where it runs none.
+
+    argv  the words of the command
+    """
+    while argv:
+        if argv[0] in (".", "source"):
+            own_path = _plain_path([*argv, ""][1])
+            return own_path if own_path in directory.paths else ""
+        name = PurePosixPath(argv[0]).name
+        if (own_path := _plain_path(argv[0])) in directory.paths:
+            return own_path
+        if name in _SHELLS or _INTERPRETERS.fullmatch(name):
+            if "-m" in argv or "--test" in argv or "-c" in argv[:2]:
+                return ""
+            return next((path for word in argv[1:] if (path := _plain_path(word)) in directory.paths), "")
+        inner_argv = unwrap_command(argv)
+        if inner_argv == argv or not inner_argv:
+            # `uv run python a.py`: what the wrapper starts is an interpreter again
+            position = next((n for n, word in enumerate(argv[1:], 1) if _INTERPRETERS.fullmatch(word)), 0)
+            if not position or name not in ("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "env", "coverage", "npx"):
+                return ""
+            inner_argv = argv[position:]
+        argv = inner_argv
+    return ""
+
+
+def _plain_path(word: str) -> str:
+    return word.removeprefix("./")
+
+
+def _without_comments(text: str) -> str:
+    """Return a shell script without what a splitter of words cannot take: comment lines, and ends of lines that go
+    on."""
+    return re.sub(r"(?m)^\s*#.*$", "", text.replace("\\\n", " "))
+
+
+def _scripts_of_package(directory: CommandDirectory) -> Mapping[str, str]:
+    """Return the scripts in package.json by their names; empty where it is missing or malformed."""
+    try:
+        manifest = parse_json(directory.text("package.json") or "{}")
+    except ValueError:
+        return {}
+    scripts = manifest.get("scripts") if isinstance(manifest, dict) else None
+    return {name: text for name, text in scripts.items() if isinstance(text, str)} if isinstance(scripts, dict) else {}
+
+
+_TOOLS = re.compile(r"(?:.*/)?(?:tools?|scripts?|\.?ci|dev|hack|bin)/")
+_LOADS = re.compile(
+    r"""^[ \t]{0,80}(?:from|import)\s{1,9}(\w{1,200})|"""
+    r"""(?:require\(|from\s|import\s)\s{0,9}['"]\./([\w./-]{1,200})['"]""",
+    re.MULTILINE,
+)
+
+
+def _loaded_files(script_path: str, directory: CommandDirectory) -> set[str]:
+    """Return the files that a script below a directory of tools (`scripts/`, `ci/` …) loads from its own directory, and
+    those that these load.
+
+    Empty for a script elsewhere: what that loads may be the product.
+    """
+    files, pending = set[str](), [script_path] if _TOOLS.match(script_path) else []
+    while pending and len(files) < SIDE_READ_FILES:
+        path = pending.pop()
+        top = path.rpartition("/")[0]
+        for python_name, javascript_path in _LOADS.findall(directory.text(path)):
+            endings = (".py", "/__init__.py") if python_name else ("", ".js", ".mjs", ".cjs", ".ts")
+            new_files = {f"{top}/{python_name or javascript_path}{end}" for end in endings} & directory.paths - files
+            files |= new_files
+            pending += new_files
+    return files
+
+
+def _read_makefile(directory: CommandDirectory) -> tuple[str, set[str]]:
+    """Return the makefile's text with that of the files that it includes by name behind it, and the paths of these
+    files."""
+    text = next((directory.text(name) for name in _MAKEFILES if name in directory.paths), "")
+    include_lines = re.findall(r"(?m)^-?include[ \t]+(.{1,400})", text)
+    included = sorted({_plain_path(word) for line in include_lines for word in line.split()} & directory.paths)
+    return "\n".join([text, *map(directory.text, included)]).replace("\\\n", " "), set(included)
+
+
+def _recipe_lines(arguments: list[str], text: str) -> list[str]:
+    """Return the lines that make runs for the targets among its arguments, and for what these need; variables of the
+    file are filled in.
+
+    text  the makefile's
+
+    The first target counts where the arguments name none. The order is not make's: a target stands before what it
+    needs.
+    """
+    variables = dict(re.findall(r"(?m)^(\w+)[ \t]*[:?]?=[ \t]*(.*)$", text))
+    recipes, needs, current = dict[str, list[str]](), dict[str, list[str]](), list[str]()
+    for line in text.splitlines():
+        if line.startswith("\t"):
+            for target in current:
+                recipes[target].append(_fill_variables(line.strip().lstrip("@-+"), variables))
+        elif (head := re.match(r"([^\s:=#][^:=#]*):(?!=)([^=]*)$", line)) is not None:
+            current = head[1].split()
+            for target in current:
+                recipes.setdefault(target, [])
+                needs.setdefault(target, []).extend(head[2].split(";")[0].split())
+    pending = [word for word in arguments if word in recipes] or [name for name in recipes if not name.startswith(".")][
+        :1
+    ]
+    lines, done = list[str](), set[str]()
+    while pending and len(done) < SIDE_READ_FILES:
+        target = pending.pop(0)
+        if target not in done:
+            done.add(target)
+            lines += recipes.get(target, [])
+            pending += [need for need in needs.get(target, []) if need in recipes]
+    return lines
+
+
+def _fill_variables(line: str, values: Mapping[str, str]) -> str:
+    """Return a line with the values of its variables in it, an unknown one as its name.
+
+    Line and values are cut to 1,000 characters, so that variables of a long line cannot make a longer one of it, and
+    that again.
+    """
+    return re.sub(r"\$[({](\w+)[)}]", lambda match: values.get(match[1], match[1])[:1_000], line[:1_000])

@@ -1,0 +1,112 @@
+"""The repository that commands of one delivery see in the vault's place: base and own branch, and nothing else.
+
+The vault holds every delivery's checkpoints, and with them the conversations of authors and reviewers: `git cat-file`
+in it would read them all. A view holds packs of exactly what is reachable. The base branch's history is the larger part
+and is packed once for all deliveries of that branch; a later base adds one small pack to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perdure.adapters.git.command import Git
+from perdure.adapters.git.locks import hold_lock
+from perdure.adapters.git.vault import BARE, Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.sandbox.base import GitView
+from perdure.adapters.system.boot import boot_id
+from perdure.adapters.system.files import write_whole
+
+GIT_VIEW_PACKS = 50
+"""The number of packs of a base branch's history from which on they become one: git searches each of them for every
+object."""
+
+
+def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> GitView:
+    """Write what the delivery's view lacks, so that it shows the worktree's HEAD as `branch` and `base_sha` as the
+    origin's `base`, and return it. A few milliseconds when nothing moved, no git started."""
+    admin = Path(workspace.record().admin)
+    head = (admin / "HEAD").read_text().strip()
+    history = _update_history(workspace.vault, base, base_sha)
+    shown = workspace.private / "view.git"
+    stamp = "\n".join((str(history), base_sha, head, branch, boot_id()))  # its small files are not synced
+    if _read_or_empty(shown / "perdure-view") != stamp:
+        with workspace.lock_worktree() as lock_fd:
+            _write_skeleton(shown, history)
+            _write_pack(workspace.vault, shown / "objects", [head], [base_sha], lock_fd)
+            _write_refs(shown, {f"refs/heads/{branch}": head, f"refs/remotes/origin/{base}": base_sha})
+            (shown / "worktrees" / admin.name).mkdir(parents=True, exist_ok=True)
+            write_whole(shown / "perdure-view", stamp.encode())
+    return GitView(at=workspace.vault.path, shown=shown, history=history, admin=admin)
+
+
+def _update_history(vault: Vault, base: str, base_sha: str) -> Path:
+    """Update the object store that all views of a base branch share, so that it has the branch's history up to
+    `base_sha`, and return its path. It has nothing of other branches."""
+    root = vault.path.with_suffix(".history") / hashlib.sha256(base.encode()).hexdigest()[:16]
+    tips = root / "tips"
+    if base_sha in _read_or_empty(tips).split():
+        return root / "objects"
+    with hold_lock(root.with_suffix(".lock")) as lock_fd:
+        packed_tips = _read_or_empty(tips).split()
+        if base_sha in packed_tips:
+            return root / "objects"
+        packs = root / "objects" / "pack"
+        if len(list(packs.glob("*.pack"))) < GIT_VIEW_PACKS:
+            _write_pack(vault, root / "objects", [base_sha], packed_tips, lock_fd)
+        else:  # every lookup asks each pack: one that holds all of it takes their place
+            old = set(packs.iterdir())
+            _write_pack(vault, root / "objects", [base_sha, *packed_tips], (), lock_fd)
+            if {file for file in packs.iterdir() if file.suffix == ".pack"} - old:
+                for file in old:
+                    file.unlink()
+        write_whole(tips, "\n".join([*packed_tips, base_sha]).encode())
+    return root / "objects"
+
+
+def _write_skeleton(shown: Path, history: Path) -> None:
+    """Write the directories and small files of a view's repository. It finds other objects in `history`."""
+    for directory in ("objects/info", "objects/pack", "refs"):
+        (shown / directory).mkdir(parents=True, exist_ok=True)
+    (shown / "config").write_text(BARE)
+    (shown / "HEAD").write_text("ref: refs/heads/none\n")
+    (shown / "objects/info/alternates").write_text(f"{history}\n")
+
+
+def _write_refs(shown: Path, refs: Mapping[str, str]) -> None:
+    """Write the view's refs, as a packed-refs file."""
+    lines = ["# pack-refs with: sorted \n", *(f"{sha} {ref}\n" for ref, sha in sorted(refs.items()))]
+    write_whole(shown / "packed-refs", "".join(lines).encode())
+
+
+def _write_pack(vault: Vault, objects: Path, include: Sequence[str], exclude: Sequence[str], lock_fd: int) -> None:
+    """Add a pack to `objects` of what is reachable in the vault from `include` and not from `exclude`; none when that
+    is nothing. Deltas are copied as they are, none are computed."""
+    (objects / "pack").mkdir(parents=True, exist_ok=True)
+    for leftover in (objects / "pack").glob("tmp_*"):  # of a git that was cut off: whoever holds the lock knows that
+        leftover.unlink()
+    # Git writes a pack beside the repository's own and renames it: across file systems that fails.
+    environment = {
+        "GIT_OBJECT_DIRECTORY": str(objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(vault.path / "objects"),
+    }
+    revisions = "".join([*(f"{sha}\n" for sha in include), *(f"^{sha}\n" for sha in exclude)])
+    options = ("--revs", "--quiet", "--window=0", "--delta-base-offset", "--non-empty")
+    Git(git_dir=vault.path).execute(
+        "pack-objects",
+        *options,
+        str(objects / "pack/pack"),
+        stdin=revisions.encode(),
+        env=environment,
+        lock_fds=(lock_fd,),
+    )
+
+
+def _read_or_empty(path: Path) -> str:
+    """Return the text of a file, empty when it does not exist."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""

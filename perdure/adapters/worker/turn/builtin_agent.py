@@ -1,0 +1,185 @@
+"""A turn of the built-in agent: a reply of the model, its tool calls, and why the model's cache has missed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perdure.adapters.agents.builtin import conversation
+from perdure.adapters.agents.builtin.compaction import can_restart
+from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
+from perdure.adapters.agents.builtin.errors import OVERLOADED, SummaryRefused
+from perdure.adapters.agents.builtin.model import Reply
+from perdure.adapters.agents.builtin.tools import describe_reply, run_calls
+from perdure.adapters.agents.prices import window_of
+from perdure.adapters.agents.resolve_agents import second_model
+from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.turn.agent import Message, TurnContext
+from perdure.adapters.worker.turn.ask_model import ask_model
+from perdure.adapters.worker.turn.commit_turn import commit_turn, turn_summary
+from perdure.adapters.worker.turn.history import circle_of, needs_compaction, second_model_of
+from perdure.adapters.worker.turn.materials import review_change
+from perdure.adapters.worker.turn.paid_replies import PaidReplies
+from perdure.adapters.worker.turn.restart_conversation import restart_conversation
+from perdure.adapters.worker.waiting_agents import WaitingAgent
+from perdure.models.crash import CrashPoint
+from perdure.models.decisions import Question
+from perdure.models.errors import ModelUnavailable
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+
+MISS_TOKENS = 8192
+"""Tokens of a prompt from which on a cache miss is told: smaller ones may be too small for a model to cache (2,048 to
+4,096 on some), and cost little."""
+
+_FILE = "last-message.json"
+
+
+class BuiltInAgent:
+    """The built-in agent: no process waits for it, its memory is the conversation in the checkpoint."""
+
+    async def run_turn(self, turn: TurnContext, waiting: WaitingAgent | None) -> TurnResult:
+        """Ask the model once, act on its reply, commit the turn, and return its result. An agent's process that waits
+        is stopped.
+
+        Where the conversation fills the model's window, or the model is overloaded or refuses and the step has a second
+        one, the turn starts the conversation again instead. Raises as `ask_model`, ModelRefusesUs without a key, and
+        Superseded or WorkCutOff when the worktree is not ours any more.
+        """
+        if waiting is not None:
+            await waiting.stop()
+        host, session, work, messages, promised = turn.host, turn.session, turn.work, turn.messages, turn.promised
+        second_model_name = await in_thread(second_model_of, session.vault, work)
+        spare_model = "" if second_model_name else second_model(session.contract.config, work.step)
+        model = second_model_name or turn.settings.model
+        must_compact = await in_thread(
+            needs_compaction, session.vault, work, messages, host.require_model().window or window_of(model)
+        )
+        _, tests_s = await in_thread(session.base_test_results)
+        question = conversation.model_request_for(
+            work.step, session.contract, messages, promised, tests_s, work.effort, second_model_name
+        )
+        previous_id = await in_thread(previous_message_id, session.directory, work)
+        question = replace(
+            question, after=previous_id if host.require_model().supports_diagnostics else None, compact=must_compact
+        )
+        books = PaidReplies(session.replies, session.spend_log, await in_thread(host.pace))
+        try:
+            reply = await ask_model(books, host.require_model(), question, work, turn.run_id)
+        except ModelUnavailable as error:
+            if not spare_model or error.limit_reason != OVERLOADED:
+                raise
+            restarted = await restart_conversation(turn, spare_model, f"its {OVERLOADED}")
+            return restarted.model_copy(update={"waited_s": round(books.waited_s, 1)})
+        except SummaryRefused:
+            return await restart_conversation(turn, second_model_name)
+        if must_compact:
+            return await restart_conversation(turn, second_model_name, reply=reply)
+        await in_thread(record_message_id, session.directory, work, reply)
+        session.check()
+        effect = await _act_on_reply(turn, reply)
+        ending = effect.outcome.ending if effect.outcome is not None else None
+        if ending is Ending.CONTEXT and can_restart(messages):
+            return await restart_conversation(turn, second_model_name, reply=reply)
+        if ending is Ending.REFUSED and spare_model and effect.outcome is not None:
+            return await restart_conversation(turn, spare_model, effect.outcome.summary, reply=reply)
+        description, miss_reason = (
+            describe_reply(*host.redact_blocks([reply.message])),
+            cache_miss_reason(reply, question.after),
+        )
+        result = TurnResult(
+            checkpoint="",
+            summary=turn_summary(work, description, effect.outcome, miss_reason),
+            usage=reply.usage,
+            outcome=effect.outcome,
+            question=effect.question,
+            assumption=effect.assumption,
+            model=second_model_name,
+            waited_s=round(books.waited_s, 1),
+        )
+        return await commit_turn(turn, [*messages, reply.message, *effect.messages], result)
+
+
+@dataclass(frozen=True)
+class _ReplyEffect:
+    """The consequence of a reply: messages back to the model, the step's end, a question to a person or an assumption
+    instead."""
+
+    messages: tuple[Message, ...] = ()
+    outcome: Outcome | None = None
+    question: Question | None = None
+    assumption: str = ""
+
+
+async def _act_on_reply(turn: TurnContext, reply: Reply) -> _ReplyEffect:
+    """Do what the reply asks for, and return the consequence: tool calls are run in the sandbox, a message goes back to
+    the model, or the step ends, its document stored as an artifact. Results, question and assumption are without this
+    worker's secrets."""
+    host, session, work, messages = turn.host, turn.session, turn.work, turn.messages
+    change = await in_thread(review_change, session.vault, work) if work.step is Step.REVIEW else None
+    config = session.contract.config
+    # A word back is another turn: where there is none, a step that has ended would become one without an end.
+    tests = config.test or () if work.turn < config.limits.turns_per_step else ()
+    circle = await in_thread(circle_of, session, work, messages)
+    step = conversation.decide_next(work.step, reply, messages, change, turn.promised, tests, circle)
+    if isinstance(step, StepFinished):
+        if step.document is None:
+            return _ReplyEffect(outcome=step.outcome)
+        artifact = await in_thread(session.vault.put_artifact, work.delivery, step.document)
+        return _ReplyEffect(outcome=step.outcome.model_copy(update={"artifact": artifact}))
+    if isinstance(step, Continue):
+        return _ReplyEffect((step.user_message,))
+    assert isinstance(step, RunTools)
+    update_heartbeat(doing=describe_reply(*host.redact_blocks([reply.message])))
+    await in_thread(checkpoints.mark_dirty, session.workspace)
+    toolbox = session.make_toolbox(
+        conversation.known_file_versions(messages),
+        writable=STEPS[work.step].writes,
+        on_spawn=lambda: crash_point(CrashPoint.DURING_TOOL),
+        label=f"{work.step}-{work.attempt}-{work.turn}",
+    )
+    toolbox.questions = session.contract.config.delivery.questions
+    results = await run_calls(reply.message, toolbox, work.step)
+    results_message = conversation.results_message(host.redact_blocks(results), [*messages, reply.message], circle)
+    # Both go into history and to people: no more than a tool's result may they hold a secret of this worker.
+    questions = host.redact_blocks([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
+    [assumption] = host.redact_blocks([{"said": "\n".join(toolbox.assumptions)}])
+    return _ReplyEffect(
+        (results_message,), None, Question.model_validate(questions[0]) if questions else None, assumption["said"]
+    )
+
+
+def previous_message_id(directory: Path, work: TurnInput) -> str | None:
+    """Return the id of the reply of the turn before this one; None in a first turn, and where another host took that
+    turn. For diagnosis alone: nothing that is decided may depend on it."""
+    try:
+        stored = json.loads((directory / _FILE).read_bytes())
+        return str(stored["id"]) if stored["of"] == _turn_key(work, work.turn - 1) and stored["id"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def record_message_id(directory: Path, work: TurnInput, reply: Reply) -> None:
+    """Write down the id of this turn's reply for the next turn."""
+    write_whole(directory / _FILE, json.dumps({"of": _turn_key(work, work.turn), "id": reply.id}).encode())
+
+
+def cache_miss_reason(reply: Reply, previous_id: str | None) -> str:
+    """Return why the model's cache missed, which costs ten times a hit; empty where it did not, the prompt was small,
+    or nobody knows what was sent before (`previous_id` None)."""
+    if previous_id is None or reply.usage.prompt_tokens < MISS_TOKENS:
+        return ""
+    if reply.missed:
+        return f"cache missed: {reply.missed}"
+    return "cache missed: expired" if reply.usage.cache_read_tokens == 0 else ""
+
+
+def _turn_key(work: TurnInput, turn: int) -> list[str | int]:
+    """Return what names a turn of this step and attempt, as JSON."""
+    return [str(work.step), work.attempt, turn]

@@ -1,0 +1,179 @@
+"""A delivery as text for people: turn by turn from the checkpoints, changes as a diff, artifacts as they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace_record import WorkspaceRecord
+from perdure.models.errors import BadInput
+from perdure.models.ids import branch_name
+from perdure.models.turn import TURN_BEGINS, TextPage, VaultReadInput
+
+PAGE_CHARS = 16_000
+"""Characters of a log or diff in one page: at most 64 KiB, whatever the characters."""
+
+ARTIFACT_PAGE_BYTES = 45_000
+"""Bytes of an artifact in one page through Temporal: 60,000 characters in base64, below 64 KiB with what is around
+them."""
+
+TURNS_PAGE_CHARS = 48_000
+TURN_SAID_CHARS = 4_000
+"""Characters of all turns in one page, and of what one turn said and did: a screen; `perdure logs` has the rest. A page
+holds a dozen turns."""
+
+
+_SHOWN_LINES = 20
+"""Lines of one tool result in `logs`; the whole of it is in the transcript."""
+
+
+def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> TextPage:
+    """Return one page of what `work.what` names, at most 64 KiB: for `turns_json` a JSON line a turn, for `artifact64`
+    bytes in base64, otherwise text. `work.offset` counts checkpoints, bytes or characters. Raises BadInput for a kind
+    that cannot be read."""
+    if work.what == "turns_json":
+        return _turns_page(vault, work)
+    if work.what == "artifact64":
+        data = vault.get_artifact(work.delivery, work.checkpoint)
+        end = work.offset + ARTIFACT_PAGE_BYTES
+        text = base64.b64encode(data[work.offset : end]).decode()
+        return TextPage(text=text, next=end if end < len(data) else None)
+    whole = delivery_text(vault, record, work)
+    text = whole[work.offset : work.offset + PAGE_CHARS]
+    end = work.offset + len(text)
+    return TextPage(text=text, next=end if end < len(whole) else None)
+
+
+def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> str:
+    """Return what `work.what` names as one text: `turns` (a line each), `logs` (what was said and done), `diff`, or the
+    `artifact` whose hash `work.checkpoint` is. Raises BadInput for anything else."""
+    if work.what == "diff":
+        head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
+        return vault.diff(vault.merge_base(record.base_sha, head), head) if head else ""
+    if work.what == "artifact":
+        return vault.get_artifact(work.delivery, work.checkpoint).decode(errors="replace")
+    if work.what == "turns":
+        return "\n".join(_turn_line(*turn_facts) for turn_facts in _turn_checkpoints(vault, work))
+    if work.what == "logs":
+        return "\n".join(_log_lines(vault, work))
+    raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, turns_json, logs, diff, artifact, artifact64")
+
+
+def _turns_page(vault: Vault, work: VaultReadInput) -> TextPage:
+    """Return a page of JSON lines, each a turn with what was said and done in it, cut at TURN_SAID_CHARS; only the
+    page's own checkpoints are read."""
+    commits, size = _checkpoints(vault, work), 0
+    lines: list[str] = []
+    for index, (commit, _) in enumerate(commits[work.offset :], work.offset):
+        turn = read_turn(vault, commit)
+        if "turn" not in turn:
+            continue
+        line = json.dumps(_turn_entry(vault, commits[index - 1][0] if index else "", commit, turn))
+        if lines and size + len(line) > TURNS_PAGE_CHARS:
+            return TextPage(text="\n".join(lines), next=index)
+        lines.append(line)
+        size += len(line) + 1
+    return TextPage(text="\n".join(lines))
+
+
+def _turn_entry(vault: Vault, previous_commit: str, commit: str, turn: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of one turn for its JSON line. What was said in it are the messages that the checkpoint before
+    does not have; empty `previous_commit`: all but the opening message."""
+    known_count = 1 if turn["turn"] == 1 or not previous_commit else len(read_transcript(vault, previous_commit))
+    lines, remaining_chars = [], TURN_SAID_CHARS
+    for line in (line for message in read_transcript(vault, commit)[known_count:] for line in _message_lines(message)):
+        lines.append(line[:remaining_chars])
+        remaining_chars -= len(line) + 1
+        if remaining_chars <= 0:
+            lines.append("…")
+            break
+    result = turn["result"]
+    facts = {name: turn[name] for name in ("step", "attempt", "turn")}
+    return {"checkpoint": commit, **facts, "summary": result.get("summary", ""), "said": "\n".join(lines)}
+
+
+def _turn_checkpoints(vault: Vault, work: VaultReadInput) -> Iterator[tuple[str, datetime, dict[str, Any]]]:
+    """Yield (commit, when it was made, the record of its turn) of each checkpoint up to the one that is named, or of
+    the newest run, oldest first; that of prepare is no turn."""
+    for commit, made in _checkpoints(vault, work):
+        turn = read_turn(vault, commit)
+        if "turn" in turn:
+            yield commit, made, turn
+
+
+def _checkpoints(vault: Vault, work: VaultReadInput) -> list[tuple[str, datetime]]:
+    """Return all checkpoints up to the one that is named, or to the newest, oldest first, each with the time it was
+    made."""
+    if not (tip := work.checkpoint or _newest_checkpoint(vault, work.delivery)):
+        return []
+    output = vault.git.text("rev-list", "--first-parent", "--timestamp", "--end-of-options", tip).splitlines()
+    pairs = [line.split() for line in reversed(output)]
+    return [(commit, datetime.fromtimestamp(int(made), UTC)) for made, commit in pairs]
+
+
+def _newest_checkpoint(vault: Vault, delivery: str) -> str:
+    """Return the tip of the run that was worked on last; empty: the delivery has none."""
+    prefix = f"refs/perdure/{delivery}/"
+    return vault.git.text(
+        "for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(objectname)", prefix
+    ).strip()
+
+
+def _turn_line(commit: str, made: datetime, turn: dict[str, Any]) -> str:
+    """Return the line of one turn: `2026-05-04 14:02:11 UTC  3f9c1d2a4b  implement 2  turn 3 · edit calc.py`."""
+    attempt = f" {turn['attempt']}" if turn["attempt"] > 1 else ""
+    return f"{made:%Y-%m-%d %H:%M:%S} UTC  {commit[:10]}  {turn['step']}{attempt}  {turn['result'].get('summary', '')}"
+
+
+def _log_lines(vault: Vault, work: VaultReadInput) -> Iterator[str]:
+    """Yield the lines of `logs`: for each turn its title, then what was said and done in it, then an empty line. A
+    step's opening message is left out."""
+    known_count = 0
+    for commit, made, turn in _turn_checkpoints(vault, work):
+        messages = read_transcript(vault, commit)
+        if turn["turn"] == 1:
+            known_count = 1  # the opening message is the request and its materials: shown elsewhere
+        yield f"{TURN_BEGINS}{_turn_line(commit, made, turn)}"
+        for message in messages[known_count:]:
+            yield from _message_lines(message)
+        known_count = len(messages)
+        yield ""
+
+
+def _message_lines(message: dict[str, Any]) -> Iterator[str]:
+    """Yield one message of a transcript as indented lines: texts, tool calls with their arguments (300 characters), and
+    tool results."""
+    content = message["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    for block in content:
+        kind = block.get("type")
+        if kind == "text" and block["text"].strip():
+            yield from _indent_lines(block["text"])
+        elif kind == "tool_use":
+            arguments = json.dumps(block["input"], ensure_ascii=False)
+            yield f"  ▸ {block['name']} {arguments if len(arguments) < 300 else arguments[:300] + '…'}"
+        elif kind == "tool_result":
+            yield from _indent_lines(_result_text(block), "    ")
+
+
+def _result_text(block: dict[str, Any]) -> str:
+    """Return the text of a tool's result, behind `! ` where it is an error."""
+    content = block.get("content", "")
+    if isinstance(content, list):
+        content = "\n".join(part.get("text", "") for part in content)
+    return ("! " if block.get("is_error") else "") + str(content)
+
+
+def _indent_lines(text: str, indent: str = "  ") -> Iterator[str]:
+    """Yield the first _SHOWN_LINES lines of a text, indented, and how many more there are."""
+    lines = text.splitlines()
+    for line in lines[:_SHOWN_LINES]:
+        yield indent + line
+    if len(lines) > _SHOWN_LINES:
+        yield f"{indent}… {len(lines) - _SHOWN_LINES} more lines"

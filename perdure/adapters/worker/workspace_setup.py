@@ -1,0 +1,317 @@
+"""Setup of a workspace: the repository owner's commands, with network, once, before any model call.
+
+Or the files that they made for another delivery, where they would make the same (perdure.adapters.worker.environments).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from perdure.adapters.git.checkpoint import restore_base
+from perdure.adapters.git.shadow import PORTS_FILE
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.repository.copying import copy_files
+from perdure.adapters.repository.host import load_host_config
+from perdure.adapters.repository.setup import ignore_dependencies, run_setup
+from perdure.adapters.sandbox.environment import place
+from perdure.adapters.sandbox.reach import Reach
+from perdure.adapters.sandbox.room import Room
+from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.setup import sources
+from perdure.adapters.sandbox.toolchain import Binds, compute_binds, fingerprint
+from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.copies import UnsupportedFileType
+from perdure.adapters.system.files import sync_all, try_lock, write_whole
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.opened_files import OpenedFiles, watch_opened_files
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.environments import CommitFiles, Environments, json_digest
+from perdure.adapters.worker.lease import Lease
+from perdure.models.amounts import parse_duration
+from perdure.models.base import HistoryModel
+from perdure.models.config import SandboxGrade
+from perdure.models.contract import Contract
+from perdure.models.ids import cache_name, checkout_name
+
+ENVIRONMENT_POLL_S = 0.2
+"""Seconds between two looks whether another delivery's setup of the same files has ended; to wait for it wins
+minutes."""
+
+
+class SetupRecord(HistoryModel):
+    """A finished setup of a workspace: the seconds it took, and whether what it made was reused from another
+    delivery's."""
+
+    seconds: float = 0.0
+    reused: bool = False
+
+
+@dataclass(frozen=True)
+class _SetupContext:
+    """The arguments of `set_up_workspace`, which see, and what follows from them."""
+
+    home: Home
+    workspace: Workspace
+    lease: Lease
+    contract: Contract
+    grade: SandboxGrade
+    env: Mapping[str, str]
+    caps: Caps | None
+    command_slots: Room | None = None
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Return the setup commands."""
+        return self.contract.config.setup.commands or ()
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Return the names of files that are copied from the owner's checkout into the worktree, as they are
+        configured."""
+        return self.contract.config.setup.copy_files if self.contract.source else ()
+
+    @property
+    def copied(self) -> frozenset[str]:
+        """Return the normalized relative paths of these files."""
+        return frozenset(os.path.normpath(name) for name in self.copies)
+
+    @property
+    def inside(self) -> Path | None:
+        """Return the path at which commands see the worktree; None: its own."""
+        return place(self.grade, checkout_name(self.workspace.vault.url))
+
+    @property
+    def is_foreign(self) -> bool:
+        return is_foreign(self.contract)
+
+    def make_binds(self) -> Binds:
+        """Compute what of the host the sandbox shows, from PATH, the toolchains behind it and the worktree as it is
+        now."""
+        path = self.env.get("PATH", "")
+        binds = compute_binds(self.workspace.path, path, Path.home(), self.env, self.home.root)
+        return binds.model_copy(update={"cache": self.package_cache()})
+
+    def package_cache(self) -> str:
+        """Return the name of the package cache: of one repository and base branch, and of a foreign branch alone,
+        because setup runs what lies there.
+
+        And of one sandbox grade: a weaker one's setup can replace what a stronger one's sandbox mounts.
+        """
+        vault, url = self.workspace.vault.path.name, self.workspace.vault.url
+        branch = self.contract.branch if self.is_foreign else ""
+        return cache_name(checkout_name(url), vault, self.contract.base, branch, self.grade)
+
+    def environment_key(self) -> str:
+        """Return the digest of everything but the repository's files that decides what setup makes."""
+        return json_digest(
+            {
+                "repository": self.workspace.vault.path.name,
+                "base": "" if self.is_foreign else self.contract.base,
+                "setup": [self.commands, self.contract.config.setup.hosts],
+                "sandbox": [str(self.inside), self.grade],
+                "host": [platform.machine(), platform.libc_ver(), platform.freedesktop_os_release()],
+                "toolchain": fingerprint(self.env.get("PATH", ""), Path.home(), self.env),
+                "sources": sources(self.env, Path.home()),
+            }
+        )
+
+
+async def set_up_workspace(
+    home: Home,
+    workspace: Workspace,
+    lease: Lease,
+    contract: Contract,
+    grade: SandboxGrade,
+    env: Mapping[str, str],
+    environments: Environments,
+    caps: Caps | None = None,
+    command_slots: Room | None = None,
+) -> None:
+    """Reset the worktree to the base, run the `[setup]` commands there, or put the files there that they made before,
+    and compute what the sandbox shows. Both results are written to the workspace's directory, and the workspace's
+    record says that setup is done.
+
+    The binds are computed once, here, and stored: an agent that could make them wider would only have to leave a link
+    behind for the next command (feasibility.md §1.2). Raises SetupFailed, SandboxUnavailable.
+    """
+    context = _SetupContext(home, workspace, lease, contract, grade, env, caps, command_slots)
+    directory = home.workspace(workspace.delivery)
+    started = time.monotonic()
+    # An attempt that died here may have left half of what it made, a power cut may have emptied what it checked out.
+    await in_thread(restore_base, workspace)
+    if context.commands and grade is SandboxGrade.FULL and environments.is_enabled:
+        binds, reused = await _reuse_or_make(context, environments)
+    else:
+        await _run_setup_commands(context)
+        binds, reused = await in_thread(context.make_binds), False
+    lease.check()
+    await in_thread(write_whole, directory / "binds.json", binds.model_dump_json().encode())
+    if context.commands:
+        await in_thread(sync_all, workspace.path)  # nobody looks at it again: what is called done has to last
+    record = SetupRecord(seconds=time.monotonic() - started, reused=reused)
+    await in_thread(write_whole, directory / "setup.json", record.model_dump_json().encode())
+    await in_thread(workspace.finish_setup, contract.config.setup.copy_files, keeps=may_share_files(grade, contract))
+
+
+def may_share_files(grade: SandboxGrade, contract: Contract) -> bool:
+    """Return whether files of this delivery may serve another one (perdure.adapters.git.checkouts).
+
+    In grade `full` alone: elsewhere a process can outlive its command and go on writing. Not from a branch of
+    strangers: it shares nothing with its base.
+    """
+    return grade is SandboxGrade.FULL and not is_foreign(contract)
+
+
+def is_foreign(contract: Contract) -> bool:
+    """Return whether the delivery begins on a branch that its base has not taken over: strangers may have written what
+    is there."""
+    return contract.existing or contract.head not in ("", contract.base_sha)
+
+
+def has_same_setup(
+    home: Home, workspace: Workspace, lease: Lease, contract: Contract, environments: Environments, commit: str
+) -> bool:
+    """Return whether setup on another commit would make what it made in this workspace: it opened nothing that differs
+    there."""
+    context = _SetupContext(home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, None)
+    if not context.commands:
+        return True
+    base = CommitFiles.load(workspace.vault, workspace.record().base_sha)
+    return environments.fits_both(context.environment_key(), base, CommitFiles.load(workspace.vault, commit))
+
+
+def has_lost_packages(home: Home, contract: Contract) -> bool:
+    """Return whether packages that setup has fetched are not there any more: somebody removed them, or an earlier
+    release kept them elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        name = read_binds(home.workspace(contract.delivery)).cache
+        return bool(name and contract.config.setup.commands) and not (home.caches / name).is_dir()
+    return False
+
+
+def read_binds(directory: Path) -> Binds:
+    """Read what the sandbox shows, as it was computed after setup, from the workspace's directory."""
+    return Binds.model_validate_json((directory / "binds.json").read_bytes())
+
+
+def read_setup_record(directory: Path) -> SetupRecord:
+    """Read how setup went from the workspace's directory; a default record where an older release did it."""
+    with contextlib.suppress(OSError, ValidationError):
+        return SetupRecord.model_validate_json((directory / "setup.json").read_bytes())
+    return SetupRecord()
+
+
+async def _reuse_or_make(context: _SetupContext, environments: Environments) -> tuple[Binds, bool]:
+    """Put in place what setup made for another delivery, or run setup and keep what it made for the next. Returns what
+    the sandbox shows, and True where it was reused.
+
+    Waits, at most once, while another delivery makes the same. Raises as `set_up_workspace`, and Superseded.
+    """
+    workspace = context.workspace
+    commit = await in_thread(CommitFiles.load, workspace.vault, workspace.record().base_sha)
+    key = await in_thread(context.environment_key)
+    async with _hold_setup_lock(environments.lock_path(key, commit), context.lease):
+        binds = await in_thread(environments.place_files, key, commit, workspace.path)
+        if binds is not None:
+            context.lease.check()
+            await in_thread(copy_files, Path(context.contract.source), workspace.path, context.copies)
+            return binds, True
+        opened = await _run_setup_commands(context, commit)
+        binds = await in_thread(context.make_binds)
+        await in_thread(_store_environment, context, environments, key, commit, opened, binds)
+        return binds, False
+
+
+async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None = None) -> OpenedFiles:
+    """Copy the owner's files into the worktree, run the setup commands there, and return which of the commit's files
+    they opened. `commit` None: nobody needs that.
+
+    Changes that the commands made to tracked files are undone; git is made to ignore what lies in directories of
+    dependencies. Raises SetupFailed, Superseded.
+    """
+    workspace, setup = context.workspace, context.contract.config.setup
+    await in_thread(copy_files, Path(context.contract.source), workspace.path, context.copies)
+    if not context.commands:
+        return OpenedFiles()
+    sandbox = sandbox_for(context.grade, context.home, await in_thread(context.make_binds), context.caps)
+    directories = {*commit.names, *(name.rpartition("/")[0] for name in context.copied)} if commit else ()
+    slot = (
+        context.command_slots.place(lambda message: update_heartbeat(doing=message))
+        if context.command_slots
+        else contextlib.nullcontext()
+    )
+    async with slot, watch_opened_files(workspace.path, directories) as opened:
+        await run_setup(
+            sandbox,
+            workspace.path,
+            context.commands,
+            parse_duration(setup.timeout),
+            context.home.workspace(workspace.delivery) / "logs",
+            lambda line: update_heartbeat(doing=line[:80]),
+            inside=context.inside,
+            reach=Reach(setup.hosts, frozenset(load_host_config(context.env).setup_hosts)),
+            lock=context.lease.sandbox_lock,
+            fence=context.lease.check,
+        )
+    context.lease.check()
+    await in_thread(ignore_dependencies, workspace.path)
+    await in_thread(workspace.reset_tracked_files)
+    return opened
+
+
+def _store_environment(
+    context: _SetupContext, environments: Environments, key: str, commit: CommitFiles, opened: OpenedFiles, binds: Binds
+) -> None:
+    """Keep what setup made for other deliveries; where its files cannot be copied nothing is kept, and no error raised.
+    Raises Superseded.
+
+    Nothing is kept where setup opened a copied file or the ports file. Its result is bound to the whole commit, not
+    only to the opened files, on a foreign branch or where tracked files have several links.
+    """
+    worktree, copied = context.workspace.path, context.copied
+    if opened.files & {*copied, PORTS_FILE}:
+        return
+    context.lease.check()
+    if context.is_foreign or any(
+        os.lstat(worktree / path).st_nlink > 1 for path in commit.files if os.path.lexists(worktree / path)
+    ):
+        opened.all_seen = False
+    names = tuple(name for name in context.workspace.untracked_paths() if name not in copied)
+    with contextlib.suppress(OSError, UnsupportedFileType):  # it is kept to save time, and nothing depends on it
+        fresh = environments.store(key, commit.setup_inputs(opened), worktree, names, copied)
+        sync_all(fresh)
+        environments.publish(fresh, binds)
+
+
+@asynccontextmanager
+async def _hold_setup_lock(lock: Path, lease: Lease) -> AsyncIterator[None]:
+    """Hold the lock while the block runs; where another delivery holds it, wait until that has ended and run the block
+    without it. So of several who would make the same at once one does, and the others wait for it: once, for it may
+    fail.
+
+    Raises Superseded when a newer attempt takes over while this one waits.
+    """
+    descriptor = try_lock(lock)  # not in a thread: cancelled then, nobody would know the descriptor, and it stays held
+    if descriptor is None:
+        update_heartbeat(doing="waiting for another delivery's setup of the same files")
+        while (descriptor := try_lock(lock)) is None:
+            lease.check()
+            await asyncio.sleep(ENVIRONMENT_POLL_S)
+        os.close(descriptor)
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(descriptor)

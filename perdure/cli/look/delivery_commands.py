@@ -1,0 +1,181 @@
+"""The commands that look at deliveries: `watch`, `show`, `list`, `diff`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.formatting import money, pluralise, short_sha
+from perdure.cli.ids import BACKLOG_WORKFLOW, DeliveryId, Json
+from perdure.cli.screen import Screen
+from perdure.cli.session import connect_client, run_coroutine, run_with_delivery
+from perdure.cli.table import delivery_rows, entry_json, waiting_delivery_rows
+from perdure.models.errors import PerdureError
+from perdure.text import one_line, visible
+
+if TYPE_CHECKING:
+    from perdure.client import Delivery, ListEntry
+    from perdure.models.state import Progress
+
+
+def watch(
+    id: DeliveryId = "@last",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON at the end.")] = False,
+) -> None:
+    """Follow a delivery until it ends. Ctrl-C leaves, the work goes on."""
+    from perdure.cli.look.watch import follow_delivery, print_detached
+
+    screen, delivery_ids = Screen(json=json), []
+
+    async def work(delivery: Delivery) -> int:
+        delivery_ids.append(delivery.id)
+        return await follow_delivery(delivery, screen, wait=not no_wait)
+
+    try:
+        raise typer.Exit(run_with_delivery(screen, id, work))
+    except KeyboardInterrupt:
+        if not delivery_ids:
+            raise
+        raise print_detached(screen, delivery_ids[0]) from None
+
+
+def show(id: DeliveryId = "@last", json: Json = False) -> None:
+    """Show where a delivery stands, or how it ended."""
+    from perdure.cli.look.closing import closing_lines
+    from perdure.cli.look.progress_lines import current_lines, no_worker_line, retry_lines, waiting_lines
+    from perdure.cli.look.step_lines import format_row, group_steps, line_of
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> None:
+        described = await delivery.describe()
+        if described.running:
+            try:
+                progress, last_lines = await delivery.progress(), list[str]()
+            except PerdureError:
+                if json:
+                    raise
+                from perdure.cli.host.workers import no_worker_reason
+                from perdure.cli.look.report.from_history import progress_from
+
+                progress = progress_from(await delivery.past(), delivery.id, described.run_id)
+                if (pending_decision := described.pending_decision) is not None:
+                    progress = progress.model_copy(
+                        update={"pending_decision": pending_decision, "waiting": pending_decision.summary}
+                    )
+                last_lines = [no_worker_line(no_worker_reason())]
+                if unread := await delivery.unread_messages():
+                    last_lines = [f"! recorded, not yet read: {', '.join(unread)}", *last_lines]
+            if json:
+                screen.print_json(progress.model_dump_json(indent=2))
+                return
+            step_rows = [format_row(line, screen.width) for line in current_lines(progress, described.pending)]
+            screen.print_lines([*_fact_lines(progress), *step_rows, *retry_lines(described.pending)])
+            screen.print_lines([*waiting_lines(progress), *last_lines])
+            return
+        result = await delivery.result()
+        if json:
+            screen.print_json(result.model_dump_json(indent=2))
+            return
+        elapsed = (described.closed - described.started).total_seconds() if described.closed else None
+        step_rows = [format_row(line_of(chapter), screen.width) for chapter in group_steps(result.steps)]
+        screen.print_lines(
+            [f"{delivery.id}  {one_line(result.repository)}", *step_rows, "", *closing_lines(result, elapsed)]
+        )
+
+    run_with_delivery(screen, id, work)
+
+
+def list_(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many of each at most.")] = 20,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", "-w", help="Only those that wait for you, and for what; the longest first.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Those that wait for you, the longest first, and below them the newest by start."""
+
+    screen = Screen(json=json)
+
+    async def work() -> tuple[list[ListEntry], list[ListEntry], list[ListEntry]]:
+        perdure = await connect_client(screen)
+        if waiting:
+            return await perdure.list_waiting(), [], []
+        backlogs = await perdure.list(limit=limit, workflow=BACKLOG_WORKFLOW)
+        return await perdure.list_waiting(), await perdure.list(limit=limit), backlogs
+
+    waiting_entries, newest, backlogs = run_coroutine(work())
+    if json:
+        deliveries = [entry_json(entry) for entry in (waiting_entries[:limit] if waiting else newest)]
+        screen.print_json([*deliveries, *(entry_json(entry, "backlog") for entry in backlogs)])
+        return
+    if waiting_entries:
+        screen.print_lines(waiting_delivery_rows(waiting_entries[:limit], screen.table_width))
+        more = f"; {len(waiting_entries) - limit} more wait" if len(waiting_entries) > limit else ""
+        screen.print_line(f"perdure show ID says what to type{more}")
+    waiting_ids = {entry.delivery_id for entry in waiting_entries}
+    if others := [entry for entry in newest if entry.delivery_id not in waiting_ids]:
+        screen.print_lines(
+            ["", *delivery_rows(others, screen.table_width)]
+            if waiting_entries
+            else delivery_rows(others, screen.table_width)
+        )
+    elif not waiting_entries:
+        screen.print_line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
+    if backlogs:
+        screen.print_lines(["", *delivery_rows(backlogs, screen.table_width, kind="backlog")])
+
+
+def diff(id: DeliveryId = "@last") -> None:
+    """Show what the delivery has changed so far, against its base."""
+    screen = Screen()
+
+    async def work(delivery: Delivery) -> None:
+        # Read whole before it is shown: a page may end inside a line, which then would have no colour.
+        patch = visible("".join([text async for text in read_pages(delivery, "diff")]))
+        if patch:
+            screen.print_diff(patch)
+        else:
+            print(f"{delivery.id} has changed nothing yet", file=sys.stderr)
+
+    run_with_delivery(screen, id, work)
+
+
+async def read_pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
+    """Yield the text of `logs` or `diff`, page by page as its host reads it. Raises HostSilent and HostRefused."""
+    queue = (await delivery.progress()).queue
+    offset: int | None = 0
+    while offset is not None:
+        page = await delivery.read_page(what, offset, queue)
+        yield page.text
+        offset = page.next
+
+
+def _fact_lines(progress: Progress) -> list[str]:
+    """Return the head of `show` for a running delivery: id, status, repository, branch, spending, decisions, unread
+    messages.
+
+    It ends with an empty line.
+    """
+    from perdure.cli.decide.asking import decided
+
+    base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
+    status = "waiting" if progress.waiting and progress.status == "running" else progress.status
+    facts = [
+        f"{progress.delivery_id}  {status}" + (f", {progress.phase}" if progress.phase else ""),
+        f"  repository    {one_line(progress.repository)}" + (f" ({base})" if base else ""),
+    ]
+    if progress.branch:
+        facts.append(f"  branch        {one_line(progress.branch)}")
+    budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
+    facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
+    facts += [
+        f"  {'decided' if n == 0 else '':<13} {decided(decision)}" for n, decision in enumerate(progress.decisions)
+    ]
+    if progress.unread:
+        facts.append(f"  said          {pluralise(progress.unread, 'message')} for the next turn")
+    return [*facts, ""]

@@ -1,0 +1,80 @@
+"""Limits over all deliveries and backlogs of a repository: whether one more may go on, and which others count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.models.base import ContractHash, HistoryModel
+
+
+class ConcurrencyCheckInput(HistoryModel):
+    """Ask whether this delivery, which is prepared and has paid nothing, may go on beside the repository's others.
+
+    repository  as its request names it
+    waits       fail while the limit is reached, so that Temporal tries it again
+    """
+
+    delivery: str
+    contract: ContractHash
+    workflow_id: str
+    repository: str
+    waits: bool = False
+
+
+class ConcurrencyCheckResult(HistoryModel):
+    """Whether the delivery may go on. `reason`: why not, in one line; empty: it may."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class OtherDelivery:
+    """Another running delivery of the repository, as the server's list shows it.
+
+    phase             empty: it is prepared and waits for the limit itself
+    waits             for a person, for its turn to land, for a forge
+    is_item           of a backlog, which opens the pull request
+    has_pull_request  its own is open already
+    began_earlier     it began before the one that asks
+    """
+
+    phase: str
+    waits: bool = False
+    is_item: bool = False
+    has_pull_request: bool = False
+    began_earlier: bool = False
+
+
+def limit_reason(
+    max_deliveries: int | None,
+    max_pull_requests: int | None,
+    others: tuple[OtherDelivery, ...],
+    open_pull_requests: int,
+) -> str:
+    """Return why a delivery must wait for others of its repository, in one line; empty: it may go on.
+
+    Of deliveries that wait for the limit, those that began earlier count: they go by age.
+
+    max_deliveries      that may run at once, those that wait for something else apart; None: any number
+    max_pull_requests   that may be open at once, those in the making too; None: any number
+    open_pull_requests  those that are open
+    """
+    running = sum(
+        1 for other in others if (other.phase and not other.waits) or (not other.phase and other.began_earlier)
+    )
+    if max_deliveries is not None and running >= max_deliveries:
+        more = "1 delivery of this repository runs" if running == 1 else f"{running} deliveries of this repository run"
+        return f"{more} or {'is' if running == 1 else 'are'} before this one (limit {max_deliveries})"
+    upcoming = sum(
+        1 for other in others if not (other.is_item or other.has_pull_request) and (other.phase or other.began_earlier)
+    )
+    if max_pull_requests is None or open_pull_requests + upcoming < max_pull_requests:
+        return ""
+    open_text = (
+        f"{open_pull_requests} pull request{' is' if open_pull_requests == 1 else 's are'} open"
+        if open_pull_requests or not upcoming
+        else ""
+    )
+    upcoming_text = f"{upcoming} {'is' if upcoming == 1 else 'are'} in the making" if upcoming else ""
+    reasons = " and ".join(filter(None, (open_text, upcoming_text)))
+    return f"{reasons if open_text else 'pull requests: ' + reasons} (limit {max_pull_requests})"

@@ -1,0 +1,146 @@
+"""What a person names as the repository is understood, or refused in three lines before anything is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from git_repositories import git, make_origin
+
+from perdure.adapters.git.remote import remote_heads, remote_tip
+from perdure.adapters.git.target import list_not_included, resolve_repository
+from perdure.models.errors import BadInput
+
+
+@pytest.fixture
+def checkout(origin: Path, tmp_path: Path) -> Path:
+    git(tmp_path, "clone", "-q", str(origin), "checkout")
+    return tmp_path / "checkout"
+
+
+def test_a_checkout_means_its_origin_also_from_a_directory_inside(checkout: Path, origin: Path) -> None:
+    for named, cwd in ((".", checkout), (str(checkout), Path("/")), (".", checkout / "src"), ("src", checkout)):
+        target = resolve_repository(named, cwd)
+        assert (target.url, target.checkout, target.name) == (str(origin), checkout, "origin")
+    assert target.base_branch() == ("main", git(origin, "rev-parse", "main"))
+
+
+def test_a_repository_without_an_origin_means_itself(checkout: Path) -> None:
+    git(checkout, "remote", "remove", "origin")
+    git(checkout, "switch", "-q", "-c", "trunk")
+    target = resolve_repository(str(checkout), Path("/"))
+    assert (target.url, target.checkout) == (str(checkout), checkout)
+    assert target.base_branch()[0] == "trunk", "the default branch is asked for, never assumed"
+
+
+def test_a_bare_repository_and_a_file_url_have_no_checkout(origin: Path) -> None:
+    assert (resolve_repository(str(origin), Path("/")).url, resolve_repository(str(origin), Path("/")).checkout) == (
+        str(origin),
+        None,
+    )
+    assert resolve_repository(f"file://{origin}", Path("/")).url == f"file://{origin}"
+    assert remote_heads(str(origin)).default == "main"
+    assert remote_tip(str(origin), "main") == git(origin, "rev-parse", "main")
+    assert remote_tip(str(origin), "no") is None
+
+
+def test_an_origin_that_is_a_relative_path_is_found_from_the_checkout(checkout: Path, origin: Path) -> None:
+    git(checkout, "remote", "set-url", "origin", "../origin.git")
+    assert resolve_repository("src", checkout).url == str(origin)
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("", "no repository was named"),
+        ("--upload-pack=touch x", "starts with a dash"),
+        ("ext::sh -c 'touch ran'", "names a program to run"),
+        ("fd::7", "names a program to run"),
+        ("ssh://-oProxyCommand=touch/x", "starts with a dash"),
+        ("ssh://me@-oProxyCommand=touch/x", "starts with a dash"),
+        ("javascript://x", "is not spoken here"),
+        ("a\nb", "control characters"),
+        ("https://ada:hunter2@host/x.git", "carries a password"),
+        ("https://ghp_hunter2@host/x.git", "carries a password"),
+        ("nowhere", "there is no nowhere"),
+        ("plain", "not a git repository"),
+        ("file:///nowhere.git", "cannot be reached"),
+        ("http://127.0.0.1:1/x.git", "cannot be reached"),
+    ],
+)
+def test_what_is_not_a_repository_is_bad_input(tmp_path: Path, named: str, says: str) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(BadInput, match=says) as caught:
+        resolve_repository(named, tmp_path)
+    assert "hunter2" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain"]
+
+
+def test_an_origin_that_is_a_program_or_gone_is_bad_input(checkout: Path) -> None:
+    git(checkout, "remote", "set-url", "origin", "ext::sh -c true")
+    with pytest.raises(BadInput, match="names a program"):
+        resolve_repository(".", checkout)
+    git(checkout, "remote", "set-url", "origin", "/nowhere/at/all.git")
+    with pytest.raises(BadInput, match="origin of this repository cannot be reached"):
+        resolve_repository(".", checkout)
+
+
+def test_an_unknown_base_names_the_nearest_branch(origin: Path) -> None:
+    git(origin, "branch", "release-2", "main")
+    target = resolve_repository(str(origin), Path("/"))
+    with pytest.raises(BadInput, match="did you mean --base release-2"):
+        target.base_branch("relase-2")
+    with pytest.raises(BadInput, match="did you mean --base main"):
+        target.base_branch("--upload-pack=x")
+
+
+def test_a_head_that_names_no_branch_asks_for_a_base(origin: Path) -> None:
+    git(origin, "symbolic-ref", "HEAD", "refs/heads/gone")
+    with pytest.raises(BadInput, match="--base with one of: main"):
+        resolve_repository(str(origin), Path("/")).base_branch()
+
+
+def test_what_is_not_included_is_counted_in_words(checkout: Path) -> None:
+    assert list_not_included(checkout, "main") == []
+    (checkout / "README.md").write_text("mine\n")
+    assert list_not_included(checkout, "main") == ["1 uncommitted file"]
+    (checkout / "new").write_text("x")
+    (checkout / "more").write_text("x")
+    assert list_not_included(checkout, "main") == ["3 uncommitted files"]
+    git(checkout, "add", "-A")
+    git(checkout, "-c", "user.name=a", "commit", "-q", "-m", "mine")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "more")
+    (checkout / "late").write_text("x")
+    assert list_not_included(checkout, "main") == ["1 uncommitted file", "2 unpushed commits on main"]
+    git(checkout, "switch", "-q", "-c", "topic")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "topic")
+    assert list_not_included(checkout, "main")[1:] == [
+        "2 unpushed commits on main",
+        "1 commit on topic, which is not the base",
+    ]
+
+
+def test_what_was_pushed_from_elsewhere_is_not_called_unpushed(checkout: Path, origin: Path) -> None:
+    for message in ("one", "two"):
+        git(checkout, "commit", "-q", "--allow-empty", "-m", message)
+    git(checkout, "push", "-q", str(origin), "HEAD~1:refs/heads/main")  # by its address: the clone does not note it
+    heads = resolve_repository(str(checkout), Path("/")).heads.branches
+    assert list_not_included(checkout, "main", heads=heads) == ["1 unpushed commit on main"]
+
+
+def test_the_base_is_never_called_another_branch(checkout: Path, origin: Path) -> None:
+    git(checkout, "push", "-q", "origin", "HEAD:refs/heads/topic")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "on the base")
+    heads = resolve_repository(str(checkout), Path("/")).heads.branches
+    assert list_not_included(checkout, "topic", "main", heads) == ["1 unpushed commit on main"]
+    git(checkout, "switch", "-q", "-c", "trunk", "--track", "origin/main")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "on the base by another name")
+    assert list_not_included(checkout, "main", "main", heads) == [
+        "1 unpushed commit on main",
+        "1 unpushed commit on trunk",
+    ]
+
+
+def test_a_target_with_an_odd_name_still_gets_a_vault_name(tmp_path: Path) -> None:
+    origin = make_origin(tmp_path / "Ödd näme.git")
+    assert resolve_repository(str(origin), Path("/")).name

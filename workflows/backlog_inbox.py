@@ -1,0 +1,288 @@
+"""The messages a backlog takes while it runs: from people by updates, from its deliveries by signals.
+
+An update is refused by its validator before it enters history, in words its sender can use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure.models.backlog import BacklogRequest
+from perdure.models.backlog_messages import AddItem, BacklogAttached, NamedItem, PrioritisedItem
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
+from perdure.models.decisions import Hold, parse_input
+from perdure.models.errors import InvalidRequest
+from perdure.models.fairness import MIDDLE_PRIORITY, fairness_key, temporal_priority
+from perdure.models.landing import (
+    ItemEnded,
+    ItemForeseen,
+    ItemPlanned,
+    ItemWaits,
+    LandingEnded,
+    LandingRequested,
+    PriorityInput,
+    PriorityResult,
+)
+from perdure.models.rules.backlog import backlog_attach_refusal
+from perdure.models.rules.changes import change_refusal, end_idle_item, ended_reason, reopen_item
+from perdure.models.rules.foreseen_conflicts import record_conflicts
+from perdure.models.rules.landed_checks import record_branch_move
+from perdure.models.rules.stack import no_place_reason
+from perdure.models.touches import patterns_of_paths
+from workflows.items import Items
+from workflows.start_item import failure_reason
+
+T = TypeVar("T")
+
+
+class BacklogInbox:
+    """Messages that a backlog takes: updates `attach`, `add`, `edit`, `skip`, `retry`, `cancel_item`, `prioritise`;
+    signals `hold`, `resume`, and those of its deliveries."""
+
+    request: BacklogRequest
+    state: BacklogState
+    items: Items
+    submission_error: ApplicationError | None
+
+    @workflow.update(description="Submit or attach in one call, by update-with-start: {} or the backlog again")
+    def attach(self, raw_request: Any = None) -> BacklogAttached:
+        """Return the backlog's ids, repository and number of items."""
+        info = workflow.info()
+        return BacklogAttached(
+            backlog_id=info.workflow_id,
+            run_id=info.run_id,
+            repository=self.request.repository,
+            items=len(self.state.items),
+        )
+
+    @attach.validator
+    def _validate_attach(self, raw_request: Any = None) -> None:
+        """Raise ApplicationError InvalidRequest where the backlog's request was bad, or another one is sent."""
+        if self.submission_error is not None:
+            raise self.submission_error
+        if reason := backlog_attach_refusal(self.request, self.state, raw_request):
+            raise ApplicationError(f"InvalidRequest: {reason}", type="InvalidRequest", non_retryable=True)
+
+    @workflow.update(description='Add an item: {"item": {"id": "api", "request": "…"}}')
+    def add(self, change: Any = None) -> str:
+        """Add an item behind all others, and return the answer for the sender."""
+        item = self._parse_change("add", change)[1]
+        assert item is not None
+        order = 1 + max((entry.order for entry in self.state.items.values()), default=-1)
+        self.state.items[item.id] = ItemState(item=item, order=order, added_at=workflow.now())
+        return self._mark_changed(f"added: {item.id}")
+
+    @add.validator
+    def _validate_add(self, change: Any = None) -> None:
+        self._parse_change("add", change, closed_reason=ended_reason(self.state))
+
+    @workflow.update(description='Put another in the place of one that has not begun: {"item": {"id": "api", …}}')
+    def edit(self, change: Any = None) -> str:
+        """Replace an item that has not begun, and return the answer for the sender."""
+        id, item = self._parse_change("edit", change)
+        assert item is not None
+        self.state.items[id].item = item
+        return self._mark_changed(f"edited: {id}")
+
+    @edit.validator
+    def _validate_edit(self, change: Any = None) -> None:
+        self._parse_change("edit", change, closed_reason=ended_reason(self.state))
+
+    @workflow.update(description='Leave one out, what depends on it may go on: {"item": "api", "note": "why"}')
+    def skip(self, change: Any = None) -> str:
+        """Leave an item out, and return the answer for the sender."""
+        id, _ = self._parse_change("skip", change)
+        end_idle_item(self.state.items[id], ItemPhase.SKIPPED, parse_input(NamedItem, change).note, workflow.now())
+        return self._mark_changed(f"skipped: {id}")
+
+    @skip.validator
+    def _validate_skip(self, change: Any = None) -> None:
+        self._parse_change("skip", change, closed_reason=ended_reason(self.state))
+
+    @workflow.update(description='Let one that failed go on from where it stands: {"item": "api"}')
+    def retry(self, change: Any = None) -> str:
+        """Let an item that failed or was cancelled start again, and return the answer for the sender."""
+        id, _ = self._parse_change("retry", change)
+        reopen_item(self.state.items[id])
+        return self._mark_changed(f"goes on: {id}")
+
+    @retry.validator
+    def _validate_retry(self, change: Any = None) -> None:
+        self._parse_change("retry", change, closed_reason=ended_reason(self.state))
+
+    @workflow.update(description='End one: {"item": "api"}; its work is kept, retry goes on with it')
+    async def cancel_item(self, change: Any = None) -> str:
+        """Cancel an item's delivery, or the item itself where none runs, and return the answer for the sender."""
+        id, _ = self._parse_change("cancel_item", change)
+        entry, note = self.state.items[id], parse_input(NamedItem, change).note
+        if entry.phase is ItemPhase.BUILDING:
+            await self.items.cancel_delivery(id, note)
+        else:
+            end_idle_item(entry, ItemPhase.CANCELLED, note, workflow.now())
+        return self._mark_changed(f"cancelled: {id}")
+
+    @cancel_item.validator
+    def _validate_cancel_item(self, change: Any = None) -> None:
+        self._parse_change("cancel_item", change, closed_reason=ended_reason(self.state))
+
+    @workflow.update(description='Higher goes first among those that are ready: {"item": "api", "priority": 5}')
+    async def prioritise(self, change: Any = None) -> str:
+        """Change an item's priority, also that of its delivery where it runs; return the answer for the sender, which
+        says why the delivery keeps its own, where it does."""
+        id, _ = self._parse_change("prioritise", change)
+        priority, entry = parse_input(PrioritisedItem, change).priority, self.state.items[id]
+        entry.item = entry.item.model_copy(update={"priority": priority})
+        answer = self._mark_changed(f"priority {priority}: {id}")
+        if entry.phase is not ItemPhase.BUILDING or not workflow.patched("priority-told"):
+            return answer
+        work = PriorityInput(
+            delivery=entry.delivery,
+            key=temporal_priority(priority) or MIDDLE_PRIORITY,
+            shared_with=fairness_key(entry.delivery, self._fairness_place) or "",
+        )
+        try:
+            output = await self.items.run_activity(
+                "prioritise_delivery", work, PriorityResult, f"{id} has priority {priority}"
+            )
+        except ActivityError as error:
+            return f"{answer}, but its delivery keeps its own: {failure_reason(error)}"[:300]
+        return f"{answer}, but its delivery keeps its own: {output.reason}" if output.reason else answer
+
+    @property
+    def _fairness_place(self) -> dict[str, Any]:
+        """Return as much of a delivery's request as says with whom it shares its turns."""
+        within = self.state.opened is not None and self.state.opened.within is not None
+        return {"landing": {"backlog": workflow.info().workflow_id, "within": within}}
+
+    @prioritise.validator
+    def _validate_prioritise(self, change: Any = None) -> None:
+        self._parse_change("prioritise", change, closed_reason=ended_reason(self.state))
+
+    @workflow.signal(description='Begin nothing more, and no further turn of what runs: {} or {"note": "why"}')
+    async def hold(self, raw_hold: Any = None) -> None:
+        """Hold the backlog and every delivery that runs; a malformed message holds them all the same."""
+        note = self._parse_leniently(Hold, raw_hold, lambda parsed: parsed.note) or ""
+        self.state.hold_reason = f"held: {note}" if note else "held"
+        self._mark_changed("")
+        await self.items.hold_running(note)
+
+    @workflow.signal(description="Go on after a hold: {}")
+    async def resume(self, raw_resume: Any = None) -> None:
+        """Let the backlog and its deliveries go on after a hold."""
+        self.state.hold_reason = ""
+        self._mark_changed("")
+        await self.items.resume_running()
+
+    @workflow.signal(description="Sent by a delivery that wants to land")
+    def landing_asked(self, signal: LandingRequested) -> None:
+        """Put a delivery at the end of the queue to land. Ignored where the item is another delivery's."""
+        entry = self.state.items.get(signal.item)
+        if entry is None or entry.delivery not in ("", signal.delivery):
+            return
+        if entry.phase is not ItemPhase.LANDED:
+            entry.phase = ItemPhase.BUILDING  # somebody went on with it by hand
+        entry.delivery, entry.run_id, entry.landing_seq = signal.delivery, signal.run_id, signal.seq
+        self.items.give_turn_back(signal.item)
+        self.state.landing_queue = (*self.state.landing_queue, signal.item)
+        self._mark_changed("")
+
+    @workflow.signal(description="Sent by a delivery that has landed, or cannot land as it is")
+    def landing_over(self, signal: LandingEnded) -> None:
+        """Record what a delivery landed, with the checks that held, or why it did not land, and its cost; take its turn
+        back."""
+        entry = self.state.items.get(signal.item)
+        if entry is None or entry.delivery != signal.delivery:
+            return
+        if signal.commit and entry.phase is not ItemPhase.LANDED:
+            entry.commit, self.state.head, entry.phase = signal.commit, signal.commit, ItemPhase.LANDED
+            checked_ids = self.state.landing_checks if self.state.landing_item == signal.item else ()
+            record_branch_move(self.state, {signal.item, *checked_ids} - {*signal.unchecked}, workflow.now())
+        entry.message = signal.reason
+        entry.usd = entry.usd if signal.usd is None else signal.usd  # `item_ended` may come too late
+        if signal.seq == entry.landing_seq:
+            self.items.give_turn_back(signal.item)
+        self._mark_changed("")
+
+    @workflow.signal(description="Sent by a delivery that waits for a person, or goes on")
+    def item_waits(self, signal: ItemWaits) -> None:
+        """Record what a delivery waits for, and what decides it; no reason given: it goes on. Older signals than the
+        newest are ignored. One that waits in its turn to land gives it back."""
+        entry = self.state.items.get(signal.item)
+        if entry is None or entry.delivery != signal.delivery or signal.number <= entry.waiting_number:
+            return
+        entry.waiting_number, entry.waiting_for, entry.gate, entry.target, entry.waiting_since = (
+            signal.number,
+            signal.waiting_for,
+            signal.gate,
+            signal.target,
+            signal.since,
+        )
+        entry.about, entry.pending_decision = (
+            signal.about,
+            signal.pending_decision.model_dump(mode="json") if signal.pending_decision is not None else None,
+        )
+        if (
+            signal.waiting_for and self.state.landing_item == signal.item
+        ):  # it asks a person in its turn: others land meanwhile
+            self.items.give_turn_back(signal.item)
+        self._mark_changed("")
+
+    @workflow.signal(description="Sent by a delivery that has a plan")
+    def item_planned(self, signal: ItemPlanned) -> None:
+        """Record which files the plan of a delivery names."""
+        entry = self.state.items.get(signal.item)
+        if entry is not None and entry.delivery == signal.delivery:
+            entry.planned_touches = patterns_of_paths(
+                signal.touches
+            )  # nothing can begin because of it, so nobody looks again
+
+    @workflow.signal(description="Sent by a delivery whose commit would conflict with others, or would no longer")
+    def item_foreseen(self, signal: ItemForeseen) -> None:
+        """Record with which other deliveries one would conflict."""
+        if (entry := self.state.items.get(signal.item)) is not None and entry.delivery == signal.delivery:
+            record_conflicts(self.state, signal.item, signal.conflicts)
+
+    @workflow.signal(description="Sent by a delivery that has ended")
+    def item_ended(self, signal: ItemEnded) -> None:
+        """Record the end of a delivery."""
+        self.items.record_end(signal)
+
+    def _parse_change(self, name: str, change: Any, closed_reason: str = "") -> tuple[str, Any]:
+        """Parse a change of an item; return the item's id and, for `add` and `edit`, the new item. Raises
+        ApplicationError NotCounted where it does not count.
+
+        closed_reason  why nothing counts any more; empty: something does. Only validators give it: what they let pass
+        counts
+        """
+        try:
+            if name in ("add", "edit"):
+                item = parse_input(AddItem, change).item
+                id = item.id
+            else:
+                shape = PrioritisedItem if name == "prioritise" else NamedItem
+                item, id = None, parse_input(shape, change).item
+        except InvalidRequest as error:
+            raise ApplicationError(error.what, type="NotCounted", non_retryable=True) from None
+        reason = closed_reason or change_refusal(self.state, name, id, item, self.request.repository)
+        if not reason and item is not None and self.request.land == "stack":
+            reason = no_place_reason(item, {other_id: entry.item for other_id, entry in self.state.items.items()})
+        if reason:
+            raise ApplicationError(reason, type="NotCounted", non_retryable=True)
+        return id, item
+
+    def _parse_leniently(self, shape: type[T], raw: Any, extract: Callable[[T], str]) -> str:
+        """Return what `extract` finds in a signal; empty where it is malformed: whoever wants the backlog held gets
+        that, however they put it."""
+        try:
+            return extract(parse_input(shape, raw))  # type: ignore[type-var]
+        except InvalidRequest:
+            return ""
+
+    def _mark_changed(self, answer: str) -> str:
+        """Wake the backlog's loop, and return the answer."""
+        self.items.changed = True  # the loop runs in the same workflow task, and shows the change as well
+        return answer

@@ -1,0 +1,283 @@
+"""A delivery's questions to people. All of it is workflow state: a wait survives whatever happens, at no cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+
+from perdure.models.decisions import DecisionRecord, Gate, GateVerdict, PendingDecision, Question, UserMessage
+from perdure.models.limits import NOTES_KEPT
+from perdure.models.phases import Step
+from perdure.models.result import Reason
+from perdure.models.rules.allowance import Limit, reached_limit, time_left, time_over_reason
+from perdure.models.rules.inbox import record_decision
+from perdure.models.state import DeliveryState
+from perdure.models.webui import captions
+from perdure.models.work import EscalationSettings
+from workflows.endings import not_delivered, raise_if_cancelled
+
+PREPARE_TIME = timedelta(hours=24)
+"""Time limit before the delivery's own is known: for fetching, setup and preflight, and waiting for a worker."""
+
+RESET_COMES = timedelta(seconds=60)
+"""Longest time between the announcement of a rewind and its reset: two calls of one command."""
+
+REMIND_AFTER, REMIND_LATER = timedelta(days=1), timedelta(weeks=1)
+REMINDERS = 7
+"""Number of daily reminders of a decision that nobody makes; after them come weekly ones, for ever."""
+
+
+class DeliveryGates:
+    """The points of one delivery where a person decides, and its limits, which only people can raise.
+
+    show          brings what is seen from outside up to date
+    notify        sends a notice that something waits: `waiting`, `reminder`
+    time_waited   how long it has waited, in this run
+    tell_issue    says where the request came from what the delivery waits for; empty: it goes on
+    tell_backlog  says so to the backlog it is part of; None: it goes on
+    """
+
+    def __init__(self, state: DeliveryState, show: Callable[[], None], notify: Callable[[str], None]) -> None:
+        self.state, self._show, self._notify = state, show, notify
+        state.started = state.started or workflow.now()
+        self.tell_issue: Callable[[str], Awaitable[None]] = _tell_nobody
+        self.tell_backlog: Callable[[PendingDecision | None], Awaitable[None]] = _tell_nobody
+        self._started = state.started
+        self.time_waited = timedelta(0)
+
+    async def wait_until_ready(self, *, paying: bool = False) -> None:
+        """Wait until the next piece of work may begin: nobody holds the delivery, and no limit is reached or somebody
+        has raised it.
+
+        Raises CancelledError where the delivery was cancelled, DeliveryStopped where a limit is not raised. `paying`:
+        the work is a model's reply, which costs money.
+        """
+        raise_if_cancelled()
+        await self._wait_while_held()
+        while (reached_limit := self._reached_limit(paying)) is not None:
+            await self._ask_to_raise(*reached_limit)
+            await self._wait_while_held()  # somebody may have thought of it while it waited
+
+    async def ask_for_time(self) -> bool:
+        """Ask a person for more time, for work that was ended because its time was over; return True once there is
+        more. Returns False where the delivery asks nobody.
+
+        Raises DeliveryStopped where they reject it.
+        """
+        state, prepared = self.state, self.state.prepared
+        if prepared is None or not prepared.asks:
+            return False
+        if self._reached_limit(paying=False) is None:  # it failed, and there was no time for another try
+            await self._ask_to_raise(Limit.TIME, time_over_reason(state, prepared))
+        await self.wait_until_ready()
+        return True
+
+    async def ask_for_budget(self, limit: Limit, reason: str) -> None:
+        """Ask a person to raise the limit at which a turn was stopped. Nobody is asked about the day's budget, which
+        the Treasury grants, nor where a limit is reached already: that is asked before the next turn."""
+        if limit is not Limit.DAY and self._reached_limit(paying=True) is None:
+            await self._ask_to_raise(limit, reason)
+
+    async def _ask_to_raise(self, limit: Limit, reason: str) -> None:
+        """Ask a person to raise a limit that is reached. Raises DeliveryStopped where they reject it, or the delivery
+        asks nobody."""
+        state, prepared = self.state, self.state.prepared
+        if prepared is None or not prepared.asks:
+            raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, reason)
+        state.breaches += 1
+        options = ("approve", "reject") if limit is Limit.PRICE else ("add_budget", "reject")
+        decided = await self.ask_person(Gate.BUDGET, str(state.breaches), reason, options, limit=str(limit))
+        if decided.verdict is GateVerdict.REJECTED:
+            raise not_delivered(Reason.BUDGET, f"{reason}; rejected: {decided.note}")
+        state.unpriced = state.unpriced or limit is Limit.PRICE
+
+    async def ask_to_try_again(self, reason: str, people_to_ask: EscalationSettings) -> bool:
+        """Ask a person whether work that was cut off again and again is tried once more; return True where they
+        approve. Returns False where nobody is asked, or nobody answers in time.
+
+        Raises DeliveryStopped where they reject it.
+        """
+        state = self.state
+        if not people_to_ask.asks:
+            return False
+        state.deaths += 1
+        subject = f"{state.checkpoint[:8] or Step.PREPARE}-{state.deaths}"
+        after = timedelta(seconds=people_to_ask.expiry_s) if people_to_ask.expiry_s else None
+        prompt = f"{reason}; approve to try again, reject to end it"
+        decided = await self.ask_person(Gate.DEATHS, subject, prompt, ("approve", "reject"), expires_after=after)
+        if decided.verdict is GateVerdict.REJECTED:
+            raise not_delivered(Reason.LIMITS, f"{reason}; rejected: {decided.note}")
+        await self.wait_until_ready()
+        return decided.verdict is GateVerdict.APPROVED
+
+    async def ask_open_question(self) -> None:
+        """Ask a person the question that an agent has left open, also in an earlier run, and put the answer before all
+        pending messages: the next turn gets it. Does nothing where no question is open."""
+        state = self.state
+        if (question := state.question) is None:
+            return
+        prompt, subject = f"question: {question.text}"[:200], state.question_id
+        decided = await self.ask_person(Gate.QUESTION, subject, prompt, ("answer",), question=question)
+        state.pending_messages = (
+            UserMessage(id=f"answer-{subject}", text=decided.note, question=question.text),
+            *state.pending_messages,
+        )
+        state.question, state.question_id = None, ""
+
+    async def ask_person(
+        self,
+        gate: Gate,
+        subject: str,
+        prompt: str,
+        options: tuple[str, ...],
+        *,
+        question: Question | None = None,
+        limit: str = "",
+        expires_after: timedelta | None = None,
+    ) -> DecisionRecord:
+        """Ask a person for a decision, wait for it as long as it takes, and return it. A decision that was made before
+        is returned at once.
+
+        subject        names what is decided at this gate; new for whatever has not been decided
+        prompt         what is asked, in one line
+        options        names of the updates that decide it
+        limit          the limit that is reached, at gate budget
+        expires_after  then the decision is that nobody decided in time; None: never
+
+        While it waits, the details, the memo, notices, the issue and the backlog say so.
+        """
+        state, since = self.state, workflow.now()
+        pending = PendingDecision(
+            gate=gate,
+            target=subject,
+            summary=prompt,
+            since=since,
+            expires=since + expires_after if expires_after else None,
+            question=question,
+            options=options,
+            limit=limit,
+        )
+        if pending.key not in state.decided:
+            state.pending_decision = pending
+            workflow.upsert_memo({"asked": pending.model_dump(mode="json")})  # readable without a worker
+            with self.show_waiting(prompt):
+                self._notify("waiting")
+                await self.tell_issue(prompt)
+                await self.tell_backlog(pending)
+                await self._wait_for_decision(pending)
+            await self.tell_issue("")
+            await self.tell_backlog(None)
+        return state.decided[pending.key]
+
+    async def _wait_for_decision(self, pending: PendingDecision) -> None:
+        """Wait until a decision is made, send reminders meanwhile, and record it as expired once its time is over."""
+        reminders = 0
+        while pending.key not in self.state.decided:
+            with suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(
+                    lambda: pending.key in self.state.decided,
+                    timeout=self._next_pause(pending.expires, reminders),
+                    timeout_summary=captions.wait_caption(pending.summary),
+                )
+                return
+            if pending.expires is not None and workflow.now() >= pending.expires:
+                record_decision(
+                    self.state, pending, DecisionRecord(verdict=GateVerdict.EXPIRED, decided_at=workflow.now())
+                )
+            else:
+                reminders += 1
+                self._notify("reminder")
+
+    def _next_pause(self, expires: datetime | None, reminders: int) -> timedelta:
+        """Return how long to wait for a decision until the next reminder is due or its time is over, whichever comes
+        first."""
+        pauses = [REMIND_AFTER if reminders < REMINDERS else REMIND_LATER]
+        pauses += [max(expires - workflow.now(), timedelta(seconds=1))] if expires is not None else []
+        return min(pauses)
+
+    async def _wait_for_reset(self) -> None:
+        """Wait for the reset of an announced rewind, which ends this run here. Where it does not come within
+        RESET_COMES, note that and go on."""
+        state = self.state
+        with self.show_waiting(f"is about to be rewound to {state.rewinding_to}"), suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not state.rewinding_to, timeout=RESET_COMES)
+        if state.rewinding_to:
+            state.notes = (*state.notes, f"the rewind to {state.rewinding_to} did not happen")[-NOTES_KEPT:]
+            state.rewinding_to = ""
+
+    async def _wait_while_held(self) -> None:
+        """Wait for the reset of an announced rewind, if there is one, then while somebody holds the delivery."""
+        state = self.state
+        if state.rewinding_to:
+            await self._wait_for_reset()
+        if state.hold_reason:
+            with self.show_waiting(state.hold_reason):
+                await workflow.wait_condition(lambda: not state.hold_reason)
+
+    @contextmanager
+    def show_waiting(self, reason: str) -> Iterator[None]:
+        """Show that the delivery waits for `reason` while the block runs, and do not count that as the delivery's time.
+
+        A run that leaves the worker's memory ends the block by GeneratorExit: nothing is shown or counted then.
+        """
+        since = workflow.now()
+        self.state.waiting = reason
+        self._show()
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._end_waiting(since)
+            raise
+        self._end_waiting(since)
+
+    def _end_waiting(self, since: datetime) -> None:
+        """Show that the delivery waits no more, and take the time since `since` off its own."""
+        if self.state.pending_decision is not None:
+            workflow.upsert_memo({"asked": None})
+        self.state.pending_decision, self.state.waiting = None, ""
+        self.exclude_time(workflow.now() - since)
+        self._show()
+
+    def time_left(self) -> timedelta:
+        """Return the time limit for one piece of work: what is left of the delivery's, at least a second, so that work
+        is ended by the limits, with their own message.
+
+        Raises DeliveryStopped where nothing is left and the delivery asks nobody.
+        """
+        prepared = self.state.prepared
+        if prepared is None:
+            return PREPARE_TIME - (workflow.now() - self._started)
+        remaining = time_left(self.state, prepared, self._started, workflow.now())
+        if remaining <= timedelta(0) and not prepared.asks:
+            raise not_delivered(Reason.LIMITS, time_over_reason(self.state, prepared))
+        return max(remaining, timedelta(seconds=1))
+
+    def exclude_time(self, duration: timedelta) -> None:
+        """Take time off the delivery's own, and off that of the step in which it waited."""
+        self.time_waited += duration
+        self._started += duration
+        self.state.started = self._started
+
+    def exclude_time_since(self, since: datetime) -> None:
+        """Take the time since `since` off the delivery's own, after a rewind to what it did then; no more than it has
+        used."""
+        now = workflow.now()
+        self.exclude_time(max(timedelta(0), min(now - since, now - self._started)))
+
+    def _reached_limit(self, paying: bool) -> tuple[Limit, str] | None:
+        """Return the limit that is reached, and a message that says so; None while there is room, or before limits are
+        known."""
+        prepared = self.state.prepared
+        if prepared is None:
+            return None
+        return reached_limit(self.state, prepared, self._started, workflow.now(), paying=paying)
+
+
+async def _tell_nobody(_: object) -> None:
+    """Do nothing: there is nobody to tell."""

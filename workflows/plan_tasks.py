@@ -1,0 +1,288 @@
+"""A plan's tasks built by several agents at once, as a small backlog whose deliveries land in this delivery's vault.
+
+It is started as a child, heard until it ends, and what it landed is taken over. A task that fails costs nothing but
+itself: one agent goes on with what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+
+from perdure.models import fold
+from perdure.models.backlog import BacklogItem
+from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog_state import BacklogState, ItemState, OpenBacklogResult
+from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
+from perdure.models.result import Reason
+from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
+from perdure.models.rules.specialists import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
+from perdure.models.specialists import (
+    TASKS_AT_ONCE,
+    ParentDelivery,
+    PlannedTask,
+    SplitPlanInput,
+    SplitPlanResult,
+    TakeTasksInput,
+    TakeTasksResult,
+    TaskBudgetIncrease,
+    TaskResult,
+)
+from perdure.models.state import DeliveryState
+from perdure.models.work import PreparedWorkspace
+from workflows.endings import not_delivered
+from workflows.signals import send_signal
+from workflows.step_runner import StepRunner
+
+SAME_TASKS_PAUSE = timedelta(minutes=1)
+"""Pause between looks for the end of the same tasks, started by a run before a rewind: then they are adopted."""
+
+
+@dataclass
+class SharedWithChildren:
+    """What the children that build beside a delivery know of it: a hold, messages by their ids, what was added to the
+    budget."""
+
+    extra_budget: tuple[float, int, float]
+    held: str = ""
+    message_ids: set[str] = field(default_factory=set)
+
+    def is_stale(self, state: DeliveryState) -> bool:
+        """Return whether the delivery's state has something that the children do not know."""
+        new = any(message.id not in self.message_ids for message in state.pending_messages)
+        return new or (state.hold_reason, added_budget(state)) != (self.held, self.extra_budget)
+
+
+def added_budget(state: DeliveryState) -> tuple[float, int, float]:
+    """Return what people have added to the budget so far: dollars, tokens, seconds."""
+    return state.extra_usd, state.extra_tokens, state.extra_time_s
+
+
+class PlanTasks:
+    """The tasks of one delivery's plan."""
+
+    def __init__(self, runner: StepRunner) -> None:
+        self._runner = runner
+
+    @property
+    def _prepared(self) -> PreparedWorkspace:
+        assert self._runner.state.prepared is not None
+        return self._runner.state.prepared
+
+    @property
+    def has_commits(self) -> bool:
+        """Return whether a task has made a commit that was taken over."""
+        return has_landed_task(self._runner.state.tasks)
+
+    async def build_tasks(self) -> dict[str, str] | None:
+        """Build the plan's tasks by several agents, where some can be built at the same time, and take over what they
+        made.
+
+        Returns the materials for the one agent that builds the rest: the list of tasks that are left; none where the
+        whole plan is for one agent. None: nothing is left to build. Raises DeliveryStopped where the tasks were ended.
+        """
+        state, prepared = self._runner.state, self._prepared
+        if not prepared.specialists:
+            return {}
+        if not state.tasks:
+            id = tasks_backlog_id(workflow.info().workflow_id, state.plan, prepared.head)
+            if not (tasks := await self._split_plan(id)):
+                return {}
+            await self._take_over_commits(id, tasks, await self._run_tasks(id, tasks))
+        remaining = remaining_tasks_text(state.tasks)
+        return {"tasks": remaining} if remaining else None
+
+    async def _run_tasks(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogProgress:
+        """Start the backlog of tasks, wait for its end, and return how all tasks ended. The time it takes is not
+        counted as the delivery's, which is shown as waiting for its tasks."""
+        runner, since = self._runner, workflow.now()
+        runner.state.attempt_ids = tuple(f"{id}/{task.item_id}" for task in tasks)
+        runner.state.waiting = f"for its tasks, built at the same time: perdure backlog status {id}"
+        runner.refresh_details()
+        try:
+            progress = await self._wait_for_end(await self._start_backlog(id, tasks))
+        except (Exception, asyncio.CancelledError):
+            runner.state.waiting = ""
+            raise
+        runner.state.waiting = ""
+        runner.gates.exclude_time(workflow.now() - since)
+        return progress
+
+    async def _split_plan(self, id: str) -> tuple[PlannedTask, ...]:
+        """Split the plan into tasks that may be built at the same time. Empty where the plan is for one agent, or too
+        little money is left for two."""
+        state, prepared = self._runner.state, self._prepared
+        if not state.plan or self._remaining_usd < 2 * USD_LEAST:
+            return ()
+        work = SplitPlanInput(
+            delivery=self._runner.delivery,
+            contract=prepared.contract,
+            plan=state.plan,
+            head=prepared.head,
+            branch=tasks_branch(self._runner.delivery, id),
+        )
+        return (
+            await self._runner.run_unrecorded(
+                "split_plan", work, SplitPlanResult, "tasks that may be built at the same time"
+            )
+        ).tasks
+
+    @property
+    def _remaining_usd(self) -> float:
+        """Return the dollars that the delivery may still spend."""
+        return round(budget_usd(self._runner.state, self._prepared) - paid_usd(self._runner.state), 6)
+
+    async def _start_backlog(self, id: str, tasks: tuple[PlannedTask, ...]) -> ChildWorkflowHandle[Any, Any]:
+        """Start the child backlog of the tasks and return its handle. Waits first for the end of one of the same id
+        that a run before this one started: nothing is built twice."""
+        request = self._runner.request
+        request_fields = {
+            "repository": request.repository,
+            "parallel": TASKS_AT_ONCE,
+            "budget_usd": self._remaining_usd,
+        }
+        request_fields |= {"labels": list(request.labels), "questions": request.questions}
+        while True:
+            try:
+                return await workflow.start_child_workflow(
+                    "Backlog",
+                    args=[request_fields, self._initial_state(id, tasks)],
+                    id=id,
+                    task_queue=TASK_QUEUE,
+                    task_timeout=WORKFLOW_TASK,
+                    parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    result_type=BacklogProgress,
+                    static_summary=f"{len(tasks)} tasks of the plan",
+                )
+            except WorkflowAlreadyStartedError:
+                await workflow.sleep(SAME_TASKS_PAUSE, summary="the same tasks, begun before, are not over yet")
+
+    def _initial_state(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogState:
+        """Return the state that the backlog of tasks begins with: its branch is there, each task is an item, and the
+        tokens that are left are shared equally.
+
+        Where the delivery is retried, tasks go on that have ended without landing.
+        """
+        runner, state, prepared = self._runner, self._runner.state, self._prepared
+        tokens = prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0
+        share = max((tokens - used_tokens(state.usage, state.spend)) // len(tasks), 1) if tokens else 0
+        within = ParentDelivery(
+            delivery=runner.delivery,
+            terms=prepared.contract,
+            plan=state.plan,
+            kind=state.kind,
+            queue=prepared.queue,
+            tokens=share,
+        )
+        opened = OpenBacklogResult(
+            base=prepared.base,
+            base_sha=prepared.head,
+            branch=tasks_branch(self._runner.delivery, id),
+            queue=prepared.queue,
+            frees_waiting_slots=True,
+            within=within,
+        )
+        names = {task.number: task.item_id for task in tasks}
+        runs = int(runner.request.resume is not None)
+        items = {
+            task.item_id: ItemState(
+                item=BacklogItem(
+                    id=task.item_id,
+                    request=task.details,
+                    role=task.role,
+                    depends_on=tuple(names[number] for number in task.after),
+                ),
+                order=task.number,
+                runs=runs,
+            )
+            for task in tasks
+        }
+        return BacklogState(items=items, opened=opened, began_at=workflow.now())
+
+    async def _wait_for_end(self, child: ChildWorkflowHandle[Any, Any]) -> BacklogProgress:
+        """Wait for the end of all tasks and return it, forwarding what people send. A cancellation cancels the tasks.
+        Raises DeliveryStopped where their backlog failed or was ended."""
+        try:
+            await self._forward_until_ended(child)
+        except asyncio.CancelledError:
+            child.cancel()
+            with suppress(ChildWorkflowError, asyncio.CancelledError):
+                await child
+            raise
+        try:
+            return BacklogProgress.model_validate(await child)
+        except ChildWorkflowError as error:
+            reason = str(getattr(error.cause, "message", "") or error)
+            raise not_delivered(Reason.LIMITS, f"its tasks were ended: {reason}; retry goes on with them") from error
+
+    async def _forward_until_ended(self, child: ChildWorkflowHandle[Any, Any]) -> None:
+        """Send the child what people send to the delivery, until it has ended: hold and resume, messages, added
+        budget."""
+        shared = SharedWithChildren(added_budget(self._runner.state))
+        while True:
+            await workflow.wait_condition(lambda: child.done() or shared.is_stale(self._runner.state))
+            if child.done():
+                return
+            await self._forward_news(child, shared)
+
+    async def _forward_news(self, child: ChildWorkflowHandle[Any, Any], shared: SharedWithChildren) -> None:
+        """Send the child what it does not know yet: a change of hold alone, else new messages and what was added to the
+        budget; record in `shared` what it knows now."""
+        state = self._runner.state
+        if state.hold_reason != shared.held:
+            shared.held = state.hold_reason
+            note = shared.held.removeprefix("held").removeprefix(": ").strip()
+            await send_signal(child, *(("hold", {"note": note}) if shared.held else ("resume", {})))
+            return
+        new_messages, budget_before = (
+            [message for message in state.pending_messages if message.id not in shared.message_ids],
+            shared.extra_budget,
+        )
+        shared.message_ids |= {message.id for message in new_messages}
+        shared.extra_budget = added_budget(state)
+        if not workflow.patched("tasks-are-told"):
+            return
+        for message in new_messages:
+            await send_signal(child, "said", message)
+        if shared.extra_budget != budget_before:
+            usd, tokens, time_s = (
+                after - before for after, before in zip(shared.extra_budget, budget_before, strict=True)
+            )
+            state.budget_raises += 1
+            increase = TaskBudgetIncrease(
+                number=state.budget_raises, usd=round(usd, 6), tokens=int(tokens), time_s=time_s
+            )
+            await send_signal(child, "more", increase)
+
+    async def _take_over_commits(self, id: str, tasks: tuple[PlannedTask, ...], progress: BacklogProgress) -> None:
+        """Make the commits of the tasks this delivery's own, with their cost, by activity `take_tasks`."""
+        state = self._runner.state
+        reasons = {item.id: (item.because or item.phase)[:200] for item in progress.items}
+        work = TakeTasksInput(
+            delivery=self._runner.delivery,
+            contract=self._prepared.contract,
+            checkpoint=state.checkpoint,
+            head=self._prepared.head,
+            branch=tasks_branch(self._runner.delivery, id),
+            backlog=id,
+            tasks=tuple(
+                TaskResult(
+                    number=task.number,
+                    item=task.item_id,
+                    delivery=f"{id}/{task.item_id}",
+                    title=task.title,
+                    reason=reasons.get(task.item_id, ""),
+                )
+                for task in tasks
+            ),
+        )
+        fold.apply_tasks(state, await self._runner.run_step("take_tasks", work, TakeTasksResult))

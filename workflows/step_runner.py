@@ -1,0 +1,347 @@
+"""The carrying out of one step: scheduled, timed, recorded and shown. Nothing here decides what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.workflow import ActivityCancellationType, ActivityHandle
+
+from perdure.models import fold
+from perdure.models.decisions import UserMessage
+from perdure.models.ids import delivery_key, short_run_id
+from perdure.models.ledger import SpendingLimits
+from perdure.models.limits import (
+    CLOSE_TIMEOUT,
+    HEARTBEAT_TIMEOUT,
+    MESSAGE_BYTES_PER_TURN,
+    RETRY_PAUSE,
+    TASK_QUEUE,
+)
+from perdure.models.phases import Phase, Step
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import Reason, StepRecord
+from perdure.models.rules.allowance import Limit, spending_limits
+from perdure.models.state import DeliveryState
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.visibility import CHANGE, WAITING
+from perdure.models.webui import captions, columns
+from perdure.models.webui.details import render_delivery_details
+from perdure.models.work import CloseInput, CloseResult, EscalationSettings, PrepareInput, TestInput
+from workflows import endings
+from workflows.allowance import Allowance
+from workflows.attributes import set_search_attributes
+from workflows.endings import (
+    ENDINGS,
+    DeliveryStopped,
+    cut_off_reason,
+    interpret_failure,
+    is_out_of_time,
+    not_delivered,
+    people_to_ask,
+    reached_limit,
+)
+from workflows.gates import DeliveryGates
+from workflows.notification import DeliveryNotices
+
+T = TypeVar("T")
+
+ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)
+"""Retries without end. Deaths are not failures: attempts are bounded by time and by the journal's count, never by
+number (holes.md H6)."""
+
+
+class StepRunner:
+    """Runs the steps of one delivery and keeps its state up to date."""
+
+    def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState) -> None:
+        self.delivery, self.request, self.state = delivery, request, state
+        self.notices = DeliveryNotices(delivery, request, state, self.show_state)
+        self.gates = DeliveryGates(state, self.show_state, self.notices.send_notice)
+        self.allowance = Allowance(delivery, state, self.gates.show_waiting, self.notices.send_notice)
+        self._waiting_since = ("", workflow.now())
+
+    async def run_step(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
+        """Run a step that is one activity, within the time that is left, record it, and return its result.
+
+        Raises DeliveryStopped, CancelledError or ApplicationError, as the activity's failure means. `queue`: None: that
+        of the delivery's host.
+        """
+        caption = captions.step_caption(step, attempt, self.state, getattr(work, "subject", ""))
+        return await self.run_recorded(step, attempt, lambda: self._run_activity(step, work, result, caption, queue))
+
+    async def run_unrecorded(self, activity: str, work: Any, result: type[T], summary: str) -> T:
+        """Run an activity too small to be a step of its own, and return its result: it has no record, and takes
+        milliseconds."""
+        await self.gates.wait_until_ready()
+        return await self._run_activity(activity, work, result, summary)
+
+    async def _run_activity(
+        self, activity: str, work: Any, result: type[T], summary: str, queue: str | None = None
+    ) -> T:
+        """Run an activity and return its result. Run it again, from where it stands, where a person gives more time or
+        money, or lets it be tried again after it was cut off too often.
+
+        Raises what its failure means for the delivery.
+        """
+        while True:
+            try:
+                handle: ActivityHandle[T] = workflow.start_activity(
+                    activity,
+                    work,
+                    result_type=result,
+                    task_queue=queue or self.queue,
+                    schedule_to_close_timeout=self.gates.time_left(),
+                    heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                    retry_policy=ENDLESS,
+                    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                    summary=summary,
+                )
+                return await endings.wait_for_activity(handle)
+            except ActivityError as error:
+                if isinstance(work, TurnInput) and (limit := reached_limit(error)) is not None:
+                    await self.allowance.reserve_for_turn(limit)
+                    await self.gates.ask_for_budget(Limit(limit.limit), limit.reason)
+                    work = work.model_copy(update={"spending_limits": await self._wait_for_budget()})
+                    continue
+                if is_out_of_time(error) and await self.gates.ask_for_time():
+                    continue
+                reason = isinstance(work, PrepareInput | TurnInput | TestInput) and cut_off_reason(error)
+                if reason and await self.gates.ask_to_try_again(reason, self._people_to_ask(work, error)):
+                    work = work.model_copy(update={"again": work.approved_retries + 1})
+                    continue
+                raise interpret_failure(error) from error
+
+    def _people_to_ask(self, work: Any, error: ActivityError) -> EscalationSettings:
+        """Return whether people are asked about work that was cut off again and again: as the failed `prepare` says,
+        else as the delivery was prepared. Also records whether they get notices of a delivery that is not prepared."""
+        if isinstance(work, PrepareInput):
+            people = people_to_ask(error)
+            self.notices.notifies_unprepared = people.notifies
+            return people
+        prepared = self.state.prepared
+        return prepared.escalation if prepared is not None else EscalationSettings()
+
+    async def run_recorded(self, step: str, attempt: int, action: Callable[[], Awaitable[T]]) -> T:
+        """Run `action` as a recorded step and return its result, whose `summary`, if it has one, goes into the
+        record."""
+        await self.gates.wait_until_ready()
+        with self._keep_record(step, attempt):
+            output = await action()
+        self._end_record("done", summary=getattr(output, "summary", ""))
+        return output
+
+    async def run_turns(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> Outcome:
+        """Run an agentic step to its outcome, one activity a turn; go on where an earlier run was cut off, also after
+        the last turn.
+
+        Raises DeliveryStopped where the step ended otherwise than done, or not within its turns. `effort`: the effort
+        to ask of the model, where it is not that of the step's settings.
+        """
+        if (earlier_outcome := self.state.outcome_of(step, attempt)) is not None:
+            return earlier_outcome
+        with self._keep_record(step, attempt):
+            outcome, model = await self._run_to_outcome(step, attempt, materials, effort)
+        if outcome.ending is Ending.DONE:
+            self.state.end_step(step, outcome)
+            differences = (f"effort {effort}" if effort else "", f"with {model}" if model else "")
+            self._end_record("done", summary=" · ".join(part for part in (*differences, outcome.summary) if part))
+            return outcome
+        self._end_record("failed", summary=outcome.summary)
+        self.state.resume_at = None
+        self.state.sample = short_run_id(workflow.info().run_id)  # a retry has to ask for new replies
+        reason, part = ENDINGS[outcome.ending]
+        message = outcome.summary if outcome.summary.startswith(part) else f"{part}: {outcome.summary}"
+        raise not_delivered(reason, message if outcome.summary else part)
+
+    async def _run_to_outcome(
+        self, step: Step, attempt: int, materials: dict[str, str], effort: str
+    ) -> tuple[Outcome, str]:
+        """Run turns until one has the step's outcome; return it, and the name of the second model where the step has
+        gone over to one, else an empty text.
+
+        Before each turn an open question is answered, and money and time are made sure of. Raises DeliveryStopped where
+        the step does not end within its turns.
+        """
+        state, last_summary = self.state, ""
+        assert state.prepared is not None
+        turns_done = state.resume_at[2] if state.resume_at and state.resume_at[:2] == (step, attempt) else 0
+        for turn in range(turns_done + 1, turns_done + 1 + (limit := state.prepared.turns_per_step)):
+            await self.gates.ask_open_question()
+            budget_room = await self._wait_for_budget()
+            prepared = state.prepared  # a rewind may have changed it meanwhile
+            work = TurnInput(
+                delivery=self.delivery,
+                step=step,
+                attempt=attempt,
+                turn=turn,
+                checkpoint=state.checkpoint,
+                contract=prepared.contract,
+                materials=materials if turn == 1 else {},
+                messages=self._next_messages(),
+                delivered_messages=state.delivered_messages if turn == 1 else (),
+                started_run_suffix=short_run_id(workflow.info().original_execution_run_id),
+                sample=state.sample,
+                spending_limits=budget_room if prepared.proxied or prepared.treasury else None,
+                effort=effort,
+            )
+            model = prepared.models.get(step, "") + (f", effort {effort}" if effort else "")
+            caption = captions.turn_caption(attempt, turn, last_summary, model)
+            result = await self._run_activity(step, work, TurnResult, caption)
+            last_summary = result.summary
+            self.gates.exclude_time(timedelta(seconds=result.waited_s))
+            self._record_turn(step, attempt, turn, result)
+            self.allowance.clear_turn_need()
+            if result.outcome is not None:
+                return result.outcome, result.model
+        raise not_delivered(Reason.LIMITS, f"{step} did not end within {limit} turns")
+
+    async def _wait_for_budget(self) -> SpendingLimits:
+        """Wait until the next turn may begin, and return the most that it may spend."""
+        await self.gates.wait_until_ready(paying=True)
+        while await self.allowance.wait_for_grant():
+            await self.gates.wait_until_ready(paying=True)
+        assert self.state.prepared is not None
+        return spending_limits(self.state, self.state.prepared)
+
+    def _next_messages(self) -> tuple[UserMessage, ...]:
+        """Return the pending messages for the next turn, the oldest first, as many as fit into one turn, and the first
+        in any case."""
+        bytes_left, messages = MESSAGE_BYTES_PER_TURN, list[UserMessage]()
+        for message in self.state.pending_messages:
+            bytes_left -= len(message.text.encode()) + len(message.question.encode())
+            if messages and bytes_left < 0:
+                break
+            messages.append(message)
+        return tuple(messages)
+
+    @contextmanager
+    def _keep_record(self, step: str, attempt: int) -> Iterator[None]:
+        """Record that a step begins, and how it ends where the block raises. The error goes on as what it means for the
+        delivery."""
+        self._begin_record(step, attempt)
+        try:
+            yield
+        except (ActivityError, ApplicationError, DeliveryStopped, asyncio.CancelledError) as error:
+            meaning = interpret_failure(error) if isinstance(error, ActivityError) else error
+            summary = str(meaning).partition("\n")[0][:100] if isinstance(meaning, DeliveryStopped) else ""
+            self._end_record("cancelled" if isinstance(meaning, asyncio.CancelledError) else "failed", summary=summary)
+            raise meaning from error.__cause__ if meaning is error else error
+
+    def _record_turn(self, step: Step, attempt: int, turn: int, result: TurnResult) -> None:
+        """Apply a turn's result to the state, and add its cost to the step's record; a cost that is not known makes the
+        sum unknown."""
+        fold.apply_turn(self.state, step, attempt, turn, result)
+        record = self.state.steps[-1]
+        cost = result.usage.cost_usd
+        is_known = record.cost_usd is not None and cost is not None
+        self._update_record(
+            turns=record.turns + 1, cost_usd=round((record.cost_usd or 0) + (cost or 0), 6) if is_known else None
+        )
+
+    async def close_delivery(self, *, keep: bool) -> CloseResult:
+        """Give back worktree and ports, and write the receipt, by activity `close`; a failure to tidy up never fails a
+        delivery.
+
+        A cancellation that comes now finds everything done: it must not cost the receipt. `keep`: the worktree stays
+        for a person to look at.
+        """
+        closing: ActivityHandle[CloseResult] = workflow.start_activity(
+            "close",
+            CloseInput(delivery=self.delivery, keep=keep, tasks=tuple(map(delivery_key, self.state.attempt_ids))),
+            result_type=CloseResult,
+            task_queue=self.queue,
+            schedule_to_close_timeout=CLOSE_TIMEOUT,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=ENDLESS,
+            summary="tidy up, write the receipt",
+        )
+        try:
+            with suppress(asyncio.CancelledError):
+                await workflow.wait([closing])
+            return await closing
+        except ActivityError as error:
+            state, message = self.state, f"could not tidy up: {error.cause}"
+            return CloseResult(message=message, receipt=state.receipt, spend=state.spend)
+
+    def state_for_next_run(self) -> DeliveryState:
+        """Return the state as another run begins from it. A run that a rewind made marks it, so that a retry goes on
+        with that run's replies."""
+        info = workflow.info()
+        if info.run_id != info.original_execution_run_id:
+            self.state.sample = short_run_id(info.run_id)
+        return self.state
+
+    @property
+    def queue(self) -> str:
+        """Return the task queue of the delivery's host; the common one before it is prepared."""
+        return self.state.prepared.queue if self.state.prepared else TASK_QUEUE
+
+    def enter_phase(self, phase: Phase | None) -> None:
+        """Begin a phase, as it is seen in the list, the filters and the details of the Web UI."""
+        self.state.phase = phase
+        self.show_state()
+
+    def refresh_details(self) -> None:
+        """Bring the details of the Web UI up to date, which costs no event."""
+        workflow.set_current_details(
+            render_delivery_details(self.state, self.request, self.delivery, workflow.info().workflow_id)
+        )
+
+    def show_state(self) -> None:
+        """Bring details and search attributes up to date; once a phase, because each upsert is an event."""
+        state = self.state
+        self.refresh_details()
+        if state.prepared is None or not state.prepared.attributes:
+            return
+        values = {
+            "PerdureRepository": self.request.repository,
+            "PerdurePhase": state.phase or "",
+            "PerdureStatus": state.status or ("waiting" if state.waiting else "running"),
+            "PerdureBranch": state.prepared.branch,
+            "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
+        }
+        self._waiting_since = (
+            self._waiting_since if state.waiting == self._waiting_since[0] else (state.waiting, workflow.now())
+        )
+        later = {CHANGE: columns.format_change(state), WAITING: columns.format_waiting(*self._waiting_since)}
+        set_search_attributes(values, state.spend.usd, later, state.prepared.labels, state.prepared.shows)
+
+    async def wait_visibly(self, reason: str, pause: timedelta) -> None:
+        """Wait for `pause` and show why. It is not counted as the delivery's time: an outage of the forge must not use
+        that up."""
+        self.state.waiting = reason
+        self.show_state()
+        await workflow.sleep(pause, summary=reason[:100])
+        self.gates.exclude_time(pause)
+
+    def record_verdict(self, summary: str) -> None:
+        """Mark the newest step as failed in its record, though it ran to its end, where its verdict is no: red tests or
+        blockers."""
+        if (failure := fold.negative_verdict(self.state, self.state.steps[-1].step, summary)) is not None:
+            self._update_record(status="failed", summary=failure)
+
+    def record_commit(self, commit: str, summary: str) -> None:
+        """Record the commit that the newest step made, and its summary."""
+        self._update_record(commit=commit, summary=summary)
+
+    def _begin_record(self, step: str, attempt: int) -> None:
+        """Add a record for a step that begins now, and show it."""
+        started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
+        self._since = workflow.now() - self.gates.time_waited
+        self.refresh_details()
+
+    def _end_record(self, status: str, *, summary: str = "") -> None:
+        """Record how the newest step ended, and its duration, without the time it waited for people."""
+        seconds = round((workflow.now() - self.gates.time_waited - self._since).total_seconds(), 1)
+        self._update_record(status=status, duration_s=seconds, summary=summary)
+
+    def _update_record(self, **changes: Any) -> None:
+        self.state.steps[-1] = self.state.steps[-1].model_copy(update=changes)
