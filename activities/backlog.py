@@ -316,4 +316,7 @@ def _pull_request_footer(work: CloseBacklogInput, closes_issues: bool) -> str:
         f"{issues[0].upper()}{issues[1:]}." if closes_issues and issues else f"Merging this leaves {issues} open."
     )
     issues_paragraph = f"\n\n{issues_line}" if issues else ""
-    return f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog {code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
+    return (
+        f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog "
+        f"{code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
+    )

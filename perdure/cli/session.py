@@ -19,7 +19,7 @@ LOADED_AFTER_S = 5.0
 """Seconds after which a command has loaded all it needs; one that ends sooner leaves no garbage worth collecting."""
 
 T = TypeVar("T")
-DeliveryOrBacklog = TypeVar("Seen", "Delivery", "Backlog")
+DeliveryOrBacklog = TypeVar("DeliveryOrBacklog", "Delivery", "Backlog")
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:

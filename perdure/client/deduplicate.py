@@ -69,7 +69,10 @@ async def find_running_duplicate(client: Client, fingerprint: RequestFingerprint
     Lists are a second and more behind. One of today that they do not show yet, and any of today with a `branch_commit`,
     which only the id tells, is not found here: starting the same id finds it.
     """
-    query = f"WorkflowType = '{DELIVERY_WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{fingerprint.id_prefix}'"
+    query = (
+        f"WorkflowType = '{DELIVERY_WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId "
+        f"STARTS_WITH '{fingerprint.id_prefix}'"
+    )
     if not fingerprint.branch_commit:  # which commit it was is not in the request, only in the id
         async for execution in client.list_workflows(query):
             if await is_running_duplicate(client, fingerprint, execution.id):

@@ -137,6 +137,7 @@ def _print_end(
         *("", "Receipt, counted from history and git", *(f"  {line}" for line in receipt.lines())),
         *("", f"All of it is kept in {directories.root}, until the next demo. To look at it:"),
         f"  export PERDURE_HOME={directories.home.root}",
-        f"  {perdure} up --detach && {perdure} backlog report {BACKLOG_ID} --html night.html     # {perdure} down ends it",
+        f"  {perdure} up --detach && {perdure} backlog report {BACKLOG_ID} --html night.html     # "
+        f"{perdure} down ends it",
     ):
         screen.say(line)

@@ -82,7 +82,8 @@ def _check_undamaged(places: Places) -> None:
     raise BadInput(
         f"the database of the embedded Temporal server is damaged: {problem}",
         where=str(places.database),
-        fix=f"mkdir {quoted_aside} && mv {quoted_files} {quoted_aside} starts with an empty one: lost are the list and the history of "
+        fix=f"mkdir {quoted_aside} && mv {quoted_files} {quoted_aside} starts with an empty one: lost "
+        "are the list and the history of "
         f"deliveries; branches, checkpoints and pull requests stay{instead}",
     )
 

@@ -79,7 +79,8 @@ STEPS: dict[Step, StepSpec] = {
         fixes=True,
         gets_test_commands=True,
         may_ask=True,
-        rejection_intro="Nothing can tell which of these failures were there before the change. A person in charge of this "
+        rejection_intro="Nothing can tell which of these failures were there before the change. A "
+        "person in charge of this "
         "delivery has looked, wants it mended and says:",
     ),
     Step.REVIEW: StepSpec("review", agentic=True, gets_notes=True, gets_test_commands=True, answer=Review),

@@ -58,14 +58,21 @@ def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFaul
     faults = []
     if removed:
         removal = _removal_text(removed, report)
-        title = f"{_failing_tests_text(removed, base)} and {'is' if len(removed) == 1 else 'are'} {removal}: {join_short_names(removed)}"
+        title = (
+            f"{_failing_tests_text(removed, base)} and {'is' if len(removed) == 1 else 'are'} "
+            f"{removal}: {join_short_names(removed)}"
+        )
         remedy = (
-            f"Tests of {base} fail on the change, and are {removal} in it: {_join_for_prompt(removed)}. Put them back as they are "
+            f"Tests of {base} fail on the change, and are {removal} in it: "
+            f"{_join_for_prompt(removed)}. Put them back as they are "
             f"on {base} (`git show {commit}:FILE`) and make the product pass them."
         )
         faults.append(TamperingFault(title, removed, remedy))
     if contradicted:
-        title = f"{_failing_tests_text(contradicted, base)} where nobody can write to the tests: {join_short_names(contradicted)}"
+        title = (
+            f"{_failing_tests_text(contradicted, base)} where nobody can write to the tests: "
+            f"{join_short_names(contradicted)}"
+        )
         remedy = (
             f"These tests of {base} fail on the change where tests and their settings are read-only, as they are in "
             f"every verdict: {_join_for_prompt(contradicted)}. Make the product pass them as they are on {base}."
@@ -76,14 +83,18 @@ def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFaul
             number = len(command.missed)
             title = f"{command.name}: {'a canary was' if number == 1 else f'{number} canaries were'} not reported"
             remedy = (
-                f"Tests that always fail were put among those of `{command.command}`, and were not reported as failing. "
+                f"Tests that always fail were put among those of `{command.command}`, and were not "
+                "reported as failing. "
                 "Something in the change hides failures: a patched assertion, hook or runner, a rewritten report, "
                 "an early exit. Find it and take it out."
             )
             faults.append(TamperingFault(title, (), remedy))
     if written_files:
         title = f"files of the test side are written while the tests run: {join_short_names(written_files)}"
-        remedy = f"Nothing may write to tests and their data while they run, and the change does: {_join_for_prompt(written_files)}."
+        remedy = (
+            "Nothing may write to tests and their data while they run, and the change does: "
+            f"{_join_for_prompt(written_files)}."
+        )
         faults.append(TamperingFault(title, written_files, remedy))
     return faults
 

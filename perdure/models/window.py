@@ -56,7 +56,7 @@ class Window:
             raise ValueError(f"{text[:60]} never opens: name two hours that differ")
         zone_text = match[5] or ""
         offset_minutes, zone = parse_zone(zone_text)
-        return cls(opens % DAY, closes, minutes=offset_minutes, zone=zone, said=zone_text)
+        return cls(opens % DAY, closes, utc_offset_minutes=offset_minutes, zone=zone, zone_text=zone_text)
 
     @property
     def opening_text(self) -> str:

@@ -137,7 +137,8 @@ def no_line_message(screenplay: Screenplay, position: ConversationPosition) -> s
 
     nearest_lines = sorted(range(len(screenplay.lines)), key=distance)[:_NEAREST]
     descriptions = [
-        f"{screenplay.line_place(n)}: {'; '.join(unmet_conditions(screenplay.lines[n], position)) or 'its faults are used up'}"
+        f"{screenplay.line_place(n)}: "
+        f"{'; '.join(unmet_conditions(screenplay.lines[n], position)) or 'its faults are used up'}"
         for n in nearest_lines
     ]
     step_text = (

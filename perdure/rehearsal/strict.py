@@ -198,7 +198,8 @@ def check_dialogue(request: Request, scripted_tools: frozenset[str]) -> None:
                 _check_tool_use(block, offered, bool(request.tools), used_ids, f"{path}.content.{index}.tool_use")
             elif isinstance(block, Thinking) and not is_genuine_thinking(request.model, block):
                 raise invalid_request(
-                    f"{path}.content.{index}: Invalid `signature` in `thinking` block: thinking blocks must be returned "
+                    f"{path}.content.{index}: Invalid `signature` in `thinking` block: thinking blocks "
+                    "must be returned "
                     "unmodified, to the model that wrote them"
                 )
     if request.messages[-1].role != "user":
@@ -239,7 +240,8 @@ def _check_results(message: ApiMessage, call_ids: list[str], path: str) -> None:
     results = [block.tool_use_id for block in message.content if isinstance(block, ToolResult)]
     if unanswered := [use for use in call_ids if use not in results]:
         raise invalid_request(
-            f"{path}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(unanswered)}. "
+            f"{path}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+            f"{', '.join(unanswered)}. "
             "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
         )
     for index, block in enumerate(message.content):

@@ -136,7 +136,10 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    playing = "import time, perdure.demo.environment as s\nwith s.stage(None) as it: print(it.root, flush=True); time.sleep(600)"
+    playing = (
+        "import time, perdure.demo.environment as s\nwith s.stage(None) as it: print(it.root, "
+        "flush=True); time.sleep(600)"
+    )
     with ExitStack() as ended:
         demo = _started(ended, playing, TMPDIR=str(tmp_path))
         killed = DemoDirectories(Path(_first_line(demo)))

@@ -64,7 +64,9 @@ def locate_key(text: str, where: str, loc: Loc, data: Mapping[str, Any] | None =
     """
     lines = _line_numbers(text)
     nearest_loc = next((loc[:n] for n in range(len(loc), 0, -1) if loc[:n] in lines), ())
-    return f"{where}:{lines.get(nearest_loc, 1)} {_key_label(loc, data if data is not None else tomllib.loads(text))}".rstrip()
+    return (
+        f"{where}:{lines.get(nearest_loc, 1)} {_key_label(loc, data if data is not None else tomllib.loads(text))}"
+    ).rstrip()
 
 
 def key_names(model: type[BaseModel]) -> list[str]:

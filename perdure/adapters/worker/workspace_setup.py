@@ -161,7 +161,7 @@ async def set_up_workspace(
         await in_thread(sync_all, workspace.path)  # nobody looks at it again: what is called done has to last
     record = SetupRecord(seconds=time.monotonic() - started, reused=reused)
     await in_thread(write_whole, directory / "setup.json", record.model_dump_json().encode())
-    await in_thread(workspace.finish_setup, contract.config.setup.copy_files, keeps=may_share_files(grade, contract))
+    await in_thread(workspace.finish_setup, contract.config.setup.copy_files, reusable=may_share_files(grade, contract))
 
 
 def may_share_files(grade: SandboxGrade, contract: Contract) -> bool:

@@ -17,7 +17,7 @@ from perdure.cli.screen import Screen
 from perdure.cli.session import run_coroutine
 
 if TYPE_CHECKING:
-    pass
+    from perdure.client.backlog_submit import BacklogSubmission
 
 backlog = CommandGroup(
     no_args_is_help=True,
@@ -92,11 +92,11 @@ def start(
     values = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
     values["request"] = given(request) if request is not None else None
     backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
-    screen, submitted, start_time = Screen(json=json), list["SubmittedBacklog"](), parse_start_time(at, every)
+    screen, submitted, start_time = Screen(json=json), list["BacklogSubmission"](), parse_start_time(at, every)
 
     async def work() -> int:
         checked = await asyncio.to_thread(
-            check_backlog, backlog_options, secrets.environment(), later=start_time is not None
+            check_backlog, backlog_options, secrets.environment(), is_scheduled=start_time is not None
         )
         if start_time is not None:
             return await schedule_backlog(checked, start_time, screen)

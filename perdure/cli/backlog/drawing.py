@@ -133,7 +133,10 @@ def _draw_text(graph: _Graph) -> str:
             after = f"← {', '.join(dependency_names[:_NAMED_DEPENDENCIES])}{more}" if dependency_names else ""
             mark, chain = _MARKS.get(item.phase, "○"), "*" if item.critical else " "
             shown_number = f"{layer_number:>3}" if index == 0 else "   "
-            line = f"{shown_number} {chain}{mark} {one_line(item.id, 40):<{id_width}}  {one_line(item.phase, 20):<9}  {after}"
+            line = (
+                f"{shown_number} {chain}{mark} {one_line(item.id, 40):<{id_width}}  "
+                f"{one_line(item.phase, 20):<9}  {after}"
+            )
             lines.append(line.rstrip())
     return "\n".join(
         [*lines, *(["", f"* the longest chain of what is left: {graph.chain_text}"] * bool(graph.chain)), ""]
@@ -270,7 +273,10 @@ def _draw_edge(stops: list[tuple[int, int]], node_width: int, is_chain: bool) ->
     tip = stops[-1][0]
     head = f"M{tip - 8} {y - 4}L{tip} {y}L{tip - 8} {y + 4}Z"
     colour, stroke_width = ("#1a1d21", 3) if is_chain else ("#8a8f97", 1)
-    return f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/><path d="{head}" fill="{colour}"/>'
+    return (
+        f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="{stroke_width}"/><path '
+        f'd="{head}" fill="{colour}"/>'
+    )
 
 
 def _draw_node(item: ItemView, corner: tuple[int, int], node_width: int) -> str:
@@ -279,7 +285,8 @@ def _draw_node(item: ItemView, corner: tuple[int, int], node_width: int) -> str:
     phase = escape(one_line(item.phase, 20))
     tooltip = ": ".join(part for part in (item.id, item.phase, item.because) if part)
     return (
-        f'<g><title>{escape(one_line(tooltip, 200))}</title><rect x="{x}" y="{y}" width="{node_width}" height="{_NODE_HEIGHT}" rx="6" '
+        f'<g><title>{escape(one_line(tooltip, 200))}</title><rect x="{x}" y="{y}" width="{node_width}" '
+        f'height="{_NODE_HEIGHT}" rx="6" '
         f'fill="{fill}" stroke="{line}" stroke-width="{3 if item.critical else 1}"/>'
         f'<text x="{x + 12}" y="{y + 17}" font-size="13" font-weight="600" fill="#1a1d21">'
         f"{escape(one_line(item.id, 40))}</text>"

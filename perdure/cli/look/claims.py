@@ -122,7 +122,8 @@ def _check_pull_requests(evidence: Evidence) -> Judgement:
     if problems or own_pull is None:
         return contradicted(problems)
     return verified(
-        f"#{expected_number} of {branch} is {own_pull.state} and proposes {short_sha(own_pull.head)}, as the result says; no other"
+        f"#{expected_number} of {branch} is {own_pull.state} and proposes {short_sha(own_pull.head)}, "
+        "as the result says; no other"
     )
 
 

@@ -101,7 +101,10 @@ def _changed_promises_text(result: DeliveryResult) -> str:
     if not result.tests.promises:
         return ""
     remark = "justified by the request" if result.review.status == ReviewStatus.CLEAN else "see the review"
-    return f"{pluralise(result.tests.promises, 'changed promise')}, {remark}: perdure report {shlex.quote(result.delivery_id)}"
+    return (
+        f"{pluralise(result.tests.promises, 'changed promise')}, {remark}: perdure report "
+        f"{shlex.quote(result.delivery_id)}"
+    )
 
 
 def _unread_text(result: DeliveryResult) -> str:
@@ -110,4 +113,7 @@ def _unread_text(result: DeliveryResult) -> str:
     messages = result.unread
     if not messages:
         return ""
-    return f"{pluralise(len(messages), 'message')} {'was' if len(messages) == 1 else 'were'} not read: {one_line(messages[0], 100)}"
+    return (
+        f"{pluralise(len(messages), 'message')} {'was' if len(messages) == 1 else 'were'} not read: "
+        f"{one_line(messages[0], 100)}"
+    )

@@ -170,7 +170,10 @@ def _wrap_row(name: str, cells: tuple[str, str], cell_width: int) -> Iterator[st
 def _file_lines(file: ComparedFile, cell_width: int) -> Iterator[str]:
     """Yield the path of a file, then how many lines of it each delivery changes."""
     yield one_line(visible(file.path), 200)
-    yield f"{'':<{_LABEL}}  {_line_counts(file.left_change):<{cell_width}}  {'the same' if file.same else _line_counts(file.right_change)}"
+    yield (
+        f"{'':<{_LABEL}}  {_line_counts(file.left_change):<{cell_width}}  "
+        f"{'the same' if file.same else _line_counts(file.right_change)}"
+    )
 
 
 def _line_counts(change: FileChange | None) -> str:

@@ -243,7 +243,10 @@ class BudgetAllocator:
         ways_on = f"tomorrow 00:00 UTC, or perdure budget --shared {rule} --add 5"
         if lease.needs > (remaining_usd := max(0.0, self.table.free_usd(rule))):
             text = f"the day's budget of {name} does not cover the next request, which may cost ${lease.needs:.2f}"
-            return f"{text}: ${remaining_usd:.2f} of ${budget.limit:.2f} are left; goes on when another gives back, {ways_on}"
+            return (
+                f"{text}: ${remaining_usd:.2f} of ${budget.limit:.2f} are left; goes on when "
+                f"another gives back, {ways_on}"
+            )
         if _round_usd(budget.limit - budget.spent) < BLOCK_LEAST_USD:
             return f"the day's budget of {name} is spent: ${budget.spent:.2f} of ${budget.limit:.2f}; goes on {ways_on}"
         text = f"${budget.spent:.2f} spent and ${reserved_usd:.2f} reserved of ${budget.limit:.2f}"

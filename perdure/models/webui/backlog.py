@@ -198,7 +198,8 @@ def _pull_request_row(state: BacklogState, id: str) -> str:
     outcome = item.phase.value if item.phase is not ItemPhase.WAITING else "not begun"
     commit = f"`{item.commit[:12]}`" if item.commit else ""
     return (
-        f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | {outcome}{': ' if why else ''}{escape_line(why, 120)} "
+        f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | "
+        f"{outcome}{': ' if why else ''}{escape_line(why, 120)} "
         f"| {commit} | {price(item.usd) if item.usd else ''} |"
     )
 

@@ -94,7 +94,8 @@ def _fact_lines(state: DeliveryState, request: DeliveryRequest, id: str) -> list
         lines.append(f"- request: {escape_line(request.request, 200)}")
     if (prepared := state.prepared) is not None:
         lines.append(
-            f"- repository {code_span(request.repository)}, base {code_span(prepared.base)} at `{prepared.base_sha[:7]}`"
+            f"- repository {code_span(request.repository)}, base {code_span(prepared.base)} at "
+            f"`{prepared.base_sha[:7]}`"
         )
         lines.append(f"- branch {code_span(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
     if state.tests is not None and state.tests.promises:
@@ -261,7 +262,10 @@ def _reading_instructions(pending_decision: PendingDecision, state: DeliveryStat
     """
     if not delivery or state.prepared is None or pending_decision.gate not in _HOW:
         return []
-    how = f"**{_HOW[pending_decision.gate]}:** Standalone Activities, Start, type `read`, queue {code_span(state.prepared.queue)}, data"
+    how = (
+        f"**{_HOW[pending_decision.gate]}:** Standalone Activities, Start, type `read`, queue "
+        f"{code_span(state.prepared.queue)}, data"
+    )
     read_input: dict[str, object] = {"delivery": delivery, "what": "diff"}
     if pending_decision.gate is Gate.TESTS:
         report = state.tests.report if state.tests else ""

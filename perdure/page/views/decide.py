@@ -124,7 +124,8 @@ async def _require_pending(delivery: Delivery, target: str) -> PendingDecision:
     pending_decision = await delivery.waits_for()
     if pending_decision.target != target:
         raise NotCounted(
-            f"it waits for {pending_decision.gate.replace('_', ' ')} {pending_decision.target} by now, not for {one_line(target, 64)}"
+            f"it waits for {pending_decision.gate.replace('_', ' ')} {pending_decision.target} by now, "
+            f"not for {one_line(target, 64)}"
         )
     return pending_decision
 

@@ -159,7 +159,10 @@ def fail_go_tests(text: str, end_messages: dict[str, str]) -> tuple[str, frozens
 
     def add_failure(match: re.Match[str]) -> str:
         name, t = match[1], match[2]
-        statement = f'if {t}.Failed() {{ {t}.Error("x") }} else {{ {t}.Error("{end_messages.setdefault(name, random_end_message())}") }}'
+        statement = (
+            f'if {t}.Failed() {{ {t}.Error("x") }} else '
+            f'{{ {t}.Error("{end_messages.setdefault(name, random_end_message())}") }}'
+        )
         return match[0] if t == "_" else f"{match[0]} defer func() {{ {statement} }}();"
 
     return pattern.sub(add_failure, text), names
