@@ -140,7 +140,7 @@ class ContractBuilder(OnHost):
             }
         )
         identity = {"delivery": delivery, "branch": branch_name(delivery), "branches": {}, "existing": False}
-        position = {"base_sha": onto, "head": onto, "began": "", "landing": landing, "config": config}
+        position = {"base_sha": onto, "head": onto, "first_base_sha": "", "landing": landing, "config": config}
         return (
             vault,
             parent_contract.model_copy(update=identity | position),

@@ -78,8 +78,8 @@ class QueryActivities(OnHost):
         )
         turns = checkpoints.turn_usages(vault, own_checkpoints) if not broken else []
         first_page = {
-            "begun": checkpoints.start_differences(vault, work.start, first),
-            "held": bool(all_checkpoints) and checkpoints.is_kept(vault, work.delivery, work.tip),
+            "start_differences": checkpoints.start_differences(vault, work.start, first),
+            "is_referenced": bool(all_checkpoints) and checkpoints.is_kept(vault, work.delivery, work.tip),
             "tree": tree,
             "report": _report_fact(vault, work),
             "ledger": checkpoints.ledger_fact(self._host, work.delivery, turns, work.deaths),

@@ -146,7 +146,7 @@ class PrepareActivity:
             ),
             **gate_settings(session.contract.config, previous.phases, work.request),
             "fallback": checkpoint if damaged else "",
-            "at": position if damaged else None,
+            "fallback_position": position if damaged else None,
             **task_fields(session.contract),
             **attempt_overrides(forked),
         }

@@ -38,7 +38,7 @@ from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import Tree, write
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.adapters.git.branch import export
+from perdure.adapters.git.initial_commit import export
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds

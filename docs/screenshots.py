@@ -35,7 +35,9 @@ PORTS = 23100
 async def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=needs.found("chromium"), args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path=needs.find_program("chromium"), args=["--no-sandbox"]
+        )
         try:
             await deliveries(browser)
             await backlog(browser)

@@ -307,9 +307,9 @@ class Landing:
         if pending is not None:
             excerpt = self._runner.state.plan_text if pending.gate is Gate.ITEMS else ""
             fields = {
-                "words": pending.summary[:200],
+                "waiting_for": pending.summary[:200],
                 "gate": str(pending.gate),
-                "of": pending.target,
+                "target": pending.target,
                 "since": pending.since,
             }
             signal = signal.model_copy(update=fields | {"about": excerpt, "pending_decision": pending})

@@ -114,7 +114,7 @@ class StepRunner:
                     continue
                 reason = isinstance(work, PrepareInput | TurnInput | TestInput) and cut_off_reason(error)
                 if reason and await self.gates.ask_to_try_again(reason, self._people_to_ask(work, error)):
-                    work = work.model_copy(update={"again": work.approved_retries + 1})
+                    work = work.model_copy(update={"approved_retries": work.approved_retries + 1})
                     continue
                 raise interpret_failure(error) from error
 

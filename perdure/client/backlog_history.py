@@ -108,7 +108,7 @@ class _BacklogFold:
         objects = [argument if isinstance(argument, dict) else {} for argument in arguments]
         self.request = objects[0] if objects else {}
         states = _item_states(objects[1:2])
-        self.items_digest = str(objects[1].get("sent") or "") if len(objects) > 1 else ""
+        self.items_digest = str(objects[1].get("items_digest") or "") if len(objects) > 1 else ""
         items = self.request.get("items") or [argument.get("item") for argument in states]
         for argument in states:
             if (delivery := argument.get("delivery")) and isinstance(runs := argument.get("runs"), int):

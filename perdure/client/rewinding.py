@@ -175,7 +175,7 @@ async def _restart_from_turn(
     state = state_before(past, turn)
     if described.resume is not None:
         last_state = parse_resume_state(described.resume)
-        counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced", "paid")
+        counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced", "total_usage")
         state = state.model_copy(update={name: getattr(last_state, name) for name in counted})
     if changes["text"]:
         state.pending_messages = (

@@ -43,7 +43,7 @@ def state_before(past: DeliveryHistory, turn: TurnRecord) -> DeliveryState:
     ]
     if state.prepared is None:
         raise BadInput("nothing is prepared before that turn", where=turn.place)
-    messages = tuple(UserMessage.model_validate(record) for record in turn_activity.input.get("said") or ())
+    messages = tuple(UserMessage.model_validate(record) for record in turn_activity.input.get("messages") or ())
     approved = state.plan and turn.step != Step.PLAN and Gate.PLAN in state.prepared.gates  # or it had not begun
     decided = (
         {f"{Gate.PLAN}:{gate_question(Gate.PLAN, state)[0]}": DecisionRecord(verdict=GateVerdict.APPROVED)}
@@ -52,16 +52,18 @@ def state_before(past: DeliveryHistory, turn: TurnRecord) -> DeliveryState:
     )
     overrides: dict[str, Any] = {
         "checkpoint": str(turn_activity.input.get("checkpoint") or state.checkpoint),
-        "at": state.resume_at if turn.turn > 1 else None,
+        "resume_at": state.resume_at if turn.turn > 1 else None,
         "outcome": None,
         "plan": "" if turn.step == Step.PLAN else state.plan,
         "decided": decided,
-        "said": tuple(record for record in messages if record.question),  # answers to what its agent has asked
+        "pending_messages": tuple(
+            record for record in messages if record.question
+        ),  # answers to what its agent has asked
         "tasks": state.tasks if has_landed_task(state.tasks) else (),
         "steps": [*state.steps, *finished_steps],
         "pull_request": None,
         "question": None,
-        "question_of": "",
+        "question_id": "",
     }
     if terms := turn_activity.input.get("policy"):  # of a turn with another model than it was prepared for
         state.prepared = state.prepared.model_copy(update={"contract": str(terms)})
@@ -73,7 +75,7 @@ def _apply_result(state: DeliveryState, act: ActivityRecord, existing_branch: bo
 
     `existing_branch`: the delivery works on a branch that was there before it.
     """
-    state.pending_messages = tuple(UserMessage.model_validate(message) for message in act.input.get("said") or ())
+    state.pending_messages = tuple(UserMessage.model_validate(message) for message in act.input.get("messages") or ())
     fold.apply_result(state, act.activity, act.input, act.result or {}, branch=existing_branch)
     if act.activity == "check_plan":
         state.edits += 1

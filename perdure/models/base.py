@@ -40,7 +40,7 @@ workers of different releases understand each other."""
 class PublishedModel(BaseModel):
     """A model that other programs read: every field is always present, in the documented order."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
 
 class UserInputModel(BaseModel):

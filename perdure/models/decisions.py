@@ -320,4 +320,5 @@ def parse_input(model: type[T], raw: Any) -> T:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise InvalidRequest(describe_invalid_field(error, tuple(model.model_fields))) from None
+        names = tuple(field.alias or name for name, field in model.model_fields.items())
+        raise InvalidRequest(describe_invalid_field(error, names)) from None

@@ -212,15 +212,15 @@ class DeliveryState(BaseModel):
         """
         fresh = {
             "usage": resumed_usage or self.usage,
-            "paid": self.usage if resumed_usage is not None else None,
+            "total_usage": self.usage if resumed_usage is not None else None,
             "status": None,
             "reason": None,
             "message": "",
             "waiting": "",
             "started": None,
-            "asked": None,
-            "held": "",
-            "purse": self.reservation.for_retry(),
+            "pending_decision": None,
+            "hold_reason": "",
+            "reservation": self.reservation.for_retry(),
             "landing_fixes": 0,
             "attempts": self.attempts if any(attempt.chosen for attempt in self.attempts) else (),
             "decided": {
@@ -261,6 +261,8 @@ class Progress(BaseModel):
     what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting
     for people aside.
     """
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     delivery_id: str
     run_id: str

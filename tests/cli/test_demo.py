@@ -137,7 +137,7 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     playing = (
-        "import time, perdure.demo.environment as s\nwith s.stage(None) as it: print(it.root, "
+        "import time, perdure.demo.environment as s\nwith s.open_directories(None) as it: print(it.root, "
         "flush=True); time.sleep(600)"
     )
     with ExitStack() as ended:

@@ -118,8 +118,8 @@ async def test_ctrl_c_in_the_foreground_ends_worker_and_server(home: Home, tmp_p
     script.write_text(
         "import asyncio, os\n"
         "from perdure.adapters.system.home import Home\n"
-        "from perdure.local.up import up\n"
-        f"asyncio.run(up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
+        "from perdure.local.up import bring_up\n"
+        f"asyncio.run(bring_up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
         "os._exit(0)\n"  # like the command line: the Temporal SDK may crash in an ordinary exit
     )
     process = await asyncio.create_subprocess_exec(sys.executable, str(script), stdout=asyncio.subprocess.PIPE)
@@ -137,9 +137,9 @@ async def test_a_terminal_that_is_closed_ends_worker_and_server_as_ctrl_c_does(h
     script.write_text(
         "import asyncio, fcntl, os, termios\n"
         "from perdure.adapters.system.home import Home\n"
-        "from perdure.local.up import up\n"
+        "from perdure.local.up import bring_up\n"
         "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-        f"asyncio.run(up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
+        f"asyncio.run(bring_up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
         "os._exit(0)\n"
     )
     terminal, inside = pty.openpty()

@@ -213,7 +213,7 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
             journal, key = self._host.journal(work.delivery), work_key(work)
             attempt = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}/{inflight.worker[:8]}"
             deaths = journal.deaths(key) if info.activity_type in UNTRUSTED_ACTIVITIES else []
-            if len(deaths) >= DEATHS_PER_TURN * (1 + getattr(work, "again", 0)):
+            if len(deaths) >= DEATHS_PER_TURN * (1 + getattr(work, "approved_retries", 0)):
                 fix = f"look at what it runs (memory?), then: perdure retry {info.workflow_id}"
                 reason = f"{info.activity_type} was cut off {len(deaths)} times: {_count_causes(deaths)}"
                 deciders = journal.last_deciders() if info.activity_type == Step.PREPARE else None
@@ -261,7 +261,11 @@ def work_key(work: Any) -> str:
     rewound run has another one.
     """
     run_id = activity.info().workflow_run_id or ""
-    body = work.model_dump_json(exclude={"again", "room"}) if isinstance(work, BaseModel) else repr(work)
+    body = (
+        work.model_dump_json(exclude={"approved_retries", "spending_limits"})
+        if isinstance(work, BaseModel)
+        else repr(work)
+    )
     return digest(run_id, activity.info().activity_type, body)
 
 

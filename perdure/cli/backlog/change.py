@@ -244,7 +244,7 @@ def _print_change(screen: Any, id: str, item: str, done: str, reply: str) -> Non
     from perdure.cli.look.step_lines import GOOD
 
     if screen.json:
-        screen.data({"backlog_id": id, "item": item or None, "done": done, "answer": reply})
+        screen.print_json({"backlog_id": id, "item": item or None, "done": done, "answer": reply})
         return
     line = one_line(reply, 300) or f"{item or id} {done}"
-    screen.lines([f"{GOOD} {line}", f"  {'next':<8} perdure backlog status {shlex.quote(id)}"])
+    screen.print_lines([f"{GOOD} {line}", f"  {'next':<8} perdure backlog status {shlex.quote(id)}"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,9 +27,7 @@ def turns(id: DeliveryId = "@last", json: Json = False) -> None:
     async def work(delivery: Delivery) -> None:
         records = await turns_of(delivery)
         if json:
-            screen.print_json(
-                [{"place": turn.place, **asdict(turn), "began": turn.began.isoformat()} for turn in records]
-            )
+            screen.print_json([_turn_fields(turn) for turn in records])
         elif records:
             place_width = max(len(turn.place) for turn in records)
             screen.print_lines([_format_turn(turn, place_width) for turn in records])
@@ -37,6 +35,13 @@ def turns(id: DeliveryId = "@last", json: Json = False) -> None:
             screen.print_lines([f"{delivery.id} has taken no turn yet"])
 
     run_with_delivery(screen, id, work)
+
+
+def _turn_fields(turn: TurnRecord) -> dict[str, Any]:
+    """Return a turn as an object for `--json`."""
+    fields = asdict(turn)
+    run_id = fields.pop("run_id")
+    return {"place": turn.place, **fields, "began": turn.began.isoformat(), "run": run_id}
 
 
 def _format_turn(turn: TurnRecord, place_width: int) -> str:

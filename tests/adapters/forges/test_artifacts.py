@@ -146,7 +146,7 @@ from perdure.adapters.system.home import Home
 home, origin, delivery, pid = sys.argv[1:]
 Path(pid).write_text(str(os.getpid()))
 for number in range(3):
-    publish(Vault.open(Home(Path(home)), origin), origin, "perdure-artifacts", delivery, {"n": str(number).encode()})
+    publish(Vault.open_or_create(Home(Path(home)), origin), origin, "perdure-artifacts", delivery, {"n": str(number).encode()})
 """
 
 

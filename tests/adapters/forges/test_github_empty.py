@@ -71,7 +71,7 @@ async def test_it_becomes_the_base_of_a_pull_request_and_the_default_branch(
     )
     head = store.write_commit(store.write_tree(()), [FIRST_COMMIT], "feat: x\n\nPerdure-Delivery: d-1")
     await to_thread(publish_first_commit, vault, terms)
-    await to_thread(publish_branch, vault, terms, branch=BRANCH, head=head, again="")
+    await to_thread(publish_branch, vault, terms, branch=BRANCH, head=head, retry_command="")
     proposal = twin.proposal(head=BRANCH, head_sha=head, base="trunk")
     opened = await to_thread(twin.forge(name="me/new").create, proposal)
     assert opened.pull_request.number == 1

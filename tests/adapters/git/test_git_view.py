@@ -94,7 +94,7 @@ def test_an_unmoved_view_is_not_made_again_and_a_moved_base_adds_to_the_same_his
     workspace, vault, origin, monkeypatch
 ):
     first = seen(workspace)
-    monkeypatch.setattr(views, "_pack", None)  # would raise
+    monkeypatch.setattr(views, "_write_pack", None)  # would raise
     assert seen(workspace) == first
     monkeypatch.undo()
     later = origin.with_name("later")

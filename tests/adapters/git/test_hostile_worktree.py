@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from git_repositories import git
-from test_door import canary, plant
+from test_command import canary, plant
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp

@@ -190,7 +190,7 @@ def test_a_worker_killed_inside_a_ref_update_leaves_a_lock_and_the_next_one_goes
     vault.move_ref(REF, a, None)
     program = (
         "import sys; from pathlib import Path; from perdure.adapters.git.vault import Vault;"
-        "Vault.at(Path(sys.argv[1])).move_ref(*sys.argv[2:5])"
+        "Vault.open_existing(Path(sys.argv[1])).move_ref(*sys.argv[2:5])"
     )
     command = [sys.executable, "-c", program, str(vault.path), REF, b, a]
     environment = os.environ | {

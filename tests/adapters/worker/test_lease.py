@@ -24,7 +24,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.lease import Leases
 
 async def main():
-    async with Leases(Home(Path(sys.argv[1]))).take("d") as lease:
+    async with Leases(Home(Path(sys.argv[1]))).acquire("d") as lease:
         print("held", lease.generation, lease.proved, flush=True)
         await asyncio.sleep(60)
 

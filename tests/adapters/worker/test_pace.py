@@ -55,7 +55,7 @@ class Limited(Rehearsal):
         self.closed_until = 0.0
         self.refused = self.early = 0
 
-    async def _answer(self, wire: RehearsalWire, http: web.Request, call: RecordedCall) -> web.StreamResponse:
+    async def _answer_request(self, wire: RehearsalWire, http: web.Request, call: RecordedCall) -> web.StreamResponse:
         self._came += 1
         if self._came <= self._together:
             if self._came == self._together:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.models.plan import Plan
 from perdure.models.report import Findings, Review, Screenshots, TestReport
@@ -28,6 +28,8 @@ class ReportTurn(BaseModel):
     prompt_tokens, output_tokens   of the prompt and of the reply
     transcript  what was said and done in it, empty where the host was not read; in JSON its name is `said`
     """
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     step: str
     attempt: int

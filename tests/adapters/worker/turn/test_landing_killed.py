@@ -23,20 +23,20 @@ __all__ = ["night"]
 WORKER = """
 import asyncio, dataclasses, os, sys
 from temporalio.testing import ActivityEnvironment
-from activities.land import LandingHere
-from activities.rebase import Rebasing
+from activities.land import LandActivity
+from activities.rebase import RebaseActivity
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.models.landing import LandInput, RebaseInput
 
 async def main(step, work):
-    host = Host.open(Home.find(), dict(os.environ))
+    host = Host.from_environment(Home.find(), dict(os.environ))
     env = ActivityEnvironment()
     env.info = dataclasses.replace(env.info, workflow_run_id="run-1")
     if step == "land":
-        await env.run(LandingHere(host).land, LandInput.model_validate_json(work))
+        await env.run(LandActivity(host).land, LandInput.model_validate_json(work))
     else:
-        await env.run(Rebasing(host).rebase, RebaseInput.model_validate_json(work))
+        await env.run(RebaseActivity(host).rebase, RebaseInput.model_validate_json(work))
 
 asyncio.run(main(*sys.argv[1:]))
 """

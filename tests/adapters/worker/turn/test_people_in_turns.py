@@ -69,7 +69,7 @@ from perdure.adapters.worker.turn.transaction import take_turn
 from perdure.models.turn import TurnInput
 
 async def main():
-    host = Host.open(Home.find(), dict(os.environ))
+    host = Host.from_environment(Home.find(), dict(os.environ))
     await in_activity(take_turn, host, TurnInput.model_validate_json(sys.argv[1]))
 
 for _ in range(int(sys.argv[2])):
