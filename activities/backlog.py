@@ -20,8 +20,8 @@ from activities.contract_builder import ContractBuilder
 from activities.on_host import OnHost
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.body import BODY_CHARS, marker
-from perdure.adapters.forges.neutral import code, neutral, plain
-from perdure.adapters.forges.parts import begins
+from perdure.adapters.forges.neutral import code_span, neutral_text, neutral_title
+from perdure.adapters.forges.shared_body import part_start
 from perdure.adapters.git.command import redact
 from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.adapters.git.integration import IntegrationBranch
@@ -153,7 +153,7 @@ class BacklogActivities(OnHost):
         forge = self._host.forges.forge(target.url)
         if not isinstance(forge, HostedForge):
             raise InvalidRequest("issues: this repository has none that Perdure can read", where=work.repository)
-        numbers, proposed = forge.issues(IssueQuery.parse(str(query)), ITEMS_MOST), forge.proposed()
+        numbers, proposed = forge.find_issues(IssueQuery.parse(str(query)), ITEMS_MOST), forge.issue_pull_requests()
         return (
             tuple(number for number in numbers if number not in proposed),
             {number: proposed[number] for number in numbers if number in proposed},
@@ -195,15 +195,15 @@ class BacklogActivities(OnHost):
         footer = _pull_request_footer(work, closes_issues)
         proposal = Proposal(
             delivery=delivery_key(work.backlog),
-            title=plain(" ".join(work.title.split()))[:TITLE_CHARS],
+            title=neutral_title(" ".join(work.title.split()))[:TITLE_CHARS],
             body=_pull_request_body(work, _behind_note(vault, work, head, base_sha), footer),
             head=work.branch,
             head_sha=head,
             base=work.base,
-            shares=True,
-            end=footer,
+            shares_body=True,
+            body_end=footer,
         )
-        result = forge.create(proposal)
+        result = forge.open_or_update_pull(proposal)
         return CloseBacklogResult(pull_request=result.pull_request, message="; ".join(result.notes))
 
     def _closes_issues(self, vault: Vault, work: CloseBacklogInput, base_sha: str) -> bool:
@@ -288,7 +288,9 @@ def _behind_note(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str
         return ""
     count = count_commits(vault, head, base_sha)
     commits = f"{count} commit{'s' if count != 1 else ''}"
-    difference = f"{code(work.base)} has {commits} that this branch does not stand on (it is at {base_sha[:12]} now)"
+    difference = (
+        f"{code_span(work.base)} has {commits} that this branch does not stand on (it is at {base_sha[:12]} now)"
+    )
     return f"> {difference}: its items were tested without {'them' if count != 1 else 'it'}.\n\n"
 
 
@@ -298,8 +300,8 @@ def _pull_request_body(work: CloseBacklogInput, behind: str, end: str) -> str:
 
     The table is cut where it is too long, and a remark says by how much.
     """
-    begin_mark = f"{begins(delivery_key(work.backlog))}\n"
-    text, remaining_chars = behind + neutral(work.body), BODY_CHARS - len(begin_mark) - len(end) - 100
+    begin_mark = f"{part_start(delivery_key(work.backlog))}\n"
+    text, remaining_chars = behind + neutral_text(work.body), BODY_CHARS - len(begin_mark) - len(end) - 100
     if len(text) > remaining_chars:
         text = (
             text[: text.rfind("\n", 0, remaining_chars)]
@@ -318,5 +320,5 @@ def _pull_request_footer(work: CloseBacklogInput, closes_issues: bool) -> str:
     issues_paragraph = f"\n\n{issues_line}" if issues else ""
     return (
         f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog "
-        f"{code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
+        f"{code_span(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
     )

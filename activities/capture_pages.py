@@ -11,7 +11,7 @@ from dataclasses import replace
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.browser.capture import Capture, CapturedPage, capture
+from perdure.adapters.browser.capture import Capture, CapturedPage, capture_app
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
@@ -37,12 +37,12 @@ class CapturePagesActivity(OnHost):
             update_heartbeat(doing="taking pictures of the app")
             command = session.base_command()
             async with session.clean_checkout(work.commit) as clean_tree:
-                captured = await capture(
+                captured = await capture_app(
                     session.sandbox, replace(command, source=clean_tree), settings, session.logs / "app"
                 )
             session.lease.check()
             artifact = await in_thread(_store_screenshots, session.vault, work, captured)
-            return CaptureResult(screenshots=artifact, picture_count=captured.taken, summary=captured.summary)
+            return CaptureResult(screenshots=artifact, picture_count=captured.picture_count, summary=captured.summary)
 
 
 def _store_screenshots(vault: Vault, work: CaptureInput, captured: Capture) -> str:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from perdure.adapters.checks.baseline import case_key, command_key, failing_cases, results_by_command
-from perdure.adapters.checks.experiment.engine import experiment
-from perdure.adapters.checks.experiment.holding import Holding
-from perdure.adapters.checks.experiment.runs import Setting
+from perdure.adapters.checks.experiment.read_only_side import ReadOnlyTestSide
+from perdure.adapters.checks.experiment.run_experiment import run_experiment
+from perdure.adapters.checks.experiment.runs import ExperimentSetting
 from perdure.adapters.checks.refused_writes import find_refused_writes, refused_writes_message, writes_setting
 from perdure.adapters.checks.tests import run_once
 from perdure.adapters.checks.verdict import verdict_of
@@ -59,13 +59,13 @@ async def experiment_on_change(session: WorkspaceSession, report: TestReport, be
     if await in_thread(session.vault.tree_of, base) == report.tree:
         return with_experiment(report, blank_experiment.model_copy(update={"skipped": "nothing differs"}))
     try:
-        result = await experiment(
+        result = await run_experiment(
             _make_setting(session, scratch),
             base,
             report.commit,
             contract.config.test or (),
-            before=before,
-            now=report,
+            base_report=before,
+            change_report=report,
             allowed=contract.allow_test_changes,
             side=contract.config.tests.side,
             on_progress=lambda line: update_heartbeat(doing=line),
@@ -85,7 +85,7 @@ def asks_for_removal(contract: Contract) -> bool:
     return any(_REMOVAL.search(text) for text in texts)
 
 
-def _make_setting(session: WorkspaceSession, scratch: Path) -> Setting:
+def _make_setting(session: WorkspaceSession, scratch: Path) -> ExperimentSetting:
     """Return the place where the experiments run: the delivery's sandbox, a way to check trees out under its lease and
     to put them away, and the directory `scratch` for checkouts and logs."""
     checkouts, admin = session.checkouts, session.workspace.record().admin
@@ -94,7 +94,7 @@ def _make_setting(session: WorkspaceSession, scratch: Path) -> Setting:
         session.lease.check()
         checkouts.check_out(tree, into, admin=admin)
 
-    return Setting(session.command_place(scratch), session.vault, lay_out, checkouts.put_away, scratch)
+    return ExperimentSetting(session.command_place(scratch), session.vault, lay_out, checkouts.put_away, scratch)
 
 
 async def check_writes(session: WorkspaceSession, report: TestReport, config_file: str) -> None:
@@ -116,9 +116,9 @@ async def check_writes(session: WorkspaceSession, report: TestReport, config_fil
         if not _fails_only_read_only(first, second):
             continue
         refused_paths = find_refused_writes(
-            first, holding.of_command(test), session.base_command().inside or session.workspace.path
+            first, holding.paths_for_command(test), session.base_command().inside or session.workspace.path
         )
-        paths = holding.named(written) or refused_paths
+        paths = holding.writable_paths(written) or refused_paths
         if paths:
             text = ((await in_thread(session.vault.read_file, report.commit, config_file)) or b"").decode(
                 errors="replace"
@@ -130,22 +130,22 @@ async def check_writes(session: WorkspaceSession, report: TestReport, config_fil
             )
 
 
-def read_test_side(session: WorkspaceSession, commit: str) -> Holding:
+def read_test_side(session: WorkspaceSession, commit: str) -> ReadOnlyTestSide:
     """Read which paths of a commit are its test side, read-only while its commands run. Raises GitError when there is
     no such commit."""
     config = session.contract.config
-    return Holding.of(session.vault, commit, config.test or (), config.tests.side)
+    return ReadOnlyTestSide.from_commit(session.vault, commit, config.test or (), config.tests.side)
 
 
 async def _run_writable(
-    session: WorkspaceSession, commit: str, test: TestCommand, holding: Holding
+    session: WorkspaceSession, commit: str, test: TestCommand, holding: ReadOnlyTestSide
 ) -> tuple[CommandResult, tuple[str, ...]]:
     """Run the command once on a clean checkout where it may write to the test side, and return its result with the
     paths of the test side that it has changed."""
     async with session.clean_checkout(commit) as source:
-        before = await in_thread(holding.looked_at, source, test)
+        before = await in_thread(holding.stamp_files, source, test)
         result = await run_once(session.command_place(session.logs / "preflight-writable", source), test, "writable")
-        after = await in_thread(holding.looked_at, source, test)
+        after = await in_thread(holding.stamp_files, source, test)
     return result, tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.forges.body import subject
+from perdure.adapters.forges.body import subject_line
 from perdure.adapters.git.branch import commit_checkpoint, find_commit
 from perdure.adapters.git.command import IDENTITY
 from perdure.adapters.git.predicted_conflicts import predict_conflicts
@@ -85,4 +85,4 @@ def _commit_message(work: CommitInput, trailers: dict[str, str]) -> str:
     elif work.step == Step.DOCUMENT:
         kind = "docs"
     lines = "\n".join(f"{name}: {value}" for name, value in trailers.items())
-    return f"{subject(kind, work.subject)}\n\n{lines}\n"
+    return f"{subject_line(kind, work.subject)}\n\n{lines}\n"

@@ -76,7 +76,7 @@ async def find_limit_reason(
     other_deliveries = await _list_other_deliveries(activity.client(), repository, workflow_id, stack)
     open_count, forge = 0, host.forges.forge(url)
     if limits.open_pull_requests is not None and forge is not None:
-        open_count = await in_thread(forge.open_ours, delivery, limits.open_pull_requests)
+        open_count = await in_thread(forge.count_open_pulls, delivery, limits.open_pull_requests)
     return limit_reason(limits.deliveries, limits.open_pull_requests, other_deliveries, open_count)
 
 

@@ -110,7 +110,7 @@ class ContractBuilder(OnHost):
         if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self.has_hosted_forge(contract):
             forge = forges.forge(target.url)  # one with accounts is asked where its token is
             if isinstance(forge, LocalForge):
-                forge.check(base, empty=target.empty)
+                forge.check_access(base, empty=target.empty)
             check_push_allowed(vault, contract, None if target.empty else target.heads)
         return vault, contract, settings
 

@@ -98,7 +98,7 @@ class QueryActivities(OnHost):
             return PublishedFacts(tip=tip)
         pulls = [
             PullFact(number=pull.number, state=pull.state, head=pull.head_sha, ours=pull.ours)
-            for pull in forge.of_branch(work.branch, work.delivery)
+            for pull in forge.pulls_of_branch(work.branch, work.delivery)
         ]
         pulls.sort(key=lambda pull: (pull.state != "open" and not pull.ours, -pull.number))  # what counts comes first
         return PublishedFacts(tip=tip, forge=True, pulls=tuple(pulls[:VERIFY_PAGE]))

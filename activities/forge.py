@@ -15,7 +15,7 @@ from temporalio import activity
 from activities.on_host import OnHost
 from perdure.adapters.forges import artifacts
 from perdure.adapters.forges.base import HostedForge, Proposal
-from perdure.adapters.forges.body import Looks, body, title
+from perdure.adapters.forges.body import EngineObservations, pull_request_body, pull_request_title
 from perdure.adapters.forges.pictures import picture_files
 from perdure.adapters.forges.status import status_comment
 from perdure.adapters.forges.template import read_template
@@ -63,7 +63,7 @@ class ForgeActivities(OnHost):
         if not isinstance(forge, HostedForge):
             return publishing.AccessCheckResult()
         branches = tuple(contract.branches.values()) or (contract.branch,)
-        access = forge.check(contract.base, branches, empty=contract.base_sha == FIRST_COMMIT)
+        access = forge.check_access(contract.base, branches, empty=contract.base_sha == FIRST_COMMIT)
         if self._host.forges.credential(contract.repository) is None:  # git over ssh has a key of its own
             check_push_allowed(vault.with_keys(self._host.forges), contract)
         return publishing.AccessCheckResult(notes=access.notes)
@@ -99,9 +99,9 @@ class ForgeActivities(OnHost):
             picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)),
         )
         publish_first_commit(vault, contract)  # before any other branch: a forge takes the first one for the default
-        commit = artifacts.publish(vault, contract.repository, branch, work.delivery, files)
+        commit = artifacts.publish_artifacts(vault, contract.repository, branch, work.delivery, files)
         crash_point(CrashPoint.AFTER_ARTIFACTS)
-        links = {name: artifacts.permalink(forge.web, commit, work.delivery, name) for name in files}
+        links = {name: artifacts.permalink(forge.web_url, commit, work.delivery, name) for name in files}
         return publishing.ArtifactLinks(links=links)
 
     @activity.defn
@@ -149,7 +149,7 @@ class ForgeActivities(OnHost):
             return publishing.CommentResult()
         receipt, spend = self._host.receipt(work.delivery), self._host.spend_log(work.delivery).total_spend()
         text = status_comment(work, contract, receipt, spend)
-        url = forge.comment(contract.issue.number, work.delivery, text)
+        url = forge.write_status_comment(contract.issue.number, work.delivery, text)
         crash_point(CrashPoint.AFTER_COMMENT)
         return publishing.CommentResult(url=url)
 
@@ -204,14 +204,16 @@ def _create_pull_request(
     screenshots = read_screenshots(vault, work.delivery, work.screenshots)
     is_local = not isinstance(forge, HostedForge)
     report = read_report(vault, work.delivery, work.tests.report if work.tests is not None else "")
-    evidence = Looks(read_findings(vault, work.delivery, work.findings), screenshots, beside=is_local, report=report)
+    evidence = EngineObservations(
+        read_findings(vault, work.delivery, work.findings), screenshots, pictures_beside=is_local, report=report
+    )
     experiment_line = work.tests.experiment if work.tests is not None else ""
     receipt = host.receipt(work.delivery).model_copy(update={"experiment": experiment_line})
-    body_text = body(work, contract, plan, review, receipt, template, evidence)
+    body_text = pull_request_body(work, contract, plan, review, receipt, template, evidence)
     pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if is_local else {}
     proposal = Proposal(
         delivery=work.delivery,
-        title=title(work),
+        title=pull_request_title(work),
         body=body_text,
         head=work.branch,
         head_sha=work.head,
@@ -219,9 +221,9 @@ def _create_pull_request(
         draft=work.draft,
         labels=contract.config.ship.labels,
         reviewers=contract.config.ship.reviewers,
-        beside=pictures,
+        attachments=pictures,
     )
-    result = forge.create(proposal)
+    result = forge.open_or_update_pull(proposal)
     crash_point(CrashPoint.AFTER_PULL_REQUEST)
     pull = result.pull_request
     return publishing.ShipResult(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.checks.findings.look import EngineFindings, look
-from perdure.adapters.checks.findings.lost import lost, unproven
+from perdure.adapters.checks.findings.engine_findings import EngineFindings, inspect_commit
+from perdure.adapters.checks.findings.lost_tests import find_lost_tests, find_unproven_change
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
@@ -39,8 +39,8 @@ class InspectChangeActivity(OnHost):
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         report = _read_report(vault, work)
-        test_findings = [*unproven(contract, report, work.kind), *lost(vault, report)]
-        engine_findings = look(vault, contract, work.commit, test_findings)
+        test_findings = [*find_unproven_change(contract, report, work.kind), *find_lost_tests(vault, report)]
+        engine_findings = inspect_commit(vault, contract, work.commit, test_findings)
         artifact = vault.put_artifact(work.delivery, engine_findings.findings.model_dump_json().encode())
         return InspectResult(
             findings=artifact,

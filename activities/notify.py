@@ -14,9 +14,9 @@ from urllib.parse import quote
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.forges.neutral import web_address
-from perdure.adapters.notify.message import message_of
-from perdure.adapters.notify.send import send
+from perdure.adapters.forges.neutral import is_web_address
+from perdure.adapters.notify.message import make_message
+from perdure.adapters.notify.send import post_notice
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
@@ -43,23 +43,23 @@ class NoticeActivities(OnHost):
         listeners = self._host.listeners
         if not listeners.addresses:
             raise NoticeUnheard(_NO_SUCH_ADDRESS)
-        return Addresses(names=listeners.who(notice.event))
+        return Addresses(names=listeners.names_for(notice.event))
 
     @activity.defn
     async def notify(self, work: NotifyInput) -> NotifyResult:
         """Send a notice to one address, with a link to the delivery in the Web UI, and return the status of the answer.
         Raises NoticeRefused, and NoticeUnheard where the address may answer later or this worker does not have it."""
-        address = self._host.listeners.address(work.to)
+        address = self._host.listeners.find_address(work.to)
         if address is None:
             raise NoticeUnheard(f"{work.to}: {_NO_SUCH_ADDRESS}")
         update_heartbeat(doing=f"telling {work.to}")
         namespace = activity.info().workflow_namespace or "default"
         workflows_url = await in_thread(_workflows_url, self._host.home, os.environ, namespace)
         web_ui = f"{workflows_url}/{quote(work.notice.delivery_id, safe='')}" if workflows_url else ""
-        body = message_of(work.notice, web_ui).model_dump_json().encode()
+        body = make_message(work.notice, web_ui).model_dump_json().encode()
         # An address that asks for a pause of one second each time, for a day, is still sent it less and less often.
         min_pause_s = min(2.0 ** min(activity.info().attempt - 1, 10), NOTIFY_PAUSE_MAX.total_seconds())
-        status = await send(address, work.notice.id, body, self._host.listeners.keys, least=min_pause_s)
+        status = await post_notice(address, work.notice.id, body, self._host.listeners.keys, min_pause_s=min_pause_s)
         crash_point(CrashPoint.AFTER_NOTICE)
         return NotifyResult(status=status)
 
@@ -68,7 +68,7 @@ def _workflows_url(home: Home, environ: Mapping[str, str], namespace: str) -> st
     """Return the address below which each workflow has its page in the Web UI; empty where none is known. It is
     PERDURE_UI_URL, or that of the home's embedded server unless TEMPORAL_ADDRESS names another server."""
     url = environ.get(_UI_URL, "").strip() or ("" if environ.get("TEMPORAL_ADDRESS") else _embedded_ui_url(home))
-    if not web_address(url):
+    if not is_web_address(url):
         return ""
     return f"{url.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows"
 

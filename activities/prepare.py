@@ -18,7 +18,7 @@ from activities.prepare_fork import fork_summary, prepare_fork
 from activities.run_tests import BaseTests, test_base
 from perdure.adapters.agents.efforts import next_efforts
 from perdure.adapters.agents.resolve_agents import uses_cli_agent
-from perdure.adapters.checks.experiment.survey import survey
+from perdure.adapters.checks.experiment.check_side import check_test_side
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.adapters.git.retention import record_branches
@@ -317,7 +317,7 @@ def _survey_test_side(vault: Vault, contract: Contract) -> str:
     if not config.test or contract.base_sha == FIRST_COMMIT:
         return ""
     origin = contract.origins.get("tests.side", "").partition(" [")[0] or CONFIG_FILE
-    return survey(vault, contract.head, config.test, config.tests.side, origin)
+    return check_test_side(vault, contract.head, config.test, config.tests.side, origin)
 
 
 def _write_first_checkpoint(session: WorkspaceSession) -> str:

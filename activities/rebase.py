@@ -18,7 +18,7 @@ from activities.contract_builder import CONFIG_FILE
 from activities.on_host import OnHost
 from activities.prepare import complete_contract
 from activities.run_tests import BaseTests, test_base
-from perdure.adapters.forges.body import subject
+from perdure.adapters.forges.body import subject_line
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.branch import find_commit
 from perdure.adapters.git.checkout_bytes import exact_tree
@@ -273,7 +273,7 @@ def _commit_on_branch(workspace: Workspace, contract: Contract, work: RebaseInpu
     commit = find_commit(vault, ref, onto, trailers) if tip else None
     if commit is None or vault.tree_of(commit) != tree or commit != tip:
         lines = "\n".join(f"{name}: {value}" for name, value in trailers.items())
-        commit = vault.objects.write_commit(tree, [onto], f"{subject(work.kind, work.subject)}\n\n{lines}")
+        commit = vault.objects.write_commit(tree, [onto], f"{subject_line(work.kind, work.subject)}\n\n{lines}")
         vault.move_ref(ref, commit, tip)
     workspace.advance_head(commit)
     return commit

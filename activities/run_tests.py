@@ -24,7 +24,7 @@ from perdure.adapters.checks.baseline import (
     store_baseline,
     without_comparison,
 )
-from perdure.adapters.checks.tamper import Files, judged, missing_tests
+from perdure.adapters.checks.tamper import DifferingFiles, find_missing_tests, with_missing_tests
 from perdure.adapters.checks.verdict import find_not_started, verdict_of
 from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.adapters.repository.keys import command_origin
@@ -254,12 +254,12 @@ def _judge_missing_tests(
     if verdict_of(report).status is not TestsStatus.GREEN:
         return report
     contract, experiment = session.contract, report.experiment
-    before, after = Files.pair(session.vault, contract.base_sha, commit)
+    before, after = DifferingFiles.between_commits(session.vault, contract.base_sha, commit)
     base = baseline.report if baseline is not None else None
-    missing = missing_tests(
+    missing = find_missing_tests(
         before, after, contract.config.test or (), base, experiment.touched if experiment is not None else ()
     )
-    return judged(report, missing, contract.allow_test_changes)
+    return with_missing_tests(report, missing, contract.allow_test_changes)
 
 
 def _environment_key(session: WorkspaceSession, tree: str) -> str:
@@ -307,7 +307,7 @@ async def test_commit(
 
     Raises SandboxUnavailable, Superseded, WorkspaceLost.
     """
-    read_only_paths = (await in_thread(read_test_side, session, commit)).of_command
+    read_only_paths = (await in_thread(read_test_side, session, commit)).paths_for_command
 
     def progress(line: str) -> None:
         update_heartbeat(doing=line)

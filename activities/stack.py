@@ -38,16 +38,16 @@ class StackActivity(OnHost):
             return StackState()
         heads, states = remote_heads(vault.url, vault.keys).branches, dict[str, PullRequestState]()
         for pull in work.pulls:
-            own_pulls = [candidate for candidate in forge.of_branch(pull.branch, pull.delivery) if candidate.ours]
+            own_pulls = [candidate for candidate in forge.pulls_of_branch(pull.branch, pull.delivery) if candidate.ours]
             if not own_pulls:
                 continue
             newest = max(own_pulls, key=lambda candidate: candidate.number)
             base, state = newest.base, newest.state
             if state == "closed" and pull.reopen and base in heads:
-                forge.reopen(newest.number)
+                forge.reopen_pull(newest.number)
                 state = "open"
             if state == "open" and pull.to and pull.to != base and pull.to in heads:
-                forge.retarget(newest.number, pull.to)
+                forge.change_base(newest.number, pull.to)
                 crash_point(CrashPoint.AFTER_RETARGET)
                 base = pull.to
             states[pull.item] = PullRequestState(state=state, into=base, base_gone=base not in heads)

@@ -27,7 +27,7 @@ from perdure.adapters.agents.builtin.conversation import (
 from perdure.adapters.agents.builtin.model import Model, ModelRequest
 from perdure.adapters.agents.builtin.repository_map import build_map
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
-from perdure.adapters.sandbox.select import Off
+from perdure.adapters.sandbox.grades import OffSandbox
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig, TestCommand
@@ -118,7 +118,7 @@ async def conversation(turns: int, parallel: int, shaped: Callable[[ModelRequest
         root = Path(scratch) / "tree"
         files = make_files(root)
         shown = build_map(files, lambda paths: {path: files[path] for path in paths})
-        sandbox = Off(Home(Path(scratch) / "home"), Binds(path=("/usr/bin", "/bin")))
+        sandbox = OffSandbox(Home(Path(scratch) / "home"), Binds(path=("/usr/bin", "/bin")))
         box = Toolbox(root, sandbox, Path(scratch) / "logs", check=lambda: None)
         async with Rehearsal(Screenplay.parse(screenplay(turns, parallel))) as twin:
             model = Model("sk-rehearsal-0123456789", twin.url)

@@ -32,15 +32,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from perdure.adapters.checks.compiler_caches import CompilerCache
-from perdure.adapters.checks.experiment.engine import experiment
-from perdure.adapters.checks.experiment.holding import Holding
-from perdure.adapters.checks.experiment.runs import Setting
-from perdure.adapters.checks.experiment.trees import Tree, write
+from perdure.adapters.checks.experiment.read_only_side import ReadOnlyTestSide
+from perdure.adapters.checks.experiment.run_experiment import run_experiment
+from perdure.adapters.checks.experiment.runs import ExperimentSetting
+from perdure.adapters.checks.experiment.trees import CommitTree, write_tree
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.git.initial_commit import export
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove_path
@@ -199,10 +199,10 @@ class Bench:
 
     def changed(self, *over: Files) -> str:
         """A commit with these files laid over the first."""
-        entries = dict(Tree.of(self.vault, self.commit).entries)
+        entries = dict(CommitTree.from_commit(self.vault, self.commit).entries)
         for files in over:
             entries |= {path: ("100644", self.vault.objects.write_blob(text.encode())) for path, text in files.items()}
-        return self.vault.objects.write_commit(write(self.vault, entries), (self.commit,), "changed", timestamp=0)
+        return self.vault.objects.write_commit(write_tree(self.vault, entries), (self.commit,), "changed", timestamp=0)
 
     def checkout(self, commit: str) -> Path:
         remove_path(self.clean)
@@ -212,7 +212,7 @@ class Bench:
     async def structured(self, commit: str, baseline: TestReport | None) -> tuple[float, TestReport]:
         """Seconds for a verdict, and what it rests on."""
         begun = time.perf_counter()
-        holding = await in_thread(Holding.of, self.vault, commit, self.tests, ())
+        holding = await in_thread(ReadOnlyTestSide.from_commit, self.vault, commit, self.tests, ())
         place = replace(self.place, compiler_cache=replace(self.seed, is_base_run=baseline is None))
         report = await run_tests(
             replace(place, source=await in_thread(self.checkout, commit)),
@@ -221,7 +221,7 @@ class Bench:
             tree=self.vault.tree_of(commit),
             on_progress=lambda _: None,
             baseline=Baseline(baseline, "main") if baseline else None,
-            held=holding.of_command,
+            held=holding.paths_for_command,
         )
         assert verdict_of(report).status == "green", report
         return time.perf_counter() - begun, report
@@ -229,8 +229,10 @@ class Bench:
     async def tried(self, commit: str, before: TestReport, now: TestReport) -> float:
         """Seconds for the experiments with a green change. They told what they are there for, or it means nothing."""
         begun = time.perf_counter()
-        ground = Setting(self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
-        found = await experiment(ground, self.commit, commit, self.tests, before=before, now=now)
+        ground = ExperimentSetting(
+            self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room"
+        )
+        found = await run_experiment(ground, self.commit, commit, self.tests, base_report=before, change_report=now)
         took = time.perf_counter() - begun
         (one,) = found.commands
         assert not found.is_tampered, found

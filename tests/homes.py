@@ -8,7 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from perdure.adapters.sandbox.etc import private_etc
+from perdure.adapters.sandbox.private_etc import prepare_private_etc
 from perdure.adapters.system.home import Home
 
 
@@ -26,5 +26,5 @@ def fresh_home(root: Path) -> Home:
 def _etc() -> Path:
     root = Path(tempfile.mkdtemp(prefix="perdure-etc-"))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
-    private_etc(root)
+    prepare_private_etc(root)
     return root

@@ -50,7 +50,7 @@ AGENTS = Path(__file__).parents[1] / ".venv" / "agents" / "bin"
 OURS = frozenset({"claude", "codex"})
 
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
-"""The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""
+"""The reason to leave out what only such a host can show (perdure.adapters.sandbox.control_groups)."""
 
 LEFT_OUT = Path(".pytest_cache/left_out.txt")
 """Ids of the tests that the last run left out for a missing program."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox.base import Sandbox
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from perdure.adapters.agents.builtin import issue
 from perdure.adapters.agents.text import first_line
-from perdure.adapters.checks.findings import leaked
-from perdure.adapters.checks.tamper import inventory
+from perdure.adapters.checks.findings import secret_leaks
+from perdure.adapters.checks.tamper import missing_tests
 from perdure.adapters.forges import neutral, reports
 from perdure.adapters.notify import message
 from perdure.cli import formatting
@@ -38,17 +38,17 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "a line of the report": formatting.visible_line,
     "an issue in a prompt": issue.strip_hidden,
     "a turn's summary": lambda text: first_line(text, 100),
-    "a forge's title": neutral.plain,
-    "a forge's text": neutral.neutral,
-    "a forge's line": neutral.line,
-    "a forge's name": neutral.code,
-    "a forge's output": reports.fenced,
+    "a forge's title": neutral.neutral_title,
+    "a forge's text": neutral.neutral_text,
+    "a forge's line": neutral.neutral_line,
+    "a forge's name": neutral.code_span,
+    "a forge's output": reports.fence_text,
     "the Web UI's cell": lambda text: markdown.escape_line(text, 100),
     "the Web UI's name": markdown.code_span,
-    "a chat": message._code,
+    "a chat": message._code_span,
     "a test's name": changed_base_tests.label_of,
-    "a hit's title": lambda text: inventory.hit(Tampering.GONE, text).title,
-    "a file's name": leaked.shown,
+    "a hit's title": lambda text: missing_tests.make_hit(Tampering.GONE, text).title,
+    "a file's name": secret_leaks.printable_path,
 }
 
 

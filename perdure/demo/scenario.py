@@ -100,10 +100,10 @@ async def _open_local_scenario(directories: DemoDirectories) -> AsyncIterator[De
 def _local_outcome(origin: Path) -> DemoOutcome:
     """Return the pull requests that a bare repository keeps, as lines; complete where there is exactly one."""
     forge = LocalForge(str(origin))
-    pull_requests = forge.list()
+    pull_requests = forge.list_pulls()
     lines = ["No pull request was opened"] if not pull_requests else []
     for pull, _ in pull_requests:
-        details = forge.show(pull.number)
+        details = forge.pull_details(pull.number)
         lines += [
             f"Pull request #{pull.number}  {one_line(pull.title)}",
             f"  take it  {visible(details.take)}",

@@ -71,16 +71,16 @@ def a_notes_file_without_end() -> None:
 
 @case
 def a_tool_output_of_120_000_unended_escapes() -> None:
-    from perdure.adapters.sandbox.output import clean
+    from perdure.adapters.sandbox.output import clean_output
 
-    clean("\x1b]a" * 40_000)
+    clean_output("\x1b]a" * 40_000)
 
 
 @case
 def a_tool_output_of_one_long_line() -> None:
-    from perdure.adapters.sandbox.output import clean
+    from perdure.adapters.sandbox.output import clean_output
 
-    clean("a" * 120_000)
+    clean_output("a" * 120_000)
 
 
 @case
@@ -94,7 +94,7 @@ def a_go_mod_of_a_million_empty_lines() -> None:
 
 def _judged(name: str, before: str, after: str) -> None:
     """A change of one file, read for its tests and for hints as it is in a delivery."""
-    from perdure.adapters.checks.tamper import Files, hints, missing_tests
+    from perdure.adapters.checks.tamper import DifferingFiles, find_hints, find_missing_tests
     from perdure.adapters.git.repository import Repository
     from perdure.models.config import TestCommand
     from tests.targets import git
@@ -107,8 +107,10 @@ def _judged(name: str, before: str, after: str) -> None:
             git(work, "add", "-A")
             git(work, "commit", "-qm", "x")
         command = TestCommand(name="unit", command="make test && npm test && pytest")
-        files = Files.pair(Repository(work / ".git"), git(work, "rev-parse", "HEAD^"), git(work, "rev-parse", "HEAD"))
-        found = (*missing_tests(*files, [command]).hits, *hints(*files, [command]).places)
+        files = DifferingFiles.between_commits(
+            Repository(work / ".git"), git(work, "rev-parse", "HEAD^"), git(work, "rev-parse", "HEAD")
+        )
+        found = (*find_missing_tests(*files, [command]).hits, *find_hints(*files, [command]).places)
         raise ValueError("; ".join(hit.title for hit in found) or "no hit")
 
 

@@ -151,9 +151,9 @@ def a_dotted_key_in_a_pyproject_toml() -> None:
 
 
 def _plan(text: str) -> None:
-    from perdure.cli.decide.planfile import parsed
+    from perdure.cli.decide.planfile import parse_plan
 
-    parsed(text, markdown=False)
+    parse_plan(text, markdown=False)
 
 
 @case

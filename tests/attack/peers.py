@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.bounds import MODEL_EVENT_LINES
 from perdure.adapters.agents.builtin.model import Model, ModelRequest
-from perdure.adapters.forges.github import wire
+from perdure.adapters.forges.github import transport
 from perdure.models.errors import PerdureError
 from tests.attack.peer import Peer, peer, self_signed
 from tests.waiting import patient
@@ -197,22 +197,22 @@ def plain_for_tls() -> str:
 
 def forge_case(answer: Callable[[Peer, socket.socket], None], *, within_s: float, most: int) -> str:
     """The outcome with PyGithub, with our limits lowered so that nobody has to wait."""
-    from perdure.adapters.forges.github.errors import speaking
-    from perdure.adapters.forges.github.wire import connect
+    from perdure.adapters.forges.github.errors import raise_forge_errors
+    from perdure.adapters.forges.github.transport import open_client
 
     _packed()
-    kept = wire.FORGE_ANSWER_S, wire.FORGE_ANSWER_BYTES
-    wire.FORGE_ANSWER_S, wire.FORGE_ANSWER_BYTES = within_s, most
+    kept = transport.FORGE_ANSWER_S, transport.FORGE_ANSWER_BYTES
+    transport.FORGE_ANSWER_S, transport.FORGE_ANSWER_BYTES = within_s, most
     try:
-        with peer(answer) as found, connect(found.url, "ghp_0123456789", silence_s=2) as forge:
+        with peer(answer) as found, open_client(found.url, "ghp_0123456789", silence_s=2) as forge:
             try:
-                with speaking(found.url, "PERDURE_GITHUB_TOKEN"):
+                with raise_forge_errors(found.url, "PERDURE_GITHUB_TOKEN"):
                     forge.get_repo("o/r").full_name.lower()
             except PerdureError as error:
                 return f"{type(error).__name__}: {error}"
         return "an answer"
     finally:
-        wire.FORGE_ANSWER_S, wire.FORGE_ANSWER_BYTES = kept
+        transport.FORGE_ANSWER_S, transport.FORGE_ANSWER_BYTES = kept
 
 
 def _json_drips(found: Peer, to: socket.socket) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.packages import PLACES
+from perdure.adapters.sandbox.packages import CACHE_PLACES
 from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.lease import Leases
@@ -117,7 +117,7 @@ def _linked(at: Ground) -> Seen:
     owner = at.root / "of-the-owner"
     owner.mkdir()
     (owner / "key").write_text(SECRET)
-    places = " ".join(f"$HOME/{place}" for place in PLACES)
+    places = " ".join(f"$HOME/{place}" for place in CACHE_PLACES)
     link = f"mv -T $one $one.away; rm -rf $one; ln -sT {owner} $one; ln -s {owner} $one/link"
     _set_up(at, "linking", f"for one in {places} $(find $HOME -depth -type d); do {link}; done 2>/dev/null; true")
     use = "cat $one/key $one/link/key; echo evil >$one/key; mkdir $one/link/evil"

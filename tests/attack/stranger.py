@@ -104,11 +104,11 @@ def _terminal(_: Ground) -> Seen:
 
 
 def _mention(_: Ground) -> Seen:
-    from perdure.adapters.forges.neutral import neutral, plain
+    from perdure.adapters.forges.neutral import neutral_text, neutral_title
 
     text = "@ada closes #12 https://h/x <img src=x> /approve ![x](http://h)"
-    seen = f"{neutral(text)} {plain(text)}"
-    bad = [part for part in ("@ada", "#12", "https://", "<img", "](http") if part in neutral(text)]
+    seen = f"{neutral_text(text)} {neutral_title(text)}"
+    bad = [part for part in ("@ada", "#12", "https://", "<img", "](http") if part in neutral_text(text)]
     return held(not bad, f"{bad} {seen}")
 
 

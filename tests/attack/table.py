@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
-from perdure.adapters.sandbox.base import Command, Sandbox
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.base import Sandbox, SandboxCommand
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 HELD, MISSED, GAP, LEFT = "held", "MISSED", "gap", "left out"
 """A gap is a weakness that SECURITY.md names; left out is what cannot be tried here, with the reason."""
 
-CAPS = Caps(memory=1600 * 1024**2, processes=200, disk=100 * 1024**2, cpu_s=8.0)
+CAPS = ResourceCaps(memory=1600 * 1024**2, processes=200, disk=100 * 1024**2, cpu_s=8.0)
 """Smaller than a host's own, so that nobody waits; larger than the private /tmp that an attack fills."""
 
 SECRET = "planted-secret-7d1f"
@@ -77,8 +77,8 @@ class Ground:
         directory = Path(tempfile.mkdtemp(dir=self.root))
         (directory / "tree").mkdir()
         given = {"worktree": directory / "tree", "output": directory / "out", "timeout_s": 30.0, **fields}
-        command = Command(script, **given)  # type: ignore[arg-type]
-        finished = asyncio.run(self._sandboxes[grade].run(command))
+        command = SandboxCommand(script, **given)  # type: ignore[arg-type]
+        finished = asyncio.run(self._sandboxes[grade].run_command(command))
         said = (directory / "out").read_text(errors="replace") if (directory / "out").exists() else ""
         how = f"{', timed out' if finished.timed_out else ''}{finished.failure}"
         return f"{said}\n[exit {finished.exit_code}{how}] {finished.over}"

@@ -74,9 +74,9 @@ def everything(checkout: Path, tmp_path: Path) -> None:
     made = vault.git.text("commit-tree", "-p", sha, "-m", "x", f"{sha}^{{tree}}")
     push_commit(vault, target.url, made, "perdure/x", None)
     forge = LocalForge(target.url)
-    forge.create(Proposal("x", "x", "x", "perdure/x", made, name))
-    forge.of_branch("perdure/x", "x")
-    forge.show(1)
+    forge.open_or_update_pull(Proposal("x", "x", "x", "perdure/x", made, name))
+    forge.pulls_of_branch("perdure/x", "x")
+    forge.pull_details(1)
     assert list_not_included(checkout, name), "it is looked at all the same"
 
 
@@ -128,7 +128,7 @@ def bare_inside(tmp_path: Path) -> tuple[Path, Path]:
         lambda docs: resolve_repository("docs", docs.parent),
         lambda docs: resolve_repository(".", docs / "objects"),
         lambda docs: list_not_included(docs, "main"),
-        lambda docs: LocalForge(str(docs)).list(),
+        lambda docs: LocalForge(str(docs)).list_pulls(),
         _find_root,
     ],
 )

@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 import yaml
 
-from perdure.adapters.sandbox.bubblewrap import isolation, system
-from perdure.adapters.sandbox.program import bubblewrap
+from perdure.adapters.sandbox.bubblewrap import isolation_options, system_mounts
+from perdure.adapters.sandbox.program import find_bubblewrap
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -161,7 +161,7 @@ def test_the_profile_is_well_formed_and_allows_each_call_once(profile: dict[str,
 @pytest.fixture
 def bwrap_for_everybody() -> Iterator[str]:
     """bubblewrap where an ordinary user can start it: the bundled one may lie below root's home, so it is copied."""
-    program = bubblewrap()
+    program = find_bubblewrap()
     if not program.bundled:
         yield program.path
         return
@@ -182,7 +182,15 @@ def test_bubblewrap_starts_under_the_profile_only_because_of_the_added_rule(
     rules = rules if added else [*rules, {"names": ["clone", "clone3"], "action": "SCMP_ACT_ALLOW"}]
     file = tmp_path_factory.mktemp("profile") / "seccomp.json"
     file.write_text(json.dumps({**profile, "syscalls": rules}))
-    bwrap = [bwrap_for_everybody, *isolation(), *system(), "--", "/bin/sh", "-c", "echo inside as $(id -u)"]
+    bwrap = [
+        bwrap_for_everybody,
+        *isolation_options(),
+        *system_mounts(),
+        "--",
+        "/bin/sh",
+        "-c",
+        "echo inside as $(id -u)",
+    ]
     command = [sys.executable, str(HERE / "under_profile.py"), str(file), *bwrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout == "inside as 65534\n") is added, done.stderr

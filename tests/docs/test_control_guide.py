@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from perdure.cli.app import app
-from perdure.cli.decide.asking import waits_for_you
+from perdure.cli.decide.pending_text import pending_lines
 from perdure.models.base import UserInputModel
 from perdure.models.decisions import (
     Decide,
@@ -68,7 +68,7 @@ MESSAGES: dict[str, type[UserInputModel]] = {
     ids=["plan", "question"],
 )
 def test_what_a_waiting_delivery_says_is_shown_as_it_is_said(asked: PendingDecision) -> None:
-    assert "\n".join(waits_for_you(asked, ID)) in GUIDE
+    assert "\n".join(pending_lines(asked, ID)) in GUIDE
 
 
 def test_every_command_and_option_of_the_guide_exists() -> None:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
-from perdure.adapters.notify.addresses import NOTIFY_SECRET_BYTES, headers, key_of
+from perdure.adapters.notify.addresses import NOTIFY_SECRET_BYTES, parse_secret, webhook_headers
 from perdure.adapters.notify.send import NOTIFY_ATTEMPT_S
 from perdure.models.host_config import HostConfig, NoticeEvent
 from perdure.models.limits import NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
@@ -46,18 +46,20 @@ def test_the_message_of_the_guide_is_one() -> None:
 
 def test_the_check_of_the_guide_accepts_what_is_signed_and_nothing_else() -> None:
     secret, body = "whsec_" + base64.b64encode(b"k" * 32).decode(), b'{"text": "hello"}'
-    signed = headers("notice-1", int(time.time()), body, [key_of(secret, "x"), b"an older key, also signing"])
+    signed = webhook_headers(
+        "notice-1", int(time.time()), body, [parse_secret(secret, "x"), b"an older key, also signing"]
+    )
     names: dict[str, Any] = {}
     exec(block("python"), names)
     assert names["genuine"](signed, body, secret)
     assert not names["genuine"](signed, body + b" ", secret)
-    again = headers("notice-1", int(time.time()) - 400, body, [key_of(secret, "x")])
+    again = webhook_headers("notice-1", int(time.time()) - 400, body, [parse_secret(secret, "x")])
     assert not names["genuine"](again, body, secret), "sent again by somebody who has seen it"
 
 
 def test_the_check_of_the_guide_in_a_shell_does_the_same(tmp_path: Path) -> None:
     secret, body = "whsec_" + base64.b64encode(bytes(range(256))).decode().strip(), b"{'\\n': 1}\n\n"
-    signed = headers("notice-1", 1, body, [b"an older key, also signing", key_of(secret, "x")])
+    signed = webhook_headers("notice-1", 1, body, [b"an older key, also signing", parse_secret(secret, "x")])
     known = {name.replace("-", "_"): value for name, value in signed.items()}
     for seen, said in ((body, "genuine"), (body + b"\n", "forged")):
         (tmp_path / "body").write_bytes(seen)

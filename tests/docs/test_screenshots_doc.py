@@ -17,11 +17,11 @@ from perdure.adapters.browser.capture import (
     PICTURE_HEIGHT,
     PICTURE_VIEWPORT,
     PICTURE_WIDTH,
-    capture,
+    capture_app,
 )
 from perdure.adapters.repository.config import load_repository_config
-from perdure.adapters.sandbox.base import Command
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.base import SandboxCommand
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
@@ -46,8 +46,8 @@ async def test_the_example_is_started_and_its_pages_are_taken(tmp_path: Path) ->
     (tree / "docs").mkdir(parents=True)
     home = Home(tmp_path / "home")
     binds = compute_binds(tree, os.environ["PATH"], Path.home(), perdure_home=home.root)
-    command = Command("", tree, tmp_path / "output", 0.0, env={"FRONTEND_PORT": "9200"})
-    shown = await capture(Bubblewrap(home, binds), command, settings, tmp_path / "logs")
+    command = SandboxCommand("", tree, tmp_path / "output", 0.0, env={"FRONTEND_PORT": "9200"})
+    shown = await capture_app(BubblewrapSandbox(home, binds), command, settings, tmp_path / "logs")
     assert shown.summary == "2 pages"
     assert [page.note for page in shown.pages] == ["", ""]
 

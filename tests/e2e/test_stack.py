@@ -51,7 +51,10 @@ async def test_each_item_has_a_pull_request_on_what_it_depends_on_and_goes_where
             "broken": "failed",
             "after": "blocked",
         }, progress
-        pulls = {pull.title: LocalForge(str(origin)).show(pull.number) for pull, _ in LocalForge(str(origin)).list()}
+        pulls = {
+            pull.title: LocalForge(str(origin)).pull_details(pull.number)
+            for pull, _ in LocalForge(str(origin)).list_pulls()
+        }
         into = {shown.pull.head: (shown.pull.base, shown.state) for shown in pulls.values()}
         assert into == {
             items_by["sub"]["branch"]: ("main", "merged"),

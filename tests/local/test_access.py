@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.proxied.upstream import VARIABLES
+from perdure.adapters.agents.proxied.upstream import WIRE_VARIABLES
 from perdure.local.access import check_same_forge_access, check_same_model_access, fingerprint, forge_variables
 from perdure.models.errors import BadInput
 from perdure.secrets import without_secrets
@@ -47,7 +47,7 @@ def test_a_worker_with_another_token_for_the_forge_is_not_taken_for_ours() -> No
         assert SECRET not in str(error.value)
 
 
-@pytest.mark.parametrize("names", VARIABLES.values(), ids=VARIABLES)
+@pytest.mark.parametrize("names", WIRE_VARIABLES.values(), ids=WIRE_VARIABLES)
 def test_a_worker_with_another_key_or_address_of_any_model_is_not_taken_for_ours(names: Any) -> None:
     salt = "2026-01-01"
     ours = dict.fromkeys((*names.keys, names.address), SECRET)

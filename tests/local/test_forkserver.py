@@ -114,7 +114,10 @@ async def test_a_fork_server_that_does_not_answer_is_gone_and_ended(
 
 def test_what_a_fork_server_loads_starts_no_thread_and_leaves_out_what_not_every_host_needs() -> None:
     load = "import os, sys, worker; print([name for name in ('acp', 'aiohttp', 'github') if name in sys.modules])"
-    load += "; from perdure.adapters.agents.builtin.model import load_api_library; load_api_library(); print(os.listdir('/proc/self/task'))"
+    load += (
+        "; from perdure.adapters.agents.builtin.model import load_api_library; "
+        "load_api_library(); print(os.listdir('/proc/self/task'))"
+    )
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}  # slow, and threads
     said = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True, env=env).stdout
     unneeded, threads = map(ast.literal_eval, said.splitlines())

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
+from perdure.adapters.sandbox.program import FILE, PACKAGE, find_bubblewrap
 
 pytestmark = pytest.mark.story
 
@@ -162,7 +162,7 @@ def test_the_wheel_plays_the_demo_where_not_even_bubblewrap_is_installed_and_sig
     clean = {"PATH": lent, "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"), "LANG": "C.UTF-8"}
     hidden = {shutil.which("bwrap"), str(distribution(PACKAGE).locate_file(FILE))} - {None}
     nothing = [word for path in sorted(hidden) for word in ("--ro-bind", "/dev/null", path)]
-    without_bubblewrap = (bubblewrap().path, "--die-with-parent", "--dev-bind", "/", "/", *nothing, "--")
+    without_bubblewrap = (find_bubblewrap().path, "--die-with-parent", "--dev-bind", "/", "/", *nothing, "--")
     demo = (usable / "bin" / "perdure", "demo", "--fast", "--kills", "1")
     command = (*without_bubblewrap, *demo)
     with subprocess.Popen(command, cwd=tmp_path, env=clean, stdout=subprocess.PIPE, text=True) as process:

@@ -1,1 +1,2 @@
-"""The repository's application, started and shown: pictures of its pages for people and for the reviewer."""
+"""Pictures of the pages of the repository's application, which is started in the sandbox: for people and the
+reviewer."""

@@ -1,4 +1,4 @@
-"""Start the application in the sandbox and take its pages. Whatever goes wrong is a note, never a failure."""
+"""Pictures of the application's pages, taken in the sandbox. Whatever goes wrong is a note, never a failure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.adapters.browser.browser import Browser, NoBrowser, NotAnAddress, addresses, find_browser
-from perdure.adapters.browser.png import Picture, checked
-from perdure.adapters.sandbox.base import Command, Finished, Sandbox
-from perdure.adapters.sandbox.output import clean
+from perdure.adapters.browser.browser import Browser, InvalidAppAddress, NoBrowser, find_browser, resolve_addresses
+from perdure.adapters.browser.png import Picture, sanitize_png
+from perdure.adapters.sandbox.base import Sandbox, SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.output import clean_output
 from perdure.adapters.system.files import read_regular_file
 from perdure.adapters.system.output import read_tail
 from perdure.adapters.system.removal import discard
@@ -25,45 +25,50 @@ from perdure.models.config import AppSettings
 from perdure.text import one_line
 
 APP_S = 240.0
-"""To start an application and take its pages: what has not been taken by then is not, and the delivery goes on."""
+"""Seconds to start an application and capture its pages: a page that is not captured by then is left out, and the
+delivery goes on."""
 
 APP_READY_S = 90.0
 APP_PROBE_S = 3.0
-"""For an application to answer at `[app] ready`, which may build first; and for one answer of it."""
+"""Seconds for an application to answer at `[app] ready`, which may build first; and for one of its answers."""
 
 APP_AT_ONCE_S = 5.0
 APP_DETACHED_S = 5.0
-"""Ended so soon, it did not start at all; and how long a server that it left behind has to answer."""
+"""Seconds within which an application that ends counts as not started at all; and seconds for a server that it left
+behind to answer."""
 
 APP_TAIL_CHARS = 1_500
-"""Of what an application wrote before it ended: a traceback's last lines, which say why."""
+"""Characters of what an application wrote before it ended: a traceback's last lines, which say why."""
 
 APP_PAGES_MOST = 10
 APP_PAGE_S = 15.0
 APP_SETTLE_S = 2.0
-"""Pages taken; seconds for one to load, and for what it fetches after that: ten slow pages fit into APP_S."""
+"""The most pages that are captured; seconds for one to load, and for what it fetches after that: ten slow pages fit
+into APP_S."""
 
 BROWSER_START_S = 30.0
-"""Chromium starts in 0.5 s; on a busy host with a cold disk it was seen to take 8 s."""
+"""Seconds for Chromium to start: it does in 0.5 s; on a busy host with a cold disk it was seen to take 8 s."""
 
 BROWSER_HEAP_MB = 512
-"""Of JavaScript in one page: a page that allocates without an end is its own failure, not the host's."""
+"""The heap of JavaScript in one page, in MB: a page that allocates without an end is its own failure, not the
+host's."""
 
 PAGE_ERRORS = 3
 PAGE_ERROR_CHARS = 200
 PAGE_NOTE_CHARS = 800
-"""Errors of a page's console that are told, the length of one, and of all that is said about a page."""
+"""Errors of a page's console that are shown, the length of one in characters, and of the whole note about a page."""
 
 PICTURE_WIDTH, PICTURE_VIEWPORT, PICTURE_HEIGHT = 1280, 800, 2000
-"""Pixels: a desk's window, and a long page down to 2000, the most the model's API takes where there are many images."""
+"""Width, height of the window and greatest height of a picture, in pixels: a desk's window, and a long page down to
+2000, the most that the model's API takes where there are many images."""
 
 PICTURE_BYTES = 3_500_000
-"""Of one PNG: base64 makes 4.7 MB of it, and the model's API takes 5. A page of text has 100 KB."""
+"""The most bytes of one PNG: base64 makes 4.7 MB of it, and the model's API takes 5. A page of text has 100 KB."""
 
 
-DRIVER = Path(__file__).with_name("driver.py")
+DRIVER_PATH = Path(__file__).with_name("driver.py")
 
-ARGUMENTS = (
+CHROMIUM_ARGUMENTS = (
     "--disable-gpu",
     "--no-proxy-server",
     "--disable-breakpad",
@@ -71,13 +76,19 @@ ARGUMENTS = (
     f"--js-flags=--max-old-space-size={BROWSER_HEAP_MB}",
 )
 
-_SAID_BYTES = 512 * 1024
+_REPORT_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
-class Patience:
-    """Seconds: for everything; for the app to answer, one answer of it, its end to count as "at once", and a server
-    that it left behind; for the browser's start; for a page to load and to settle."""
+class CaptureTimeouts:
+    """The time limits of a capture, in seconds.
+
+    whole_s     for everything
+    ready_s     for the application to answer; probe_s: for one of its answers
+    at_once_s   within which its end counts as "at once"; detached_s: for a server that it left behind to answer
+    launch_s    for the browser to start
+    page_s      for a page to load; settle_s: for what it fetches after that
+    """
 
     whole_s: float = APP_S
     ready_s: float = APP_READY_S
@@ -91,7 +102,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class CapturedPage:
-    """`picture` None: there is none, and `note` says why."""
+    """A page of `[app] pages`, as the setting has it, and its picture. Without one `note` says why."""
 
     page: str
     picture: Picture | None = None
@@ -100,29 +111,38 @@ class CapturedPage:
 
 @dataclass(frozen=True)
 class Capture:
-    """The pages in the order of `[app] pages`. `note`: what is to be said about all of them, its first line why there
-    is no picture at all, further lines what the application wrote last."""
+    """The captured pages, in the order of `[app] pages`.
+
+    note  about all of them: its first line says why there is no picture at all, further lines are what the application
+    wrote last
+    """
 
     pages: tuple[CapturedPage, ...] = ()
     note: str = ""
 
     @property
-    def taken(self) -> int:
+    def picture_count(self) -> int:
+        """Return how many pages have a picture."""
         return sum(page.picture is not None for page in self.pages)
 
     @property
     def summary(self) -> str:
-        """`2 pages`, `1 of 2 pages`, `no pictures: the app exited at once (exit code 1)`."""
-        taken = self.taken
+        """Return `2 pages`, `1 of 2 pages`, or `no pictures: the app exited at once (exit code 1)`."""
+        count = self.picture_count
         word = "page" if len(self.pages) == 1 else "pages"
-        if taken:
-            return f"{taken} {word}" if taken == len(self.pages) else f"{taken} of {len(self.pages)} {word}"
+        if count:
+            return f"{count} {word}" if count == len(self.pages) else f"{count} of {len(self.pages)} {word}"
         first = next((page.note for page in self.pages if page.note), "there are none")
         return "no pictures: " + (self.note.partition("\n")[0] or first)
 
 
-class _Line(PublishedModel):
-    """A line of the driver, which the application could have written itself."""
+class _DriverLine(PublishedModel):
+    """A line of the driver's report. The application could have written it itself, so it is not trusted.
+
+    page  the number of a page, from 1, that `note` is about; 0: it is about all of them
+    tail  what the application wrote last
+    done  whether all pages have been visited
+    """
 
     page: int = 0
     note: str = ""
@@ -131,72 +151,83 @@ class _Line(PublishedModel):
 
 
 @dataclass(frozen=True)
-class _Heard:
-    pages: Mapping[int, str]
+class _DriverReport:
+    """What the driver reported: a note by number of a page, one about all of them, and whether it came to its end."""
+
+    page_notes: Mapping[int, str]
     note: str
     done: bool
 
 
-async def capture(
+async def capture_app(
     sandbox: Sandbox,
-    command: Command,
+    command: SandboxCommand,
     settings: AppSettings,
     logs: Path,
     *,
     browser: Browser | None = None,
-    patience: Patience = Patience(),
+    timeouts: CaptureTimeouts = CaptureTimeouts(),
 ) -> Capture:
-    """Run `[app] start` and take `[app] pages` of what `command` shows (its `script` and `output` do not count).
+    """Run `[app] start` in the sandbox and return pictures of `[app] pages`, at most APP_PAGES_MOST of them.
 
-    logs     takes the output and, for as long as this runs, the pictures
+    command  the sandbox's view of the tree; its `script` and `output` are replaced
+    logs     directory for the output (`app.log`) and, while this runs, the pictures
     browser  None: this host's own
 
-    What the application started is dead on return. Raises Superseded when somebody else owns the workspace.
+    What goes wrong with the application or the browser is a note in the result. What the application started is dead on
+    return. Raises Superseded when somebody else owns the workspace.
     """
     try:
-        ready, pages, refused = addresses(settings, command.env)
-        tools: Browser = await in_thread(find_browser) if browser is None else browser
-    except (NotAnAddress, NoBrowser) as no:
-        return Capture(note=str(no))
+        ready, pages, invalid_pages = resolve_addresses(settings, command.env)
+        host_browser: Browser = await in_thread(find_browser) if browser is None else browser
+    except (InvalidAppAddress, NoBrowser) as error:
+        return Capture(note=str(error))
     if not pages:
-        return Capture(tuple(CapturedPage(page, note=why) for page, why in refused.items()))
-    shown = dict(list(pages.items())[:APP_PAGES_MOST])
-    results = await in_thread(_fresh, logs)
+        return Capture(tuple(CapturedPage(page, note=reason) for page, reason in invalid_pages.items()))
+    page_addresses = dict(list(pages.items())[:APP_PAGES_MOST])
+    results = await in_thread(_make_results_dir, logs)
     try:
-        spec = _spec(settings, ready, list(shown.values()), tools, results, patience)
-        wanted = replace(
+        spec = _driver_spec(settings, ready, list(page_addresses.values()), host_browser, results, timeouts)
+        driver_command = replace(
             command,
-            script=shlex.join(["exec", tools.python, "-I", "-S", str(DRIVER), json.dumps(spec)]),
+            script=shlex.join(["exec", host_browser.python, "-I", "-S", str(DRIVER_PATH), json.dumps(spec)]),
             output=logs / "app.log",
-            timeout_s=patience.whole_s,
+            timeout_s=timeouts.whole_s,
             results=results,
-            shown=(*tools.shown, DRIVER),
+            visible_paths=(*host_browser.visible_paths, DRIVER_PATH),
         )
-        finished = await sandbox.run(wanted)
-        found = await in_thread(_found, list(shown), results, finished, wanted.output)
+        sandbox_result = await sandbox.run_command(driver_command)
+        captured = await in_thread(
+            _collect_results, list(page_addresses), results, sandbox_result, driver_command.output
+        )
     finally:
         await in_thread(discard, results)
-    if found.pages:
-        found = replace(found, pages=(*found.pages, *(CapturedPage(page, note=why) for page, why in refused.items())))
-    if len(shown) < len(pages):
-        more = f"only the first {len(shown)} of {len(pages)} pages were taken"
-        found = replace(found, note="\n".join(part for part in (found.note, more) if part))
-    return found
+    if captured.pages:
+        captured = replace(
+            captured,
+            pages=(*captured.pages, *(CapturedPage(page, note=reason) for page, reason in invalid_pages.items())),
+        )
+    if len(page_addresses) < len(pages):
+        limit_note = f"only the first {len(page_addresses)} of {len(pages)} pages were taken"
+        captured = replace(captured, note="\n".join(part for part in (captured.note, limit_note) if part))
+    return captured
 
 
-def _spec(
-    settings: AppSettings, ready: str, pages: list[str], browser: Browser, results: Path, patience: Patience
+def _driver_spec(
+    settings: AppSettings, ready: str, pages: list[str], browser: Browser, results: Path, timeouts: CaptureTimeouts
 ) -> dict[str, Any]:
+    """Return what driver.py is told in its argument, as JSON: what to start and open, the browser, where to write, and
+    the limits."""
     return {
         "start": settings.start,
         "ready": ready,
         "pages": pages,
         "results": str(results),
         "chromium": browser.chromium,
-        "packages": browser.packages,
-        "arguments": ARGUMENTS,
+        "packages": browser.package_dirs,
+        "arguments": CHROMIUM_ARGUMENTS,
         "limits": {
-            **asdict(patience),
+            **asdict(timeouts),
             "tail": APP_TAIL_CHARS,
             "width": PICTURE_WIDTH,
             "viewport": PICTURE_VIEWPORT,
@@ -208,62 +239,79 @@ def _spec(
     }
 
 
-def _fresh(logs: Path) -> Path:
-    """A directory nobody has written to."""
+def _make_results_dir(logs: Path) -> Path:
+    """Make a new, empty directory for the driver's results below `logs`, and remove those of earlier captures."""
     logs.mkdir(parents=True, exist_ok=True)
-    for old in logs.glob("pages-*"):
-        discard(old)
+    for old_dir in logs.glob("pages-*"):
+        discard(old_dir)
     return Path(tempfile.mkdtemp(prefix="pages-", dir=logs))
 
 
-def _found(names: list[str], results: Path, finished: Finished, output: Path) -> Capture:
-    heard = _heard(results / "said.jsonl")
-    note = heard.note or ("" if heard.done else _broken_off(finished, output))
-    missing = note.partition("\n")[0] or "it was not taken"
+def _collect_results(pages_setting: list[str], results: Path, sandbox_result: SandboxResult, output: Path) -> Capture:
+    """Read the driver's report and pictures, and return them as a Capture.
+
+    A page without a picture and a note of its own gets the reason that holds for all; where that is all there is, the
+    capture has no pages, only the note.
+    """
+    report = _read_report(results / "said.jsonl")
+    note = report.note or ("" if report.done else _early_end_reason(sandbox_result, output))
+    missing_reason = note.partition("\n")[0] or "it was not taken"
     pages = []
-    for number, name in enumerate(names, start=1):
-        picture, why = _picture(results / f"page-{number}.png")
-        said = "; ".join(part for part in (heard.pages.get(number, ""), why) if part)
-        pages.append(CapturedPage(name, picture, said or ("" if picture else missing)))
-    if not any(page.picture or page.note != missing for page in pages):
+    for number, name in enumerate(pages_setting, start=1):
+        picture, picture_problem = _read_picture(results / f"page-{number}.png")
+        page_note = "; ".join(part for part in (report.page_notes.get(number, ""), picture_problem) if part)
+        pages.append(CapturedPage(name, picture, page_note or ("" if picture else missing_reason)))
+    if not any(page.picture or page.note != missing_reason for page in pages):
         return Capture(note=note)
     return Capture(tuple(pages), note)
 
 
-def _broken_off(finished: Finished, output: Path) -> str:
-    if finished.failure:
-        return f"the sandbox could not run it: {one_line(finished.failure, PAGE_NOTE_CHARS)}"
-    if finished.timed_out:
+def _early_end_reason(sandbox_result: SandboxResult, output: Path) -> str:
+    """Return the reason why the driver did not come to its end: the sandbox, the time, or its exit code with the last
+    line of output."""
+    if sandbox_result.failure:
+        return f"the sandbox could not run it: {one_line(sandbox_result.failure, PAGE_NOTE_CHARS)}"
+    if sandbox_result.timed_out:
         return "no time was left for it"
-    last = one_line(read_tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
-    return f"the browser's driver ended (exit code {finished.exit_code})" + (f": {last}" if last else "")
+    last_line = one_line(read_tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
+    return f"the browser's driver ended (exit code {sandbox_result.exit_code})" + (
+        f": {last_line}" if last_line else ""
+    )
 
 
-def _heard(path: Path) -> _Heard:
+def _read_report(path: Path) -> _DriverReport:
+    """Read the driver's lines from its report, at most _REPORT_BYTES of it; what is no line of the driver is skipped.
+
+    Notes are cut to PAGE_NOTE_CHARS; an application's last output is added to the note about all pages.
+    """
     pages, note, done = {}, "", False
-    for text in (read_regular_file(path, _SAID_BYTES) or b"").splitlines():
+    for text in (read_regular_file(path, _REPORT_BYTES) or b"").splitlines():
         try:
-            said = _Line.model_validate_json(text)
+            line = _DriverLine.model_validate_json(text)
         except ValidationError:
             continue
-        words = one_line(said.note, PAGE_NOTE_CHARS)
-        if said.page:
-            pages[said.page] = words
-        elif words:
-            last = clean(said.tail)[-APP_TAIL_CHARS:].strip()
-            note = f"{words}\n{last}" if last else words
-        done = done or said.done
-    return _Heard(pages, note, done)
+        line_note = one_line(line.note, PAGE_NOTE_CHARS)
+        if line.page:
+            pages[line.page] = line_note
+        elif line_note:
+            app_tail = clean_output(line.tail)[-APP_TAIL_CHARS:].strip()
+            note = f"{line_note}\n{app_tail}" if app_tail else line_note
+        done = done or line.done
+    return _DriverReport(pages, note, done)
 
 
-def _picture(path: Path) -> tuple[Picture | None, str]:
-    """(the picture, why it is none): neither when there is no file."""
+def _read_picture(path: Path) -> tuple[Picture | None, str]:
+    """Read a picture that the driver wrote, and return it with an empty text, or None with the reason why it is not
+    used.
+
+    None with an empty text: there is no file.
+    """
     data = read_regular_file(path, PICTURE_BYTES)
     if data is None:
         return None, ""
     if len(data) > PICTURE_BYTES:
         return None, "its picture is not used: it is too large"
     try:
-        return checked(data, PICTURE_WIDTH, PICTURE_HEIGHT), ""
-    except ValueError as problem:
-        return None, f"its picture is not used: {problem}"
+        return sanitize_png(data, PICTURE_WIDTH, PICTURE_HEIGHT), ""
+    except ValueError as error:
+        return None, f"its picture is not used: {error}"

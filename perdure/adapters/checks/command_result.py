@@ -17,8 +17,8 @@ from perdure.adapters.checks.report_receiver import split_documents
 from perdure.adapters.checks.runners import find_test_file, reproduction_command
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.adapters.checks.testcases import BadReport
-from perdure.adapters.sandbox.base import Command, Finished
-from perdure.adapters.sandbox.usage import killed
+from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.usage import describe_kill
 from perdure.adapters.system.output import flood_reason, read_tail
 from perdure.models.config import TestCommand
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
@@ -50,13 +50,15 @@ class _EndedCommand:
 
     test: TestCommand
     call: Invocation
-    finished: Finished
+    finished: SandboxResult
     tail: str
     cases: tuple[TestCase, ...] = ()
     report_error: str = ""
 
 
-def make_command_result(test: TestCommand, call: Invocation, finished: Finished, command: Command) -> CommandResult:
+def make_command_result(
+    test: TestCommand, call: Invocation, finished: SandboxResult, command: SandboxCommand
+) -> CommandResult:
     """Read the output and the report of a command that ended, and return its result.
 
     The exit code, the report and the output decide its verdict; a report that cannot be read counts as evidence, and is
@@ -91,7 +93,7 @@ def make_command_result(test: TestCommand, call: Invocation, finished: Finished,
     )
 
 
-def _read_cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestCase, ...]:
+def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) -> tuple[TestCase, ...]:
     """Read the test cases from the report that a command left, in the form in which its runner writes it.
 
     Files are named from the repository's top. Empty where no report was asked for, or one that is not required is
@@ -122,7 +124,7 @@ def _read_cases(test: TestCommand, call: Invocation, command: Command) -> tuple[
 
     if call.collect:
         return prefix_directory(
-            read_junit_files(command.source or command.worktree, call.collect, command.seen, reproduce, find_file)
+            read_junit_files(command.source or command.worktree, call.collect, command.shown_at, reproduce, find_file)
         )
     if call.report is None or not (call.report_required or call.report.is_file()):
         return ()
@@ -131,9 +133,9 @@ def _read_cases(test: TestCommand, call: Invocation, command: Command) -> tuple[
     if call.events == "libtest":
         return prefix_directory(read_libtest_output(call.report, command.output, root, reproduce))
     *earlier, report = split_documents(call.report) if call.writing == "through" else [call.report]
-    cases = read_junit(report, command.seen, reproduce, find_file)
+    cases = read_junit(report, command.shown_at, reproduce, find_file)
     for earlier_report in earlier:
-        _check_agreement(read_junit(earlier_report, command.seen), cases)
+        _check_agreement(read_junit(earlier_report, command.shown_at), cases)
     return prefix_directory(cases)
 
 
@@ -178,7 +180,7 @@ def _decide_verdict(ended: _EndedCommand) -> tuple[str, str]:
     if ended.call.runner == "pytest" and code == 5:
         return "failed", "no tests were collected"
     if code > 128:
-        return "failed", killed(code - 128, ended.finished.peak)
+        return "failed", describe_kill(code - 128, ended.finished.peak)
     if failing:
         return "failed", f"exit code {code}"
     if ended.cases:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from perdure.adapters.checks.runners import RUNNERS
-from perdure.adapters.sandbox.base import Command
+from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.environment import UNPACKED
 from perdure.adapters.system.copies import UnsupportedFileType, copy_entries, list_entries
 from perdure.adapters.system.files import sync_all
@@ -56,7 +56,7 @@ class CompilerCache:
     key: str
     is_base_run: bool = False
 
-    def lend_copies(self, command: Command) -> Command:
+    def lend_copies(self, command: SandboxCommand) -> SandboxCommand:
         """Copy the caches below the command's own `results`, and return the command with the variables that name the
         copies.
 

@@ -19,8 +19,8 @@ from perdure.adapters.checks.report_receiver import ClosedReport, PipedReport
 from perdure.adapters.checks.runners import make_invocation, narrow_to_test
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.adapters.checks.verdict import fix_note, result_line
-from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
-from perdure.adapters.sandbox.environment import results_place
+from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.environment import results_path_inside
 from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.models.amounts import parse_duration
@@ -162,7 +162,7 @@ async def _prepare_invocation(
     TEST_SCRIPT_BYTES.
     """
     reports = await in_thread(_make_empty_directory, place.log_dir, f"reports-{label}-")
-    shown_at = results_place(place.sandbox.grade) or reports
+    shown_at = results_path_inside(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory
     call = await in_thread(make_invocation, test, shown_at, tree, installed, place.env)
     call = call.with_host_paths(shown_at, reports)
@@ -201,7 +201,7 @@ async def _run_invocation(
     The result is `not_started` where the command's directory is not in the tree. That of a failure names the writes to
     the read-only test side that were refused. Raises as run_tests does.
     """
-    sandbox_command = Command(
+    sandbox_command = SandboxCommand(
         script=call.script,
         worktree=place.worktree,
         inside=place.inside,
@@ -215,8 +215,8 @@ async def _run_invocation(
         lock=place.lock,
         fence=place.fence,
         results=reports,
-        results_at=results_place(place.sandbox.grade),
-        held=place.held,
+        results_at=results_path_inside(place.sandbox.grade),
+        read_only_paths=place.held,
     )
     if not await in_thread(_is_inside, place.tree, test.directory):
         return _missing_directory_result(test)
@@ -228,10 +228,10 @@ async def _run_invocation(
         )
     else:
         finished, call = await _run_and_receive(place.sandbox, sandbox_command, call, report_copy)
-    await in_thread(finished.raise_for, sandbox_command, f'[[test]] "{test.name}"')
+    await in_thread(finished.raise_for_failure, sandbox_command, f'[[test]] "{test.name}"')
     result = await in_thread(make_command_result, test, call, finished, sandbox_command)
     refused_paths = (
-        find_refused_writes(result, place.held, sandbox_command.seen)
+        find_refused_writes(result, place.held, sandbox_command.shown_at)
         if place.held and result.verdict != "passed"
         else ()
     )
@@ -243,8 +243,12 @@ async def _run_invocation(
 
 
 async def _run_with_compiler_cache(
-    compiler_cache: CompilerCache, sandbox: Sandbox, sandbox_command: Command, call: Invocation, report_copy: Path
-) -> tuple[Finished, Invocation]:
+    compiler_cache: CompilerCache,
+    sandbox: Sandbox,
+    sandbox_command: SandboxCommand,
+    call: Invocation,
+    report_copy: Path,
+) -> tuple[SandboxResult, Invocation]:
     """Run a command as `_run_and_receive` does, with copies of what compilers have made of the base, which are removed
     afterwards.
 
@@ -263,17 +267,17 @@ async def _run_with_compiler_cache(
 
 
 async def _run_and_receive(
-    sandbox: Sandbox, sandbox_command: Command, call: Invocation, report_copy: Path
-) -> tuple[Finished, Invocation]:
+    sandbox: Sandbox, sandbox_command: SandboxCommand, call: Invocation, report_copy: Path
+) -> tuple[SandboxResult, Invocation]:
     """Run a command, and return how it ended, with the invocation whose `report` is where the report can be read now.
 
     A report of a runner whose way of writing is known is copied meanwhile to `report_copy`, out of the command's reach.
     """
     if call.report is None or call.writing == "anyhow":
-        return await sandbox.run(sandbox_command), call
+        return await sandbox.run_command(sandbox_command), call
     receiver = await in_thread(PipedReport if call.writing == "through" else ClosedReport, call.report, report_copy)
     try:
-        finished = await sandbox.run(sandbox_command)
+        finished = await sandbox.run_command(sandbox_command)
     finally:
         await in_thread(receiver.close)
     return finished, replace(call, report=report_copy)
@@ -297,7 +301,7 @@ def _missing_directory_result(test: TestCommand) -> CommandResult:
     )
 
 
-def _prepare_run(command: Command, call: Invocation, tree: Path) -> None:
+def _prepare_run(command: SandboxCommand, call: Invocation, tree: Path) -> None:
     """Remove the output and the reports of an earlier run, and write the files that the invocation needs."""
     command.output.unlink(missing_ok=True)
     for file, text in call.files.items():

@@ -1,1 +1,1 @@
-"""The places where pull requests are opened."""
+"""The places where pull requests are opened: local repositories and GitHub, and the texts published there."""

@@ -1,4 +1,4 @@
-"""The interfaces behind which pull requests are opened and issues are read."""
+"""The interfaces behind which pull requests are opened and issues are read, and the facts that they exchange."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from perdure.models.result import PullRequest
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pull request to be: `head` and `base` are branch names on the forge, `head_sha` what `head` points at.
+    """A pull request to be opened: `head` and `base` are branch names on the forge, `head_sha` the commit that `head`
+    points at.
 
-    `body` ends with a hidden marker that names the delivery: what carries it is ours to edit. `beside`: files, name →
-    content, that the body shows and a forge without an artifact branch keeps beside it. `shares`: an open one of this
-    head that is another's of ours keeps what that one wrote, beside this text (parts.beside_others). `end`: the last
-    lines of `body`, which stay when it is cut there.
+    body         ends with a hidden marker that names the delivery: a pull request that carries it is ours to edit
+    attachments  files, name → content, that the body shows; a forge without an artifact branch keeps them beside it
+    shares_body  where this head has an open pull request of another delivery of ours, what that one wrote in the text
+    stays, beside this text (shared_body.merge_part)
+    body_end     the last lines of `body`, which stay when it is cut there
     """
 
     delivery: str
@@ -30,24 +32,30 @@ class Proposal:
     draft: bool = False
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
-    beside: Mapping[str, bytes] = field(default_factory=dict)
-    shares: bool = False
-    end: str = ""
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
+    shares_body: bool = False
+    body_end: str = ""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The one pull request of a head branch. `notes`: what a person should know, one sentence each (labels or
-    reviewers that were not taken, a repository that was renamed, a pull request that somebody has closed)."""
+class ProposedPullRequest:
+    """The one pull request of a head branch, opened or brought up to date. `notes`: what a person should know, one
+    sentence each (labels or reviewers that were not taken, a repository that was renamed, a pull request that somebody
+    has closed)."""
 
     pull_request: PullRequest
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Pulled:
-    """A pull request as it is now. `state`: open, merged or closed; `head_sha`: the commit it proposes, empty when the
-    forge does not say; `ours`: it is the delivery's; `base`: the branch it is into."""
+class PullRequestSnapshot:
+    """A pull request as it is now.
+
+    state     open, merged or closed
+    head_sha  the commit it proposes, empty when the forge does not say
+    ours      it is the delivery's that was named
+    base      the branch it is to be merged into
+    """
 
     number: int
     state: str
@@ -57,45 +65,53 @@ class Pulled:
 
 
 @dataclass(frozen=True)
-class Access:
-    """A look before any money is spent: the repository as the forge calls it now, and words for a person."""
+class AccessReport:
+    """What a look at the forge before any money is spent has shown: the repository's name as the forge has it now, and
+    notes for a person."""
 
     repository: str
     notes: tuple[str, ...] = field(default=())
 
 
 class Forge(Protocol):
-    """Sync: called from a thread. Errors: ForgeRefused (final), ForgeUnavailable (try again)."""
+    """One repository at a forge. Its methods block: call them from a thread. Errors: ForgeRefused (final),
+    ForgeUnavailable (try again)."""
 
-    def find(self, head: str) -> PullRequest | None:
-        """The open pull request of a head branch, the oldest when there are several."""
+    def find_open_pull(self, head: str) -> PullRequest | None:
+        """Return the open pull request of a head branch, the oldest when there are several, or None."""
         ...
 
-    def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
-        """All pull requests of a head branch in whatever state, by number; `delivery` decides which are ours."""
+    def pulls_of_branch(self, head: str, delivery: str) -> Sequence[PullRequestSnapshot]:
+        """Return all pull requests of a head branch in whatever state, by number; `delivery` decides which of them are
+        `ours`."""
         ...
 
-    def open_ours(self, but: str, most: int) -> int:
-        """Open pull requests that deliveries have made, that of `but` apart; no more than `most` are counted."""
+    def count_open_pulls(self, except_delivery: str, limit: int) -> int:
+        """Count the open pull requests that deliveries have made, without that of `except_delivery`; stop counting at
+        `limit`."""
         ...
 
-    def retarget(self, number: int, base: str) -> None:
-        """Make an open pull request one into another branch, with all that is in it as it is."""
+    def change_base(self, number: int, base: str) -> None:
+        """Set the base branch of an open pull request; its commits and text stay as they are."""
         ...
 
-    def reopen(self, number: int) -> None:
-        """Open one again that was closed, not merged; its branches have to be there. ForgeRefused where it may not."""
+    def reopen_pull(self, number: int) -> None:
+        """Open a pull request again that was closed and not merged; its branches have to exist. Raises ForgeRefused
+        where that is not allowed."""
         ...
 
-    def create(self, proposal: Proposal) -> Opened:
-        """Open one; finding one for the same head first means returning (and updating) that one instead."""
+    def open_or_update_pull(self, proposal: Proposal) -> ProposedPullRequest:
+        """Open the pull request; where one for the same head is open already, update and return that one instead."""
         ...
 
 
 @runtime_checkable
 class HostedForge(Forge, Protocol):
-    """A forge with issues and accounts. The same rules, the same errors. `name`: as people call it, such as GitHub;
-    `account`: who we are to it, such as `App 12`, where that is more than a token."""
+    """A forge with issues and accounts, with the rules and errors of Forge.
+
+    name     as people call it, such as GitHub
+    account  who we are to it, such as `App 12`, where that is more than a token; else empty
+    """
 
     name: str
 
@@ -103,37 +119,43 @@ class HostedForge(Forge, Protocol):
     def account(self) -> str: ...
 
     @property
-    def web(self) -> str:
-        """The page of the repository, such as https://github.com/me/durations."""
+    def web_url(self) -> str:
+        """Return the address of the repository's page, such as https://github.com/me/durations."""
         ...
 
-    def check(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
-        """Look if a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing.
+    def check_access(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> AccessReport:
+        """Check that a branch can be pushed and a pull request into `base` opened. Raises ForgeRefused, which names
+        what is missing.
 
         `branches`: the names of which one will be pushed, as far as they are known; `empty`: the repository has no
         branch, and `base` will be pushed as well where that is still so.
         """
         ...
 
-    def issue(self, number: int) -> ForgeIssue:
-        """An open issue with its comments. InvalidRequest for one that is closed, locked or a pull request."""
+    def fetch_issue(self, number: int) -> ForgeIssue:
+        """Fetch an open issue with its comments. Raises InvalidRequest for one that is closed, locked or a pull
+        request."""
         ...
 
-    def issues(self, wanted: IssueQuery, most: int) -> Sequence[int]:
-        """The numbers of the open issues that are meant, the oldest first; ForgeRefused when there are more."""
+    def find_issues(self, query: IssueQuery, limit: int) -> Sequence[int]:
+        """Return the numbers of the open issues that a query means, the oldest first. Raises ForgeRefused when there
+        are more than `limit`."""
         ...
 
-    def proposed(self) -> Mapping[int, int]:
-        """Issues for which a delivery or a backlog has an open pull request here: its number, by the issue's."""
+    def issue_pull_requests(self) -> Mapping[int, int]:
+        """Return the open pull requests that a delivery or a backlog has made for issues here: issue number → pull
+        request number."""
         ...
 
-    def comment(self, issue: int, delivery: str, text: str) -> str:
-        """Make the delivery's one comment on an issue say `text`, found by its hidden marker; return its address."""
+    def write_status_comment(self, issue: int, delivery: str, text: str) -> str:
+        """Create or edit the delivery's one comment on an issue, found by its hidden marker, so that it says `text`.
+        Returns its address."""
         ...
 
 
 class ForgeSite(Protocol):
-    """A server of a forge with our account there. `url`: scheme, host and port; `secrets`: what nobody may see."""
+    """A server of a forge with our account there. `url`: scheme, host and port; `secrets`: values that nobody may
+    see."""
 
     @property
     def url(self) -> str: ...
@@ -142,9 +164,11 @@ class ForgeSite(Protocol):
     def secrets(self) -> tuple[str, ...]: ...
 
     def forge(self, url: str) -> HostedForge | None:
-        """The repository of an origin, as this account sees it; None for a URL that is none of this server."""
+        """Return the repository of an origin's URL, as this account sees it; None for a URL that is not on this
+        server."""
         ...
 
     def credential(self, url: str) -> Credential | None:
-        """For an http(s) URL of a repository here. ForgeRefused, ForgeUnavailable when a token cannot be had."""
+        """Return what git shows for an http(s) URL of a repository on this server, None for any other URL or without a
+        token. Raises ForgeRefused, ForgeUnavailable when a token cannot be had."""
         ...

@@ -1,4 +1,4 @@
-"""The text of a pull request: what was asked, done, tested, reviewed and paid, in Markdown a person can trust.
+"""The text of a pull request: what was requested, done, tested, reviewed and paid, in Markdown a person can trust.
 
 Text that a model or a stranger wrote is neutralised: it can neither mention people, nor close issues, nor hide.
 """
@@ -9,10 +9,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
-from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
-from perdure.adapters.forges.reports import bullets, findings_line, findings_section, promises_section
-from perdure.adapters.forges.template import Section, arranged, clean, laid_out
+from perdure.adapters.forges.neutral import (
+    code_span,
+    is_web_address,
+    neutral_line,
+    neutral_span,
+    neutral_text,
+    neutral_title,
+    quote_block,
+)
+from perdure.adapters.forges.pictures import Addresses, picture_addresses, picture_links, render_gallery
+from perdure.adapters.forges.reports import bullet_list, findings_line, findings_section, promises_section
+from perdure.adapters.forges.template import Section, clean_template, fill_template, render_sections
 from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.models.contract import Contract
 from perdure.models.plan import Plan
@@ -22,157 +30,194 @@ from perdure.models.result import Receipt, ReviewStatus, TestsStatus
 from perdure.models.webui.details import dollars
 
 BODY_CHARS = 60_000
-"""Of a pull request's text: below FORGE_TEXT_CHARS, so that a person can still add to it."""
+"""The most characters of a pull request's text: fewer than FORGE_TEXT_CHARS, so that a person can still add to it."""
 
 
-__all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
+__all__ = [
+    "SUBJECT_PREFIXES",
+    "marker",
+    "neutral_text",
+    "pull_request_body",
+    "pull_request_title",
+    "quote_block",
+    "subject_line",
+]
 
-OURS = "<!-- perdure:delivery="
-"""In the text of every pull request that a delivery or a backlog has opened."""
+MARKER_START = "<!-- perdure:delivery="
+"""The beginning of the hidden marker in the text of every pull request that a delivery or a backlog has opened."""
 
 _REQUEST_SHOWN = 2000
-"""Characters of the request; the whole of it stays in the delivery."""
+"""The most characters of the request that are shown; the whole of it stays in the delivery."""
 
-PREFIX = {"bug": "fix", "feature": "feat", "chore": "chore", "docs": "docs"}
+SUBJECT_PREFIXES = {"bug": "fix", "feature": "feat", "chore": "chore", "docs": "docs"}
 
 
 @dataclass(frozen=True)
-class Looks:
-    """The engine's own observations. `beside`: the pictures lie beside the text, as in a local pull request's record;
-    `report`: of the newest tests."""
+class EngineObservations:
+    """What the engine itself observed.
+
+    pictures_beside  the pictures lie beside the text, as in a local pull request's record
+    report           of the newest tests
+    """
 
     findings: Findings | None = None
     screenshots: Screenshots | None = None
-    beside: bool = False
+    pictures_beside: bool = False
     report: TestReport | None = None
 
 
 def marker(delivery: str) -> str:
-    """The last line of a pull request that is this delivery's: what carries it is ours to edit."""
-    return f"{OURS}{delivery} -->"
+    """Return the hidden last line of a delivery's pull request: a pull request that carries it is ours to edit."""
+    return f"{MARKER_START}{delivery} -->"
 
 
-def issues_of(text: str) -> tuple[int, ...]:
-    """Numbers of the issues that a pull request of ours is about: those it closes, and those it leaves open. Words of
-    others in it refer to nothing (perdure.adapters.forges.neutral)."""
-    if OURS not in text:
+def issue_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of the issues that the text of a pull request of ours is about: those it closes and those it
+    leaves open.
+
+    Empty when the text has no marker of ours. Text of others in it cannot be mistaken for a reference
+    (perdure.adapters.forges.neutral).
+    """
+    if MARKER_START not in text:
         return ()
-    left = re.findall(r"Merging this leaves ((?:#\d+(?:, )?)+) open", text)
-    found = re.findall(r"(?i)\bcloses #(\d+)", text) + [number for some in left for number in re.findall(r"\d+", some)]
-    return tuple(dict.fromkeys(int(number) for number in found if len(number) < 10))
+    leaves_open = re.findall(r"Merging this leaves ((?:#\d+(?:, )?)+) open", text)
+    numbers = re.findall(r"(?i)\bcloses #(\d+)", text) + [
+        number for listed in leaves_open for number in re.findall(r"\d+", listed)
+    ]
+    return tuple(dict.fromkeys(int(number) for number in numbers if len(number) < 10))
 
 
-def title(work: ShipInput) -> str:
-    """`feat: accept compound durations`, one line, at most 72 characters."""
-    return subject(work.kind, work.title)
+def pull_request_title(work: ShipInput) -> str:
+    """Return the title of a delivery's pull request, one line of at most 72 characters: `feat: accept compound
+    durations`."""
+    return subject_line(work.kind, work.title)
 
 
-def subject(kind: str, words: str) -> str:
-    """A conventional subject line from words of a model; a prefix that is there already stays."""
-    said = plain(" ".join(words.split())).strip().rstrip(".") or "changes"  # no Markdown: `<` stays what it is
-    if not re.match(r"(feat|fix|chore|docs|test|refactor|perf|build|ci|style|revert)(\([^)]*\))?!?: ", said):
-        first = said.split(" ", 1)[0]
-        start = said[:1].lower() if first[1:].islower() else said[:1]  # "API" and "I/O" stay
-        said = f"{PREFIX.get(kind, 'chore')}: {start}{said[1:]}"
-    return said if len(said) <= 72 else said[:71].rstrip() + "…"
+def subject_line(kind: str, text: str) -> str:
+    """Return a conventional subject line of at most 72 characters, made of the kind of change and a text of a model.
+
+    A conventional prefix that the text has already stays; else one is put before it by kind (`chore` for an unknown
+    kind).
+    """
+    summary = neutral_title(" ".join(text.split())).strip().rstrip(".") or "changes"  # no Markdown: `<` stays
+    if not re.match(r"(feat|fix|chore|docs|test|refactor|perf|build|ci|style|revert)(\([^)]*\))?!?: ", summary):
+        first_word = summary.split(" ", 1)[0]
+        initial = summary[:1].lower() if first_word[1:].islower() else summary[:1]  # "API" and "I/O" stay
+        summary = f"{SUBJECT_PREFIXES.get(kind, 'chore')}: {initial}{summary[1:]}"
+    return summary if len(summary) <= 72 else summary[:71].rstrip() + "…"
 
 
-def body(
+def pull_request_body(
     work: ShipInput,
     contract: Contract,
     plan: Plan | None,
     review: Review | None,
     receipt: Receipt | None = None,
     template: str | None = None,
-    looks: Looks | None = None,
+    looks: EngineObservations | None = None,
 ) -> str:
-    """The whole pull request text, at most BODY_CHARS long: what is too long is cut and says so.
+    """Return the whole text of a pull request, at most BODY_CHARS long; what is too long is cut and says so.
 
-    A draft says so in the first line; the last one is the marker, always. `template` is the repository's own form
-    (perdure.adapters.forges.template.read_template): its headings then hold our sections. `receipt` None: without one.
-    `looks` None: the engine has not looked at the change, nor at the application.
+    A draft says so in the first line; the last line is the marker, always.
+
+    receipt   None: the text has no receipt
+    template  the repository's own form (perdure.adapters.forges.template.read_template): its headings then hold our
+    sections
+    looks     None: the engine has looked neither at the change nor at the application
     """
-    draft = f"> **Draft:** {line(work.draft_reason)}" if work.draft_reason else ""
-    made_from = f"from {code(contract.base)} at `{contract.base_sha[:12]}`"
+    draft = f"> **Draft:** {neutral_line(work.draft_reason)}" if work.draft_reason else ""
+    base_label = f"from {code_span(contract.base)} at `{contract.base_sha[:12]}`"
     if contract.base_sha == FIRST_COMMIT:
-        made_from += ", an empty commit that Perdure began the repository with"
-    end = f"---\nDelivered by Perdure as {code(work.workflow_id)}, {made_from}.\n\n{marker(work.delivery)}\n"
-    form = clean(template) if template else ""
-    sections = _sections(work, contract, plan, review, receipt, looks or Looks())
-    room = BODY_CHARS - len(draft) - len(end) - len(form) - 500  # what holds the pieces together
-    fitting = _fit(sections, room)
-    written = [arranged(form, fitting)] if form.strip() else []
-    for text in (*written, laid_out(fitting)):
-        whole = "\n\n".join(part for part in (draft, text, end) if part)
-        if len(whole) <= BODY_CHARS:  # a template can be nothing but headings
+        base_label += ", an empty commit that Perdure began the repository with"
+    ending = f"---\nDelivered by Perdure as {code_span(work.workflow_id)}, {base_label}.\n\n{marker(work.delivery)}\n"
+    form = clean_template(template) if template else ""
+    sections = _build_sections(work, contract, plan, review, receipt, looks or EngineObservations())
+    section_chars = BODY_CHARS - len(draft) - len(ending) - len(form) - 500  # what holds the pieces together
+    cut_sections = _fit_sections(sections, section_chars)
+    layouts = [fill_template(form, cut_sections)] if form.strip() else []
+    for text in (*layouts, render_sections(cut_sections)):
+        full_text = "\n\n".join(part for part in (draft, text, ending) if part)
+        if len(full_text) <= BODY_CHARS:  # a template can be nothing but headings
             break
-    return whole
+    return full_text
 
 
-def _sections(
+def _build_sections(
     work: ShipInput,
     contract: Contract,
     plan: Plan | None,
     review: Review | None,
     receipt: Receipt | None,
-    looks: Looks,
+    looks: EngineObservations,
 ) -> list[Section]:
-    links = {name.partition(".")[0]: url for name, url in work.artifacts.items() if web_address(url)}
-    sections = [Section("request", "Request", _request(contract))]
+    """Return the sections of a pull request's text in their order, without those that have no text."""
+    links = {name.partition(".")[0]: url for name, url in work.artifacts.items() if is_web_address(url)}
+    sections = [Section("request", "Request", _request_section(contract))]
     if contract.issue is not None:
         number = f"#{contract.issue.number}"
         closes = contract.config.ship.close_issue
-        said = f"Closes {number}" if closes else f"Merging this leaves {number} open."
-        sections.append(Section("issue", "", said, fixed=True))
+        issue_line = f"Closes {number}" if closes else f"Merging this leaves {number} open."
+        sections.append(Section("issue", "", issue_line, fixed=True))
     if plan is not None:
         sections += [
-            Section("problem", "Problem", quote(plan.problem)),
-            Section("solution", "Solution", quote(plan.solution)),
-            Section("tasks", "Tasks", bullets(line(task.title) + task.title_suffix for task in plan.tasks)),
-            Section("checks", "How to check", bullets(line(check) for check in plan.validation)),
+            Section("problem", "Problem", quote_block(plan.problem)),
+            Section("solution", "Solution", quote_block(plan.solution)),
+            Section("tasks", "Tasks", bullet_list(neutral_line(task.title) + task.title_suffix for task in plan.tasks)),
+            Section("checks", "How to check", bullet_list(neutral_line(check) for check in plan.validation)),
         ]
-    sections.append(Section("assumptions", "Assumptions", _assumptions(work.assumptions)))
-    sections.append(Section("evidence", "Evidence", bullets(_evidence(work, links, looks)), fixed=True))
+    sections.append(Section("assumptions", "Assumptions", _assumptions_section(work.assumptions)))
+    sections.append(Section("evidence", "Evidence", bullet_list(_evidence_lines(work, links, looks)), fixed=True))
     sections.append(Section("promises", "Changed promises", promises_section(looks.report, review)))
-    shown = picture_addresses(looks.screenshots, work.artifacts, beside=looks.beside)
-    sections.append(Section("screenshots", "Screenshots", gallery(looks.screenshots, shown)))
+    addresses = picture_addresses(looks.screenshots, work.artifacts, same_directory=looks.pictures_beside)
+    sections.append(Section("screenshots", "Screenshots", render_gallery(looks.screenshots, addresses)))
     if review is not None and work.draft_reason:
-        sections.append(Section("blockers", "Blocking", _issues(review, shown, blocking=True)))
+        sections.append(Section("blockers", "Blocking", _review_issues(review, addresses, blocking=True)))
     if review is not None:
-        sections.append(Section("noted", "Noted, not blocking", _issues(review, shown, blocking=False)))
+        sections.append(Section("noted", "Noted, not blocking", _review_issues(review, addresses, blocking=False)))
     sections.append(Section("findings", "Found by the engine", findings_section(looks.findings)))
     if receipt is not None:
-        sections.append(Section("receipt", "Receipt", bullets(_receipt(work, receipt, links)), fixed=True))
+        sections.append(Section("receipt", "Receipt", bullet_list(_receipt_lines(work, receipt, links)), fixed=True))
     return [section for section in sections if section.text]
 
 
-def _request(contract: Contract) -> str:
-    """Quote what was asked; an issue speaks for itself, so only what the submitter said beside it. Empty when there is
-    nothing beside it, and the line that closes it names it."""
-    words = contract.request.strip()
-    if not words and contract.issue is not None and contract.config.ship.close_issue:
+def _request_section(contract: Contract) -> str:
+    """Return the quoted request of the submitter, after `From #12` where there is an issue. The issue's own text is not
+    repeated.
+
+    Empty when there is an issue, nothing was said besides, and the line that closes the issue names it anyway.
+    """
+    request = contract.request.strip()
+    if not request and contract.issue is not None and contract.config.ship.close_issue:
         return ""
-    shown = words if len(words) <= _REQUEST_SHOWN else words[:_REQUEST_SHOWN] + "…"
+    excerpt = request if len(request) <= _REQUEST_SHOWN else request[:_REQUEST_SHOWN] + "…"
     origin = f"From #{contract.issue.number}" if contract.issue is not None else ""
-    return "\n\n".join(part for part in (origin, quote(shown)) if part)
+    return "\n\n".join(part for part in (origin, quote_block(excerpt)) if part)
 
 
-def _assumptions(assumptions: Sequence[str]) -> str:
-    """List what agents took for granted where they would have asked, each in a line."""
-    said = [line(one) for together in assumptions for one in together.splitlines() if one.strip()]
-    return f"Nobody was asked, so this was assumed:\n\n{bullets(said)}" if said else ""
+def _assumptions_section(assumptions: Sequence[str]) -> str:
+    """Return a list of what agents took for granted where they would have asked a person; empty when there is
+    nothing."""
+    items = [
+        neutral_line(assumption) for assumed in assumptions for assumption in assumed.splitlines() if assumption.strip()
+    ]
+    return f"Nobody was asked, so this was assumed:\n\n{bullet_list(items)}" if items else ""
 
 
-def _evidence(work: ShipInput, links: Mapping[str, str], looks: Looks) -> list[str]:
+def _evidence_lines(work: ShipInput, links: Mapping[str, str], looks: EngineObservations) -> list[str]:
+    """Return the lines of the evidence: tests, review, the engine's own observations, cost and plan.
+
+    `links`: the addresses of published artifacts by name without ending, such as `tests`; lines link to those that are
+    there.
+    """
     tests, review, spend = work.tests, work.review_result, work.spend
     if tests is None:
         lines = ["tests: not run, the phase was not selected"]
     elif tests.status is TestsStatus.NONE:
         lines = ["tests: the repository has no test command"]
     else:
-        lines = [f"tests: {line(tests.summary)}, on tree `{tests.tree[:12]}`{_link(links, 'tests', 'report')}"]
+        lines = [f"tests: {neutral_line(tests.summary)}, on tree `{tests.tree[:12]}`{_link(links, 'tests', 'report')}"]
     if work.accepted:
-        lines.append(f"red tests let through by a person who looked, {line(work.accepted)}")
+        lines.append(f"red tests let through by a person who looked, {neutral_line(work.accepted)}")
     if review.status is ReviewStatus.SKIPPED:
         lines.append("review: not done, the phase was not selected")
     else:
@@ -187,7 +232,9 @@ def _evidence(work: ShipInput, links: Mapping[str, str], looks: Looks) -> list[s
     return lines
 
 
-def _receipt(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> list[str]:
+def _receipt_lines(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> list[str]:
+    """Return the lines of the receipt: worker deaths, turns redone, replies paid twice or cut off, the tree tested
+    green."""
     lines = [
         f"worker deaths: {receipt.worker_deaths}",
         f"turns redone: {receipt.turns_redone}",
@@ -198,39 +245,45 @@ def _receipt(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> lis
     if work.tests is not None and work.tests.status is TestsStatus.GREEN:
         lines.append(f"tested green: tree `{work.tests.tree[:12]}`, which is commit `{work.head[:12]}`")
     if receipt.experiment:
-        lines.append(f"judged by experiment: {line(receipt.experiment)}")
+        lines.append(f"judged by experiment: {neutral_line(receipt.experiment)}")
     if "receipt" in links:
         lines.append(f"[receipt.json]({links['receipt']})")
     return lines
 
 
-def _issues(review: Review, shown: Addresses, *, blocking: bool) -> str:
+def _review_issues(review: Review, addresses: Addresses, *, blocking: bool) -> str:
+    """Return the issues of a review as a list with links to their pictures: the blockers, or with `blocking` False all
+    others."""
     return "\n".join(
-        f"- **{issue.severity.replace('_', ' ')}** {line(issue.title)}"
-        + (f" ({file})" if (file := span(issue.file)) else "")
-        + pictures_of(issue, shown)
+        f"- **{issue.severity.replace('_', ' ')}** {neutral_line(issue.title)}"
+        + (f" ({file})" if (file := neutral_span(issue.file)) else "")
+        + picture_links(issue, addresses)
         for issue in review.issues
         if (issue.severity is Severity.BLOCKER) == blocking
     )
 
 
-def _link(links: Mapping[str, str], name: str, words: str) -> str:
-    return f" ([{words}]({links[name]}))" if name in links else ""
+def _link(links: Mapping[str, str], name: str, label: str) -> str:
+    """Return ` ([label](address))` for a published artifact; empty when it was not published."""
+    return f" ([{label}]({links[name]}))" if name in links else ""
 
 
-def _fit(sections: Sequence[Section], room: int) -> list[Section]:
-    """All of them in `room` characters: the longest are cut, to the same length."""
-    left = room - sum(len(s.text) + len(s.heading) + 12 for s in sections if s.fixed)
+def _fit_sections(sections: Sequence[Section], max_chars: int) -> list[Section]:
+    """Return the sections cut so that all of them fit in `max_chars` characters: the longest are cut, to the same
+    length, as far as the `fixed` ones leave room; these are never cut."""
+    remaining = max_chars - sum(len(s.text) + len(s.heading) + 12 for s in sections if s.fixed)
     cuttable = sorted((s for s in sections if not s.fixed), key=lambda s: len(s.text))
     lengths: dict[str, int] = {}
-    for place, section in enumerate(cuttable):
-        share = left // (len(cuttable) - place) - len(section.heading) - 12
+    for index, section in enumerate(cuttable):
+        share = remaining // (len(cuttable) - index) - len(section.heading) - 12
         lengths[section.key] = min(len(section.text), max(share, 0))
-        left -= lengths[section.key] + len(section.heading) + 12
-    return [s if s.fixed else replace(s, text=_cut(s.text, lengths[s.key])) for s in sections]
+        remaining -= lengths[section.key] + len(section.heading) + 12
+    return [s if s.fixed else replace(s, text=_cut_text(s.text, lengths[s.key])) for s in sections]
 
 
-def _cut(text: str, length: int) -> str:
+def _cut_text(text: str, length: int) -> str:
+    """Return a text whole, or cut to `length` characters with a note of how much is missing, at the end of a line where
+    one is near. Below 60 characters only the note remains."""
     if len(text) <= length:
         return text
     kept = text[: max(length - 60, 0)]

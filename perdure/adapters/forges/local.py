@@ -1,7 +1,7 @@
 """Pull requests in a bare repository, for origins that are a path or `file://`.
 
-`refs/pull/<n>/head` is the proposed commit; `refs/pull/<n>/record` a commit whose tree holds pull.json (number, title,
-head, base, state, draft, delivery, beside), body.md and the pictures that it shows. Take one with
+`refs/pull/<n>/head` is the proposed commit. `refs/pull/<n>/record` is a commit whose tree holds pull.json (number,
+title, head, base, state, draft, delivery, beside), body.md and the pictures that it shows. Take a pull request with
 `git fetch <path> refs/pull/<n>/head`.
 """
 
@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.parts import beside_others
+from perdure.adapters.forges.base import Proposal, ProposedPullRequest, PullRequestSnapshot
+from perdure.adapters.forges.shared_body import merge_part
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.foreign_repository import find_repository
 from perdure.adapters.git.locks import LockBusy, hold_lock
@@ -33,12 +33,12 @@ from perdure.models.result import PullRequest
 _LOCK_TIMEOUT_S = 30.0
 
 _PULLS_REMEMBERED = 1_000
-"""Records that a process keeps: a commit never changes, and each delivery looks through all of them."""
+"""The number of records that a process keeps: a commit never changes, and each delivery looks through all of them."""
 
 
 class LocalPull(PublishedModel):
-    """A pull request as it is stored in pull.json; `state` there is `open` or `closed`. `beside`: others of ours that
-    have a part in its text, as well as `delivery`."""
+    """A pull request as it is stored in pull.json; `state` there is `open` or `closed`. `beside`: other deliveries of
+    ours that have a part in its text, as well as `delivery`."""
 
     number: int
     title: str
@@ -51,12 +51,14 @@ class LocalPull(PublishedModel):
 
     @property
     def deliveries(self) -> tuple[str, ...]:
+        """Return the ids of all deliveries that have a part in its text."""
         return tuple(filter(None, (self.delivery, *self.beside)))
 
 
 @dataclass(frozen=True)
 class PullDetails:
-    """The answer of `show`. `state` is open, merged (the head is in the base) or closed; `take` a command to paste."""
+    """A pull request with everything that is shown of it. `state` is open, merged (the head is in the base) or closed;
+    `take`: the command to paste that checks it out."""
 
     pull: LocalPull
     state: str
@@ -67,72 +69,87 @@ class PullDetails:
 
 
 class LocalForge:
-    """The forge of a local repository. Errors: ForgeRefused, ForgeUnavailable (the path is not there)."""
+    """The forge of a local repository. Errors: ForgeRefused, ForgeUnavailable (there is no repository at the path)."""
 
     def __init__(self, url: str) -> None:
+        """Set the repository's path, given as such or as a `file://` URL; nothing is looked at yet."""
         parts = urlsplit(url)
         self._path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(url)
 
-    def find(self, head: str) -> PullRequest | None:
-        """The open pull request of a head branch, the oldest when there are several."""
-        found = self._open_of(self._repository(), head)
-        return self._published(found) if found else None
+    def find_open_pull(self, head: str) -> PullRequest | None:
+        """Return the open pull request of a head branch, the oldest when there are several, or None."""
+        pull = self._find_open(self._open_repository(), head)
+        return self._to_pull_request(pull) if pull else None
 
-    def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
-        """All pull requests of a head branch in whatever state, by number."""
-        repository = self._repository()
+    def pulls_of_branch(self, head: str, delivery: str) -> Sequence[PullRequestSnapshot]:
+        """Return all pull requests of a head branch in whatever state, by number; those in which `delivery` has a part
+        are `ours`."""
+        repository = self._open_repository()
         return [
-            Pulled(
+            PullRequestSnapshot(
                 number=pull.number,
-                state=_state(repository, pull),
-                head_sha=repository.read_ref(_head(pull.number)) or "",
+                state=_pull_state(repository, pull),
+                head_sha=repository.read_ref(_head_ref(pull.number)) or "",
                 ours=delivery in pull.deliveries,
                 base=pull.base,
             )
-            for pull in _pulls(repository)
+            for pull in _read_pulls(repository)
             if pull.head == head
         ]
 
-    def open_ours(self, but: str, most: int) -> int:
-        repository = self._repository()
-        others = (pull for pull in reversed(_pulls(repository)) if pull.deliveries and but not in pull.deliveries)
-        ours = (pull for pull in others if _state(repository, pull) == "open")
-        return sum(1 for _ in islice(ours, most))
+    def count_open_pulls(self, except_delivery: str, limit: int) -> int:
+        """Count the open pull requests that deliveries have made, without those in which `except_delivery` has a part,
+        up to `limit`."""
+        repository = self._open_repository()
+        others = (
+            pull
+            for pull in reversed(_read_pulls(repository))
+            if pull.deliveries and except_delivery not in pull.deliveries
+        )
+        ours = (pull for pull in others if _pull_state(repository, pull) == "open")
+        return sum(1 for _ in islice(ours, limit))
 
-    def retarget(self, number: int, base: str) -> None:
-        """Write its record anew; its text and commit stay."""
-        repository = self._repository()
+    def change_base(self, number: int, base: str) -> None:
+        """Set the base branch of an open pull request by writing its record anew; its text and commit stay. Does
+        nothing when it is not open. Raises ForgeRefused when the base branch does not exist."""
+        repository = self._open_repository()
         if repository.read_ref(f"refs/heads/{base}") is None:
             raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
-        with self._alone(repository) as held:
-            pull = _read(repository, number)
-            if pull.base != base and _state(repository, pull) == "open":
-                self._record(repository, pull.model_copy(update={"base": base}), {}, held)
+        with self._lock_pulls(repository) as lock_fd:
+            pull = _read_pull(repository, number)
+            if pull.base != base and _pull_state(repository, pull) == "open":
+                self._write_record(repository, pull.model_copy(update={"base": base}), {}, lock_fd)
 
-    def reopen(self, number: int) -> None:
-        """Write its record anew; its text and commit stay."""
-        repository = self._repository()
-        with self._alone(repository) as held:
-            pull = _read(repository, number)
+    def reopen_pull(self, number: int) -> None:
+        """Open a closed pull request again by writing its record anew; its text and commit stay. Does nothing when it
+        is not closed."""
+        repository = self._open_repository()
+        with self._lock_pulls(repository) as lock_fd:
+            pull = _read_pull(repository, number)
             if pull.state == "closed":
-                self._record(repository, pull.model_copy(update={"state": "open"}), {}, held)
+                self._write_record(repository, pull.model_copy(update={"state": "open"}), {}, lock_fd)
 
-    def create(self, proposal: Proposal) -> Opened:
-        """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
-        repository = self._repository()
+    def open_or_update_pull(self, proposal: Proposal) -> ProposedPullRequest:
+        """Open a pull request, or bring the open one of this head branch up to date. Safe with any number of callers at
+        once.
+
+        Raises ForgeRefused when the head or base branch does not exist or the repository may not be written to,
+        ForgeUnavailable.
+        """
+        repository = self._open_repository()
         if not repository.has_commit(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:
             raise ForgeRefused(f"the branch {proposal.head} is not there", where=str(self._path), fix="push it first")
         if repository.read_ref(f"refs/heads/{proposal.base}") is None:
             raise ForgeRefused(f"the base branch {proposal.base} is not there", where=str(self._path))
-        with self._alone(repository) as held:
-            existing = self._open_of(repository, proposal.head)
-            number = existing.number if existing else max(_records(repository), default=0) + 1
+        with self._lock_pulls(repository) as lock_fd:
+            existing = self._find_open(repository, proposal.head)
+            number = existing.number if existing else max(_record_commits(repository), default=0) + 1
             owner, beside = proposal.delivery, tuple[str, ...]()
-            if existing and proposal.shares:
+            if existing and proposal.shares_body:
                 owner = existing.delivery or owner
                 beside = tuple(dict.fromkeys((*existing.beside, *({proposal.delivery} - {owner}))))
-                there = (repository.read_file(_record(number), "body.md") or b"").decode(errors="replace")
-                proposal = beside_others(proposal, existing.title, there)
+                existing_body = (repository.read_file(_record_ref(number), "body.md") or b"").decode(errors="replace")
+                proposal = merge_part(proposal, existing.title, existing_body)
             pull = LocalPull(
                 number=number,
                 title=proposal.title,
@@ -142,41 +159,44 @@ class LocalForge:
                 delivery=owner,
                 beside=beside,
             )
-            self._write(repository, pull, proposal, held)
-        return Opened(self._published(pull))
+            self._write_pull(repository, pull, proposal, lock_fd)
+        return ProposedPullRequest(self._to_pull_request(pull))
 
-    def check(self, base: str, *, empty: bool = False) -> None:
-        """Look if a branch could be pushed here and a pull request opened. ForgeRefused names what is missing.
+    def check_access(self, base: str, *, empty: bool = False) -> None:
+        """Check that a branch could be pushed here and a pull request opened. Raises ForgeRefused, which names what is
+        missing.
 
         `empty`: the repository has no commit, and its base branch is ours to begin.
         """
-        repository = self._repository()
-        for place in (repository.path, repository.path / "objects", repository.path / "refs"):
-            if not os.access(place, os.W_OK | os.X_OK):
+        repository = self._open_repository()
+        for directory in (repository.path, repository.path / "objects", repository.path / "refs"):
+            if not os.access(directory, os.W_OK | os.X_OK):
                 fix = "let this user write there, or deliver to a repository that it may write to"
-                raise ForgeRefused("the repository may not be written to", where=str(place), fix=fix)
+                raise ForgeRefused("the repository may not be written to", where=str(directory), fix=fix)
         if not empty and repository.read_ref(f"refs/heads/{base}") is None:
             raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
 
-    def list(self) -> list[tuple[PullRequest, str]]:
-        """All pull requests by number, with their states."""
-        repository = self._repository()
-        return [(self._published(pull), _state(repository, pull)) for pull in _pulls(repository)]
+    def list_pulls(self) -> list[tuple[PullRequest, str]]:
+        """List all pull requests by number, each with its state: open, merged or closed."""
+        repository = self._open_repository()
+        return [(self._to_pull_request(pull), _pull_state(repository, pull)) for pull in _read_pulls(repository)]
 
-    def show(self, number: int) -> PullDetails:
-        """Raises ForgeRefused when there is no such pull request."""
-        repository = self._repository()
-        pull = _read(repository, number)
+    def pull_details(self, number: int) -> PullDetails:
+        """Return everything about one pull request. Raises ForgeRefused when there is no such number."""
+        repository = self._open_repository()
+        pull = _read_pull(repository, number)
         return PullDetails(
             pull=pull,
-            state=_state(repository, pull),
-            url=self._published(pull).url,
-            head_sha=repository.read_ref(_head(number)) or "",
-            body=(repository.read_file(_record(number), "body.md") or b"").decode(errors="replace"),
-            take=f"git fetch {self._path} {_head(number)} && git checkout FETCH_HEAD",
+            state=_pull_state(repository, pull),
+            url=self._to_pull_request(pull).url,
+            head_sha=repository.read_ref(_head_ref(number)) or "",
+            body=(repository.read_file(_record_ref(number), "body.md") or b"").decode(errors="replace"),
+            take=f"git fetch {self._path} {_head_ref(number)} && git checkout FETCH_HEAD",
         )
 
-    def _repository(self) -> Repository:
+    def _open_repository(self) -> Repository:
+        """Open the repository at the path; of a linked worktree, the one that has branches and objects. Raises
+        ForgeRefused, or ForgeUnavailable when there is none."""
         try:
             return Repository(
                 find_repository(self._path).git_dir
@@ -187,90 +207,123 @@ class LocalForge:
             raise ForgeUnavailable("the repository is not there", where=str(self._path)) from error
 
     @contextmanager
-    def _alone(self, repository: Repository) -> Iterator[int]:
-        """Look and create without anybody between: one pull request a head, one number a pull request."""
+    def _lock_pulls(self, repository: Repository) -> Iterator[int]:
+        """Hold the repository's lock on pull requests during the block, and yield its file descriptor: one pull request
+        a head, one number a pull request.
+
+        Raises ForgeUnavailable when somebody else has the lock for _LOCK_TIMEOUT_S, ForgeRefused when the repository
+        may not be written to.
+        """
         try:
-            with hold_lock(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as held:
-                yield held
+            with hold_lock(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as lock_fd:
+                yield lock_fd
         except LockBusy as error:
             raise ForgeUnavailable(error.what, where=error.where) from error
         except PermissionError as error:
             raise ForgeRefused("the repository may not be written to", where=str(self._path)) from error
 
-    def _open_of(self, repository: Repository, head: str) -> LocalPull | None:
-        of_head = (pull for pull in _pulls(repository) if pull.head == head)
-        return next((pull for pull in of_head if _state(repository, pull) == "open"), None)
+    def _find_open(self, repository: Repository, head: str) -> LocalPull | None:
+        """Return the open pull request of a head branch, the oldest when there are several, or None."""
+        of_head = (pull for pull in _read_pulls(repository) if pull.head == head)
+        return next((pull for pull in of_head if _pull_state(repository, pull) == "open"), None)
 
-    def _write(self, repository: Repository, pull: LocalPull, proposal: Proposal, held: int) -> None:
-        """The record and the head in one transaction, each only if it is where it was seen."""
-        head_before = repository.read_ref(_head(pull.number))
-        head = f"update {_head(pull.number)} {proposal.head_sha} {head_before or ABSENT}"
-        contents = {**proposal.beside, "body.md": proposal.body.encode(errors="replace")}
-        self._record(repository, pull, contents, held, head)
+    def _write_pull(self, repository: Repository, pull: LocalPull, proposal: Proposal, lock_fd: int) -> None:
+        """Write a pull request's record and move its head ref to the proposed commit in one transaction, each only if
+        it is where it was seen."""
+        head_before = repository.read_ref(_head_ref(pull.number))
+        head_update = f"update {_head_ref(pull.number)} {proposal.head_sha} {head_before or ABSENT}"
+        contents = {**proposal.attachments, "body.md": proposal.body.encode(errors="replace")}
+        self._write_record(repository, pull, contents, lock_fd, head_update)
 
-    def _record(
-        self, repository: Repository, pull: LocalPull, contents: Mapping[str, bytes], held: int, head: str = ""
+    def _write_record(
+        self,
+        repository: Repository,
+        pull: LocalPull,
+        contents: Mapping[str, bytes],
+        lock_fd: int,
+        head_update: str = "",
     ) -> None:
-        """Write a record. Without contents it keeps those that it has; `head`: how its commit moves with it."""
-        objects, before = ObjectStore(repository.path / "objects"), repository.read_ref(_record(pull.number))
+        """Write a new commit with a pull request's pull.json and files, and move its record ref to it; needs the lock
+        `lock_fd`.
+
+        contents     name → bytes; empty: the files of the record until now stay
+        head_update  a line for `git update-ref --stdin` that moves the head ref in the same transaction; empty: it
+        stays
+
+        Raises ForgeUnavailable when git could not write.
+        """
+        objects, before = ObjectStore(repository.path / "objects"), repository.read_ref(_record_ref(pull.number))
         files = {name: objects.write_blob(data) for name, data in contents.items()}
         if not contents and before:
-            listed = repository.git.text("ls-tree", "-z", before).split("\0")[:-1]
-            files = {name: entry.split()[2] for entry, _, name in (line.partition("\t") for line in listed)}
+            entries = repository.git.text("ls-tree", "-z", before).split("\0")[:-1]
+            files = {name: entry.split()[2] for entry, _, name in (line.partition("\t") for line in entries)}
         files["pull.json"] = objects.write_blob((pull.model_dump_json(indent=1) + "\n").encode())
         tree = objects.write_tree(TreeEntry(name, sha) for name, sha in files.items())
         record = objects.write_commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
-        moves = [*([head] if head else []), f"update {_record(pull.number)} {record} {before or ABSENT}"]
-        for ref in (_head(pull.number), _record(pull.number)):
-            repository.remove_stale_locks(ref)  # alone here: whoever made one is dead
+        updates = [
+            *([head_update] if head_update else []),
+            f"update {_record_ref(pull.number)} {record} {before or ABSENT}",
+        ]
+        for ref in (_head_ref(pull.number), _record_ref(pull.number)):
+            repository.remove_stale_locks(ref)  # nobody else writes here: whoever left a lock is dead
         try:
-            repository.git.execute("update-ref", "--stdin", stdin=("\n".join(moves) + "\n").encode(), lock_fds=(held,))
+            repository.git.execute(
+                "update-ref", "--stdin", stdin=("\n".join(updates) + "\n").encode(), lock_fds=(lock_fd,)
+            )
         except GitError as error:
             raise ForgeUnavailable(
                 f"the pull request could not be written: {main_line(error.stderr)}", where=str(self._path)
             ) from error
 
-    def _published(self, pull: LocalPull) -> PullRequest:
+    def _to_pull_request(self, pull: LocalPull) -> PullRequest:
+        """Convert a stored pull request to the model that all forges share, with an address of the form
+        `path#pull/3`."""
         return PullRequest(
             number=pull.number, url=f"{self._path}#pull/{pull.number}", title=pull.title, draft=pull.draft
         )
 
 
-def _head(number: int | str) -> str:
+def _head_ref(number: int | str) -> str:
+    """Return the ref of a pull request's proposed commit."""
     return f"refs/pull/{number}/head"
 
 
-def _record(number: int | str) -> str:
+def _record_ref(number: int | str) -> str:
+    """Return the ref of a pull request's record."""
     return f"refs/pull/{number}/record"
 
 
-def _records(repository: Repository) -> dict[int, str]:
-    """The commits of all records, by the numbers of their pull requests."""
+def _record_commits(repository: Repository) -> dict[int, str]:
+    """Return the commits of all records, by the numbers of their pull requests."""
     refs = repository.refs("refs/pull/")
-    return {int(ref.split("/")[2]): commit for ref, commit in refs.items() if re.fullmatch(_record(r"\d+"), ref)}
+    return {int(ref.split("/")[2]): commit for ref, commit in refs.items() if re.fullmatch(_record_ref(r"\d+"), ref)}
 
 
-def _pulls(repository: Repository) -> list[LocalPull]:
-    """All pull requests by number."""
-    return [_stored(repository, number, commit) for number, commit in sorted(_records(repository).items())]
+def _read_pulls(repository: Repository) -> list[LocalPull]:
+    """Return all pull requests of a repository by number."""
+    return [_load_record(repository, number, commit) for number, commit in sorted(_record_commits(repository).items())]
 
 
-def _read(repository: Repository, number: int) -> LocalPull:
-    return _stored(repository, number, repository.read_ref(_record(number)) or ABSENT)
+def _read_pull(repository: Repository, number: int) -> LocalPull:
+    """Return the pull request of a number. Raises ForgeRefused when there is none."""
+    return _load_record(repository, number, repository.read_ref(_record_ref(number)) or ABSENT)
 
 
 @functools.lru_cache(_PULLS_REMEMBERED)
-def _stored(repository: Repository, number: int, commit: str) -> LocalPull:
-    stored = repository.read_file(commit, "pull.json")
-    if stored is None:
+def _load_record(repository: Repository, number: int, commit: str) -> LocalPull:
+    """Load a pull request from the record at `commit`; kept in memory for the next call. Raises ForgeRefused when there
+    is none."""
+    content = repository.read_file(commit, "pull.json")
+    if content is None:
         raise ForgeRefused(
             f"there is no pull request {number}", where=str(repository.path), fix="perdure pulls shows all"
         )
-    return LocalPull.model_validate(json.loads(stored))
+    return LocalPull.model_validate(json.loads(content))
 
 
-def _state(repository: Repository, pull: LocalPull) -> str:
+def _pull_state(repository: Repository, pull: LocalPull) -> str:
+    """Return `merged` when an open pull request's head is in its base branch; else the stored state, open or closed."""
     if pull.state != "open":
         return pull.state
     base = repository.read_ref(f"refs/heads/{pull.base}")
-    return "merged" if base and repository.is_ancestor(_head(pull.number), base) else "open"
+    return "merged" if base and repository.is_ancestor(_head_ref(pull.number), base) else "open"

@@ -1,8 +1,8 @@
 """Text that a model or a stranger wrote, made harmless for a forge's Markdown.
 
-It calls nobody, refers to nothing, closes nothing, shows no link, image or HTML, commands no bot, hides nothing. What
-would do so is broken by a zero-width space and stays readable as text; forges do all of this on text in code as well or
-are not agreed about it, so it is broken there too.
+It mentions nobody, refers to nothing, closes nothing, shows no link, image or HTML, commands no bot, hides nothing.
+What would do so is broken by a zero-width space and stays readable as text. Forges do all of this in code as well, or
+do not agree about it, so it is broken there too.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ import re
 from perdure.text import visible
 
 _BREAK = "\u200b"
-"""A zero-width space. Those that come with a text are removed first: none of its own can hide what is looked for."""
+"""A zero-width space. Those that come with a text are removed first, so that none of its own can hide what is looked
+for."""
 
 _KEYWORD = (
     r"\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|complet(?:e[sd]?|ing))"
 )
 
-_Breaks = tuple[tuple[re.Pattern[str], str], ...]
+_Replacements = tuple[tuple[re.Pattern[str], str], ...]
 
 
-def _breaks(*patterns: tuple[str, str]) -> _Breaks:
-    return tuple((re.compile(pattern, re.MULTILINE), broken) for pattern, broken in patterns)
+def _compile_replacements(*patterns: tuple[str, str]) -> _Replacements:
+    """Compile pairs of a pattern, which sees every line's beginning, and what replaces it. `\\0` in the latter becomes
+    the zero-width space."""
+    return tuple((re.compile(pattern, re.MULTILINE), replacement) for pattern, replacement in patterns)
 
 
-_NAMES = _breaks(
+_REFERENCES = _compile_replacements(
     (r"[@\uff20\ufe6b](?=[\w.\\-])", r"\g<0>" "\0"),  # @ada, @org/team, and mail addresses
     (r"[#!\uff03\ufe5f](?=\\?\d)", r"\g<0>" "\0"),  # #12, o/r#12; !12 at GitLab and Forgejo
     (r"(?i)\bgh(?=\\?-\d)", r"\g<0>" "\0"),  # GH-12
@@ -34,10 +37,10 @@ _NAMES = _breaks(
     (r"(?i)\bwww(?=\\?\.)", r"\g<0>" "\0"),
     (r"^([ \t]*)(?=/\w)", r"\1" "\0"),  # /approve
 )
-"""References that a forge finds in any text. An escape (`#\12`) is resolved before it looks."""
+"""References that a forge finds in any text. An escape (`#\\12`) is resolved before it looks."""
 
-_MARKUP = _breaks(
-    (r"&(?=[#\w])", "&\0"),  # so is a character reference: `&#64;ada`
+_MARKUP = _compile_replacements(
+    (r"&(?=[#\w])", "&\0"),  # a character reference is resolved first, too: `&#64;ada`
     (r"\](?=[(\[:])", "]\0"),  # links, images, what they refer to
     (r"\[(?=[!^])", "[\0"),  # `> [!WARNING]` in a quotation is a box of ours; footnotes
     (r"<(?=[A-Za-z/!?])", "<\0"),  # HTML, its comments, <https://…>
@@ -48,55 +51,63 @@ _MARKUP = _breaks(
 )
 
 _BLOCK = re.compile(r"#|>|[-+*](?:\s|$)|\d+[.)]|~~~|```|\[|!|=+$|(?:[-_*]\s*){3,}$")
-"""At the start of a line: what would be more than words there, in a list or a paragraph."""
+"""What is more than text at the start of a line, in a list or a paragraph: a heading, quotation, list, fence, rule."""
 
 
-def plain(text: str) -> str:
-    """Neutral text where there is no Markdown, such as in a title: the same, but `<b>` stays what it is."""
-    return _broken(text, _NAMES)
+def neutral_title(text: str) -> str:
+    """Return a text with its references broken, for places without Markdown such as titles: `<b>` and links stay as
+    they are."""
+    return _break_references(text, _REFERENCES)
 
 
-def neutral(text: str) -> str:
-    """Several lines, their Markdown kept where it is only form: emphasis, lists, code. A quotation has to hold them."""
-    return _broken(text, _MARKUP + _NAMES)
+def neutral_text(text: str) -> str:
+    """Return a text of several lines with its references, links, images and HTML broken. Emphasis, lists and code stay,
+    so a quotation has to hold it."""
+    return _break_references(text, _MARKUP + _REFERENCES)
 
 
-def quote(text: str) -> str:
-    """Several lines of somebody else's: whatever they open (a heading, a fence) ends with the quotation."""
-    return "\n".join(f"> {line}" for line in neutral(text).splitlines())
+def quote_block(text: str) -> str:
+    """Return somebody else's text as a neutral Markdown quotation: whatever it opens (a heading, a fence) ends with the
+    quotation."""
+    return "\n".join(f"> {line}" for line in neutral_text(text).splitlines())
 
 
-def line(text: str, limit: int = 1000) -> str:
-    """One line that is one, in a list or a paragraph; at most `limit` characters of the text."""
-    whole = " ".join(_visible(text).split())  # before looking at how it begins
-    safe = neutral(whole if len(whole) <= limit else whole[:limit].rstrip() + "…")
-    return _BREAK + safe if _BLOCK.match(safe) else safe
+def neutral_line(text: str, limit: int = 1000) -> str:
+    """Return a text as one neutral line that can begin no heading, list or fence; at most `limit` characters of it,
+    then `…`."""
+    joined = " ".join(_visible_text(text).split())  # joined before looking at how it begins
+    neutralised = neutral_text(joined if len(joined) <= limit else joined[:limit].rstrip() + "…")
+    return _BREAK + neutralised if _BLOCK.match(neutralised) else neutralised
 
 
-def code(text: str) -> str:
-    """A name as a code span that it cannot end, to be copied as it is; no marker for who searches the text."""
-    name = "".join(c for c in _visible(text).replace("\n", " ") if c != "`").replace("<!--", f"<{_BREAK}!--")
+def code_span(text: str) -> str:
+    """Return a name as a code span that it cannot end, to be copied as it is; empty for a blank one. A hidden marker in
+    it is broken, references are not."""
+    name = "".join(c for c in _visible_text(text).replace("\n", " ") if c != "`").replace("<!--", f"<{_BREAK}!--")
     return f"`{name}`" if name.strip() else ""
 
 
-def span(text: str) -> str:
-    """A name as a code span where forges look for references in code, too: neutral, and so not to be copied."""
-    name = neutral(" ".join(text.replace("`", "").split()))
+def neutral_span(text: str) -> str:
+    """Return a name as a neutral code span, for forges look for references in code, too; it may hold zero-width spaces
+    and is not for copying. Empty for a blank one."""
+    name = neutral_text(" ".join(text.replace("`", "").split()))
     return f"`{name}`" if name.strip() else ""
 
 
-def web_address(url: str) -> bool:
-    """True where this can stand in a link of ours, and lead nowhere but to the web."""
+def is_web_address(url: str) -> bool:
+    """Return True when a text is an http(s) address that can stand in a Markdown link, without ending it."""
     return re.fullmatch(r"https?://[^\s()<>\"'`\\]+", url) is not None
 
 
-def _broken(text: str, harmful: _Breaks) -> str:
-    text = _visible(text)
-    for pattern, broken in harmful:
-        text = pattern.sub(broken, text)
+def _break_references(text: str, replacements: _Replacements) -> str:
+    """Return a text with everything broken by a zero-width space that these patterns match."""
+    text = _visible_text(text)
+    for pattern, replacement in replacements:
+        text = pattern.sub(replacement, text)
     return text.replace("\0", _BREAK)  # only now: a break must not make a word of what comes before it
 
 
-def _visible(text: str) -> str:
-    """Without tabs besides: one at the beginning of a line makes it code."""
+def _visible_text(text: str) -> str:
+    """Return a text without invisible characters, and with spaces for tabs: a tab at the beginning of a line makes it
+    code."""
     return visible(text).replace("\t", " ")

@@ -1,4 +1,5 @@
-"""Plan, review, test report, findings, screenshots and receipt as files that a person can read on a forge's pages."""
+"""Plan, review, test report, findings and receipt as files that a person can read on a forge's pages, and as sections
+of a pull request's text."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from perdure.adapters.forges.neutral import code, line, quote, span
+from perdure.adapters.forges.neutral import code_span, neutral_line, neutral_span, quote_block
 from perdure.adapters.forges.pictures import Addresses, picture_addresses
 from perdure.models.changed_base_tests import ChangedPromise, changed_promises, experiment_notes
 from perdure.models.plan import Plan
@@ -25,7 +26,7 @@ from perdure.models.tampering_text import find_faults
 from perdure.models.wording import ReviewPoint, case_name, review_points, verdict_of
 from perdure.text import visible
 
-_MARKS = {"passed": "✓", "failed": "✗", "errored": "✗", "skipped": "–"}
+_OUTCOME_MARKS = {"passed": "✓", "failed": "✗", "errored": "✗", "skipped": "–"}
 
 
 def artifact_files(
@@ -37,195 +38,231 @@ def artifact_files(
     screenshots: Screenshots | None = None,
     pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """Name → content of what there is: plan.md, review.md, tests.md, findings.md, receipt.json, page-1.png…; their
-    words are neutralised. `pictures`: perdure.adapters.forges.pictures.picture_files of `screenshots`."""
+    """Return name → content of the files to publish, for what there is: plan.md, review.md, tests.md, findings.md,
+    receipt.json, page-1.png…
+
+    Texts in them are neutralised. `pictures`: perdure.adapters.forges.pictures.picture_files of `screenshots`.
+    """
     pictures = pictures or {}
-    shown = {page: name for page, name in picture_addresses(screenshots, {}, beside=True).items() if name in pictures}
+    addresses = {
+        page: name for page, name in picture_addresses(screenshots, {}, same_directory=True).items() if name in pictures
+    }
     texts = {
-        "plan.md": _plan(plan) if plan else "",
-        "review.md": _review(review, shown) if review else "",
-        "tests.md": _tests(report, review) if report else "",
-        "findings.md": _findings(findings) if findings else "",
+        "plan.md": _render_plan(plan) if plan else "",
+        "review.md": _render_review(review, addresses) if review else "",
+        "tests.md": _render_tests(report, review) if report else "",
+        "findings.md": _render_findings(findings) if findings else "",
         "receipt.json": receipt.model_dump_json(indent=2) if receipt else "",
     }
     return {name: f"{text}\n".encode(errors="replace") for name, text in texts.items() if text} | dict(pictures)
 
 
-def bullets(lines: Iterable[str]) -> str:
+def bullet_list(lines: Iterable[str]) -> str:
+    """Return texts as the lines of a Markdown list."""
     return "\n".join(f"- {text}" for text in lines)
 
 
-def _plan(plan: Plan) -> str:
+def _render_plan(plan: Plan) -> str:
+    """Render a plan as Markdown: problem, solution, files, tasks and how to check."""
     tasks = [
-        _joined(
-            f"### {number}. {line(task.title)}{task.title_suffix}",
-            quote(task.details),
-            bullets(code(path) for path in task.files),
+        _join_paragraphs(
+            f"### {number}. {neutral_line(task.title)}{task.title_suffix}",
+            quote_block(task.details),
+            bullet_list(code_span(path) for path in task.files),
         )
         for number, task in enumerate(plan.tasks, 1)
     ]
-    files = bullets(code(path) for path in plan.relevant_files)
-    checks = bullets(line(check) for check in plan.validation)
-    return _joined(
-        f"# Plan: {line(plan.title)}",
-        f"## Problem\n\n{quote(plan.problem)}",
-        f"## Solution\n\n{quote(plan.solution)}",
+    files = bullet_list(code_span(path) for path in plan.relevant_files)
+    checks = bullet_list(neutral_line(check) for check in plan.validation)
+    return _join_paragraphs(
+        f"# Plan: {neutral_line(plan.title)}",
+        f"## Problem\n\n{quote_block(plan.problem)}",
+        f"## Solution\n\n{quote_block(plan.solution)}",
         f"## Files\n\n{files}" if files else "",
         *(["## Tasks", *tasks] if tasks else []),
         f"## How to check\n\n{checks}" if checks else "",
     )
 
 
-def _review(review: Review, shown: Addresses) -> str:
-    found = [_point(point, shown) for point in review_points(review, None)]
-    return _joined("# Review", quote(review.summary), *(found or ["Nothing was found."]))
+def _render_review(review: Review, addresses: Addresses) -> str:
+    """Render a review as Markdown: its summary, then each point, or that nothing was found. `addresses`: of pictures by
+    page."""
+    sections = [_render_point(point, addresses) for point in review_points(review, None)]
+    return _join_paragraphs("# Review", quote_block(review.summary), *(sections or ["Nothing was found."]))
 
 
-def _point(point: ReviewPoint, shown: Addresses) -> str:
-    return _joined(
-        f"## {_word(point.severity).capitalize()}: {line(point.title)}",
-        code(point.place) if point.file.strip() else "",
-        quote(point.description),
-        f"Suggestion:\n\n{quote(point.suggestion)}" if point.suggestion.strip() else "",
-        *(f"![Screenshot]({shown[page]})" for page in dict.fromkeys(point.screenshots) if page in shown),
+def _render_point(point: ReviewPoint, addresses: Addresses) -> str:
+    """Render one point of a review or of the findings as a Markdown section: severity and title, place, description,
+    suggestion, pictures."""
+    return _join_paragraphs(
+        f"## {_severity_label(point.severity).capitalize()}: {neutral_line(point.title)}",
+        code_span(point.place) if point.file.strip() else "",
+        quote_block(point.description),
+        f"Suggestion:\n\n{quote_block(point.suggestion)}" if point.suggestion.strip() else "",
+        *(f"![Screenshot]({addresses[page]})" for page in dict.fromkeys(point.screenshots) if page in addresses),
     )
 
 
-def _tests(report: TestReport, review: Review | None) -> str:
-    compared = f", compared with {code(report.base)}" if report.base else ""
-    fixed = bullets(line(name) for name in report.fixed)
-    return _joined(
+def _render_tests(report: TestReport, review: Review | None) -> str:
+    """Render a test report as Markdown: the tree, the experiment, tests that were fixed, and each command. `review`
+    justifies changed promises."""
+    comparison = f", compared with {code_span(report.base)}" if report.base else ""
+    fixed = bullet_list(neutral_line(name) for name in report.fixed)
+    return _join_paragraphs(
         "# Tests",
-        f"On tree `{report.tree}`, which is commit `{report.commit}`{compared}.",
-        line(report.note) if report.note.strip() else "",
-        *experiment_page(report, review),
-        f"Failed on {code(report.base) or 'the base'} and pass now:\n\n{fixed}" if fixed else "",
-        *(_command(command) for command in report.commands),
+        f"On tree `{report.tree}`, which is commit `{report.commit}`{comparison}.",
+        neutral_line(report.note) if report.note.strip() else "",
+        *experiment_parts(report, review),
+        f"Failed on {code_span(report.base) or 'the base'} and pass now:\n\n{fixed}" if fixed else "",
+        *(_render_command(command) for command in report.commands),
     )
 
 
-def _command(command: CommandResult) -> str:
-    failed = [case for case in command.cases if case.outcome in ("failed", "errored")]
-    counts = {kind: sum(case.outcome == kind for case in command.cases) for kind in _MARKS}
-    shown = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-    return _joined(
-        f"## {line(command.name)}",
-        f"{code(command.command)}: {line(verdict_of(command))}, {command.duration_s:.1f} s.",
-        line(command.reason) if command.reason.strip() else "",
-        f"{shown}." if shown else "",
-        *(_failure(case) for case in failed),
-        f"### Last lines\n\n{fenced(command.tail)}" if command.tail.strip() and command.verdict != "passed" else "",
-        f"### All\n\n{bullets(_case(case) for case in command.cases)}" if command.cases else "",
+def _render_command(command: CommandResult) -> str:
+    """Render one test command as a Markdown section: its verdict and counts, each failure, the last lines unless it
+    passed, and all cases."""
+    failures = [case for case in command.cases if case.outcome in ("failed", "errored")]
+    counts = {kind: sum(case.outcome == kind for case in command.cases) for kind in _OUTCOME_MARKS}
+    totals = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    return _join_paragraphs(
+        f"## {neutral_line(command.name)}",
+        f"{code_span(command.command)}: {neutral_line(verdict_of(command))}, {command.duration_s:.1f} s.",
+        neutral_line(command.reason) if command.reason.strip() else "",
+        f"{totals}." if totals else "",
+        *(_render_failure(case) for case in failures),
+        f"### Last lines\n\n{fence_text(command.tail)}" if command.tail.strip() and command.verdict != "passed" else "",
+        f"### All\n\n{bullet_list(_render_case(case) for case in command.cases)}" if command.cases else "",
     )
 
 
-def _failure(case: TestCase) -> str:
-    again = f"Again: {code(case.command)}" if case.command else ""
-    return _joined(f"### ✗ {line(case_name(case))}", fenced(case.message) if case.message.strip() else "", again)
+def _render_failure(case: TestCase) -> str:
+    """Render a failed test as Markdown: name, message, and the command that runs it again."""
+    rerun = f"Again: {code_span(case.command)}" if case.command else ""
+    return _join_paragraphs(
+        f"### ✗ {neutral_line(case_name(case))}", fence_text(case.message) if case.message.strip() else "", rerun
+    )
 
 
-def _case(case: TestCase) -> str:
+def _render_case(case: TestCase) -> str:
+    """Render a test case as one line: mark, name, and whether it is flaky or fails on the base as well."""
     notes = [word for word, holds in (("as on the base", case.known), ("flaky", case.flaky)) if holds]
-    return f"{_MARKS.get(case.outcome, '·')} {line(case_name(case))}" + (f" ({', '.join(notes)})" if notes else "")
+    return f"{_OUTCOME_MARKS.get(case.outcome, '·')} {neutral_line(case_name(case))}" + (
+        f" ({', '.join(notes)})" if notes else ""
+    )
 
 
-def fenced(text: str) -> str:
-    """Output as it was, in a fence that it cannot end."""
-    kept = visible(text).replace("\t", "    ")
-    longest = max((len(run) for run in re.findall(r"`+", kept)), default=0)
+def fence_text(text: str) -> str:
+    """Return output unchanged in a Markdown code fence that it cannot end; only invisible characters are removed and
+    tabs replaced."""
+    visible_text = visible(text).replace("\t", "    ")
+    longest = max((len(ticks) for ticks in re.findall(r"`+", visible_text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{kept.strip(chr(10))}\n{fence}"
+    return f"{fence}text\n{visible_text.strip(chr(10))}\n{fence}"
 
 
 _FINDINGS_SHOWN = 30
-"""Findings in a pull request's text; findings.md has all of them."""
+"""The most findings in a pull request's text; findings.md has all of them."""
 
 
 def findings_section(findings: Findings | None) -> str:
-    """One line each, the worst first; empty when nothing was found."""
-    found = review_points(None, findings)
+    """Return the findings as a Markdown list, the worst first, at most _FINDINGS_SHOWN and how many more; empty when
+    nothing was found."""
+    all_points = review_points(None, findings)
     lines = [
-        f"- **{_word(point.severity)}** {line(point.title)}"
-        + (f" ({place})" if point.file.strip() and (place := span(point.place)) else "")
-        for point in found[:_FINDINGS_SHOWN]
+        f"- **{_severity_label(point.severity)}** {neutral_line(point.title)}"
+        + (f" ({place})" if point.file.strip() and (place := neutral_span(point.place)) else "")
+        for point in all_points[:_FINDINGS_SHOWN]
     ]
-    if len(found) > _FINDINGS_SHOWN:
-        lines.append(f"- and {len(found) - _FINDINGS_SHOWN} more")
+    if len(all_points) > _FINDINGS_SHOWN:
+        lines.append(f"- and {len(all_points) - _FINDINGS_SHOWN} more")
     return "\n".join(lines)
 
 
 def findings_line(findings: Findings) -> str:
-    """`2 blockers, 1 tech debt, in 3 files, +48 −7`."""
+    """Return the findings in one line: `2 blockers, 1 tech debt, in 3 files, +48 −7`."""
     counts = Counter(finding.severity for finding in findings.findings)
-    words = [f"{counts[severity]} {_word(severity)}" for severity in Severity if counts[severity]]
+    severities = [f"{counts[severity]} {_severity_label(severity)}" for severity in Severity if counts[severity]]
     files = "1 file" if findings.files == 1 else f"{findings.files} files"
-    return f"{', '.join(words) or 'nothing found'}, in {files}, +{findings.added} −{findings.deleted}"
+    return f"{', '.join(severities) or 'nothing found'}, in {files}, +{findings.added} −{findings.deleted}"
 
 
-def _findings(findings: Findings) -> str:
+def _render_findings(findings: Findings) -> str:
+    """Render all findings of the engine as Markdown, and the tests that check something else than before."""
     parts = [
         "# Found by the engine",
         f"From `{findings.base}` to `{findings.head}`: {findings_line(findings)}.",
-        *(_point(point, {}) for point in review_points(None, findings)),
+        *(_render_point(point, {}) for point in review_points(None, findings)),
     ]
     if findings.changed_tests:
-        parts += ["## Tests that check something else now", *(_changed(test) for test in findings.changed_tests)]
-    return _joined(*parts)
+        parts += [
+            "## Tests that check something else now",
+            *(_render_changed_test(test) for test in findings.changed_tests),
+        ]
+    return _join_paragraphs(*parts)
 
 
-def _changed(test: ChangedTest) -> str:
-    place = code(test.file + (f":{test.line}" if test.line else ""))
-    before = f"Before:\n\n{quote(test.before)}" if test.before.strip() else ""
-    after = f"Now:\n\n{quote(test.after)}" if test.after.strip() else ""
-    return _joined(f"### {line(test.name)}", place, before, after)
+def _render_changed_test(test: ChangedTest) -> str:
+    """Render a test that checks something else now as Markdown: name, place, its text before and now."""
+    place = code_span(test.file + (f":{test.line}" if test.line else ""))
+    before = f"Before:\n\n{quote_block(test.before)}" if test.before.strip() else ""
+    after = f"Now:\n\n{quote_block(test.after)}" if test.after.strip() else ""
+    return _join_paragraphs(f"### {neutral_line(test.name)}", place, before, after)
 
 
-def _joined(*parts: str) -> str:
+def _join_paragraphs(*parts: str) -> str:
+    """Join parts of Markdown with an empty line between; empty parts are left out."""
     return "\n\n".join(part for part in parts if part)
 
 
-def _word(severity: Severity) -> str:
+def _severity_label(severity: Severity) -> str:
+    """Return a severity as people read it: `tech debt`."""
     return severity.replace("_", " ")
 
 
 _PROMISES_SHOWN = 10
-"""In a pull request's text; tests.md has all of them."""
+"""The most changed promises in a pull request's text; tests.md has all of them."""
 
 
 def promises_section(report: TestReport | None, review: Review | None) -> str:
-    """Each test of the base that fails on the change: why that is right, and both versions. Empty without any."""
-    found = changed_promises(report, review)
-    if not found:
+    """Return the changed promises as Markdown: each test of the base that fails on the change, why that is right, and
+    both versions. At most _PROMISES_SHOWN and how many more; empty without any."""
+    promises = changed_promises(report, review)
+    if not promises:
         return ""
-    base = line(_base(report))
-    said = f"These tests of {base} fail on this change. Each was justified by words of the request, or is a blocker."
-    more = [f"- and {len(found) - _PROMISES_SHOWN} more"] if len(found) > _PROMISES_SHOWN else []
-    return "\n\n".join([said, *(_promise(one) for one in found[:_PROMISES_SHOWN]), *more])
+    base = neutral_line(_base_label(report))
+    heading = f"These tests of {base} fail on this change. Each was justified by words of the request, or is a blocker."
+    more = [f"- and {len(promises) - _PROMISES_SHOWN} more"] if len(promises) > _PROMISES_SHOWN else []
+    return "\n\n".join([heading, *(_render_promise(promise) for promise in promises[:_PROMISES_SHOWN]), *more])
 
 
-def experiment_page(report: TestReport, review: Review | None) -> list[str]:
-    """Parts of tests.md: the line, why it is red, what else there is to know, every changed promise."""
-    tried = report.experiment
-    if tried is None:
+def experiment_parts(report: TestReport, review: Review | None) -> list[str]:
+    """Return the parts of tests.md about the experiment: its line, signs of tampering and other remarks, every changed
+    promise. Empty without an experiment."""
+    experiment = report.experiment
+    if experiment is None:
         return []
-    told = [*(f"tampered: {fault.title}" for fault in find_faults(report)), *experiment_notes(tried)]
-    parts = [line(tried.summary_line), "\n".join(f"- {line(words)}" for words in told)]
-    if found := changed_promises(report, review):
-        parts += ["## Changed promises", *(_promise(one, fails=True) for one in found)]
+    remarks = [*(f"tampered: {fault.title}" for fault in find_faults(report)), *experiment_notes(experiment)]
+    parts = [neutral_line(experiment.summary_line), "\n".join(f"- {neutral_line(remark)}" for remark in remarks)]
+    if promises := changed_promises(report, review):
+        parts += ["## Changed promises", *(_render_promise(promise, with_failure=True) for promise in promises)]
     return [part for part in parts if part]
 
 
-def _promise(one: ChangedPromise, *, fails: bool = False) -> str:
-    head = f"- **{line(one.name)}**: {line(one.justification)}"
-    message = one.promise.message.strip() if fails else ""
-    parts = [quote(text) for text in (message, _versions(one.versions)) if text]
+def _render_promise(change: ChangedPromise, *, with_failure: bool = False) -> str:
+    """Render a changed promise as Markdown: name, justification and both versions of the test; `with_failure` adds the
+    message it fails with."""
+    head = f"- **{neutral_line(change.name)}**: {neutral_line(change.justification)}"
+    message = change.promise.message.strip() if with_failure else ""
+    parts = [quote_block(text) for text in (message, _indent_versions(change.versions)) if text]
     return "\n\n".join([head, *parts])
 
 
-def _versions(versions: tuple[str, ...]) -> str:
-    """Indented by four, so that a quotation shows it as it is, and it can end nothing."""
+def _indent_versions(versions: tuple[str, ...]) -> str:
+    """Return the lines of both versions of a test, indented by four: a quotation shows them as they are, and they can
+    end nothing."""
     return "\n".join(f"    {text}" for text in versions)
 
 
-def _base(report: TestReport | None) -> str:
+def _base_label(report: TestReport | None) -> str:
+    """Return the name of the branch that the experiment took as the base, or `the base`."""
     return (report.experiment.branch if report and report.experiment else "") or "the base"

@@ -1,8 +1,8 @@
-"""The text of the one comment on an issue: how its delivery stands, what it came to, what to do next."""
+"""The text of the one comment on an issue: how its delivery stands, how it ended, what to do next."""
 
 from __future__ import annotations
 
-from perdure.adapters.forges.neutral import code, line, web_address
+from perdure.adapters.forges.neutral import code_span, is_web_address, neutral_line
 from perdure.models.contract import Contract
 from perdure.models.ledger import Spend
 from perdure.models.publishing import CommentInput
@@ -10,10 +10,10 @@ from perdure.models.result import Reason, Receipt, ReviewStatus, Status, TestsSt
 from perdure.models.webui.details import dollars
 
 STATUS_CHARS = 4000
-"""Of the comment on an issue: a screen or two."""
+"""The most characters of the comment on an issue: a screen or two."""
 
 
-_WHY: dict[str, str] = {
+_REASON_TEXTS: dict[str, str] = {
     Reason.TESTS_RED: "tests are red",
     Reason.BLOCKERS: "the review found blockers that remain",
     Reason.TAMPERED: "tests were changed that had to stay",
@@ -26,48 +26,56 @@ _WHY: dict[str, str] = {
     Reason.FORGE_REFUSED: "the repository does not let it",
 }
 
-_BEGINS = ("where: ", "fix: ")
+_PARAGRAPH_STARTS = ("where: ", "fix: ")
 """The beginnings of an error's second and third line."""
 
 
 def status_comment(
-    work: CommentInput, contract: Contract, receipt: Receipt | None = None, spend: Spend | None = None, watch: str = ""
+    work: CommentInput,
+    contract: Contract,
+    receipt: Receipt | None = None,
+    spend: Spend | None = None,
+    watch_url: str = "",
 ) -> str:
-    """Markdown, at most STATUS_CHARS characters, without the hidden marker. `watch`: a page where it can be followed;
-    `receipt` and `spend` None: not said."""
-    facts = _facts(work, contract, receipt, spend)
+    """Return the comment in Markdown, at most STATUS_CHARS characters, without the hidden marker.
+
+    `watch_url`: a page where the delivery can be followed; `receipt` and `spend` None: nothing is said about them.
+    """
+    facts = _fact_lines(work, contract, receipt, spend)
     parts = [
-        f"**{_headline(work)}**",
-        *_message(work.message),
+        f"**{_status_headline(work)}**",
+        *_message_paragraphs(work.message),
         "\n".join(f"- {fact}" for fact in facts),
-        _next(work, contract, watch),
+        _next_step(work, contract, watch_url),
     ]
     text = "\n\n".join(part for part in parts if part)
     return text if len(text) <= STATUS_CHARS else text[: STATUS_CHARS - 1] + "…"
 
 
-def _message(text: str) -> list[str]:
-    """A paragraph of what it says, and one each of where it is and what to do about it, as errors have them."""
+def _message_paragraphs(text: str) -> list[str]:
+    """Split a message into paragraphs of one neutral line each: what it says, and as errors have them, where it is and
+    what to do about it."""
     paragraphs: list[list[str]] = [[]]
-    for said in filter(None, (said.strip() for said in text.splitlines())):
-        if said.startswith(_BEGINS):
+    for part in filter(None, (part.strip() for part in text.splitlines())):
+        if part.startswith(_PARAGRAPH_STARTS):
             paragraphs.append([])
-        paragraphs[-1].append(said)
-    return [line(" ".join(said)) for said in paragraphs if said]
+        paragraphs[-1].append(part)
+    return [neutral_line(" ".join(part)) for part in paragraphs if part]
 
 
-def _headline(work: CommentInput) -> str:
+def _status_headline(work: CommentInput) -> str:
+    """Return the comment's first line by the delivery's status: what it waits for, what was delivered, or why not."""
     pull = f"Pull request #{work.pull_request.number}" if work.pull_request else ""
-    why = _WHY.get(work.reason) or line(work.reason.replace("_", " "), 100)
+    reason = _REASON_TEXTS.get(work.reason) or neutral_line(work.reason.replace("_", " "), 100)
     match work.status:
         case "running":
-            waiting = line(work.waiting, 300)
+            waiting = neutral_line(work.waiting, 300)
             return f"Waiting for a person: {waiting}" if waiting else "Perdure is working on this."
         case Status.DELIVERED:
             return f"{pull} is ready." if pull else "The branch is pushed."
         case Status.DRAFT:
-            doubt = f": {why}" if why else ""
-            return f"{pull} is open as a draft{doubt}." if pull else f"The branch is pushed{doubt}."
+            because = f": {reason}" if reason else ""
+            return f"{pull} is open as a draft{because}." if pull else f"The branch is pushed{because}."
         case Status.COMPLETED:
             return "Done; no pull request was asked for."
         case Status.NO_CHANGES:
@@ -75,22 +83,24 @@ def _headline(work: CommentInput) -> str:
         case Status.CANCELLED:
             return "Cancelled."
         case _:
-            return f"Not delivered: {why}." if why else "Not delivered."
+            return f"Not delivered: {reason}." if reason else "Not delivered."
 
 
-def _facts(work: CommentInput, contract: Contract, receipt: Receipt | None, spend: Spend | None) -> list[str]:
-    origin = f"{code(contract.base)} at `{contract.base_sha[:12]}`"
+def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None, spend: Spend | None) -> list[str]:
+    """Return the facts of a delivery, one a line: branch and budget while it runs; afterwards tests, changed promises,
+    review, cost and receipt as far as there are any."""
+    origin = f"{code_span(contract.base)} at `{contract.base_sha[:12]}`"
     if work.status == "running":
         budget = dollars(contract.config.limits.budget_usd)
-        return [f"branch {code(work.branch or contract.branch)}, from {origin}", f"spends at most {budget}"]
-    facts = [f"branch {code(work.branch or contract.branch)}, from {origin}"] if work.pull_request else []
+        return [f"branch {code_span(work.branch or contract.branch)}, from {origin}", f"spends at most {budget}"]
+    facts = [f"branch {code_span(work.branch or contract.branch)}, from {origin}"] if work.pull_request else []
     if work.tests is not None and work.tests.status is TestsStatus.NONE:
         facts.append("tests: the repository has no test command")
     elif work.tests is not None:
-        facts.append(f"tests: {line(work.tests.summary, 300)}, on tree `{work.tests.tree[:12]}`")
+        facts.append(f"tests: {neutral_line(work.tests.summary, 300)}, on tree `{work.tests.tree[:12]}`")
         if work.tests.promises:
             number = "1 test" if work.tests.promises == 1 else f"{work.tests.promises} tests"
-            facts.append(f"changed promises: {number} of {code(contract.base)} that the change does not keep")
+            facts.append(f"changed promises: {number} of {code_span(contract.base)} that the change does not keep")
     review = work.review_result
     if review.status is not ReviewStatus.SKIPPED:
         facts.append(f"review: {review.status}, {review.blockers} blockers, {review.tech_debt} tech debt")
@@ -105,18 +115,20 @@ def _facts(work: CommentInput, contract: Contract, receipt: Receipt | None, spen
     return facts
 
 
-def _next(work: CommentInput, contract: Contract, watch: str) -> str:
+def _next_step(work: CommentInput, contract: Contract, watch_url: str) -> str:
+    """Return the comment's last line: what a person does next, with commands to paste and the page `watch_url` if there
+    is one."""
     pull, name = work.pull_request, work.workflow_id
-    page = f" [Watch it]({watch})." if web_address(watch) else ""
+    page = f" [Watch it]({watch_url})." if is_web_address(watch_url) else ""
     if work.waiting:
-        return f"**Next:** {code(f'perdure show {name}')} says how to decide.{page}"
+        return f"**Next:** {code_span(f'perdure show {name}')} says how to decide.{page}"
     if work.status == "running":
-        return f"This comment is edited when it is done; {code(f'perdure show {name}')} says more meanwhile.{page}"
+        return f"This comment is edited when it is done; {code_span(f'perdure show {name}')} says more meanwhile.{page}"
     if pull is not None:
         closes = " Merging it closes this issue." if contract.config.ship.close_issue else ""
-        look = "Look at what is missing" if work.status != Status.DELIVERED or pull.draft else "Review and merge it"
-        return f"**Next:** {look}: #{pull.number}.{closes}"
+        action = "Look at what is missing" if work.status != Status.DELIVERED or pull.draft else "Review and merge it"
+        return f"**Next:** {action}: #{pull.number}.{closes}"
     if work.status in (Status.NOT_DELIVERED, Status.CANCELLED, Status.NO_CHANGES):
-        show, retry = code(f"perdure show {name}"), code(f"perdure retry {name}")
+        show, retry = code_span(f"perdure show {name}"), code_span(f"perdure retry {name}")
         return f"**Next:** {show} says more, {retry} goes on where it stopped.{page}"
-    return f"**Next:** {code(f'perdure show {name}')}{page}"
+    return f"**Next:** {code_span(f'perdure show {name}')}{page}"

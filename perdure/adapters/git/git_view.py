@@ -39,7 +39,7 @@ def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> 
             _write_refs(shown, {f"refs/heads/{branch}": head, f"refs/remotes/origin/{base}": base_sha})
             (shown / "worktrees" / admin.name).mkdir(parents=True, exist_ok=True)
             write_whole(shown / "perdure-view", stamp.encode())
-    return GitView(at=workspace.vault.path, shown=shown, history=history, admin=admin)
+    return GitView(vault_path=workspace.vault.path, view_path=shown, history=history, admin=admin)
 
 
 def _update_history(vault: Vault, base: str, base_sha: str) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from perdure.adapters.sandbox.processes import tree, usage
+from perdure.adapters.sandbox.process_tree import measure_usage, process_tree
 from perdure.adapters.system.files import size_on_disk
 from perdure.models.limits import SANDBOX_PROCESSES
 
@@ -57,7 +57,7 @@ class RemoteLimits:
             return f"it sends more than {GIT_FETCH_BYTES // MB} MB at once"
         if sum(len(stream or b"") for stream in (partial.output, partial.stderr)) > GIT_OUTPUT_BYTES:
             return f"it says more than {GIT_OUTPUT_BYTES // MB} MB of words"
-        if usage(pid, SANDBOX_PROCESSES).memory > GIT_MEMORY_BYTES:
+        if measure_usage(pid, SANDBOX_PROCESSES).memory > GIT_MEMORY_BYTES:
             return f"git needs more than {GIT_MEMORY_BYTES // MB} MB of memory for what it sends"
         return ""
 
@@ -78,7 +78,7 @@ def low_speed_settings() -> tuple[str, ...]:
 def _list_open_files(root: int) -> Iterator[Path]:
     """Yield the path of every file that a process and its descendants have open (from /proc). What cannot be read is
     skipped."""
-    for pid in tree(root):
+    for pid in process_tree(root):
         with contextlib.suppress(OSError):
             for number in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):

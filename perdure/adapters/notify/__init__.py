@@ -1,1 +1,1 @@
-"""Outgoing webhooks about a delivery. Only here are their addresses and secrets known."""
+"""Outgoing webhooks about a delivery. Their addresses and secrets are known only here."""

@@ -1,4 +1,4 @@
-"""The addresses that this host tells, and the secrets that sign what they are told; held in this process only."""
+"""The addresses that this host sends notices to, and the secrets that sign them; held in this process only."""
 
 from __future__ import annotations
 
@@ -15,32 +15,37 @@ from perdure.models.host_config import NoticeEvent, NotifySettings
 from perdure.models.notice import Event
 
 NOTIFY_ADDRESSES = 10
-"""Addresses a host tells: each is tried by itself, and each has its lines in the notification's history."""
+"""The most addresses of a host: each is tried by itself, and each has its events in the notification's history."""
 
 
-URL, SECRET = "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET"  # names of variables
-SECRET_VARIABLES = (URL, SECRET)
-"""An address is a secret, too: whoever has a chat's can write there."""
+URL_VARIABLE, SECRET_VARIABLE = "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET"  # names of variables
+SECRET_VARIABLES = (URL_VARIABLE, SECRET_VARIABLE)
+"""Variables that hold secrets. An address is one, too: whoever has a chat's can write there."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """`name`: its host, and nothing else of it; the only part that may be shown."""
+    """An address that is sent notices. `name`: its host, the only part of it that may be shown."""
 
     name: str
     url: str = field(repr=False)
 
     @property
-    def readable(self) -> bool:
-        """True where others on the way can read what is sent: plain http that leaves this machine."""
+    def is_plaintext(self) -> bool:
+        """Return whether others on the way can read what is sent: plain http that leaves this machine."""
         host = urlsplit(self.url).hostname or ""
-        own = host in ("localhost", "::1") or host.startswith("127.")
-        return not own and not self.url.lower().startswith("https:")
+        is_local = host in ("localhost", "::1") or host.startswith("127.")
+        return not is_local and not self.url.lower().startswith("https:")
 
 
 @dataclass(frozen=True)
 class Listeners:
-    """Addresses that this host tells, and of what. `keys`: each signs; two while a secret is replaced by another."""
+    """The addresses that this host sends notices to.
+
+    events   of which they are sent notices
+    keys     of signatures: each one signs; two while a secret is replaced by another
+    secrets  the values to keep out of everything that is stored or shown
+    """
 
     addresses: tuple[Address, ...] = ()
     events: tuple[NoticeEvent, ...] = ()
@@ -48,91 +53,108 @@ class Listeners:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, settings: NotifySettings, environ: Mapping[str, str]) -> Listeners:
-        """PERDURE_WEBHOOK_URL stands for the file's addresses; both variables may hold several, separated by blanks.
+    def from_settings(cls, settings: NotifySettings, environ: Mapping[str, str]) -> Listeners:
+        """Return the listeners that the settings name, or PERDURE_WEBHOOK_URL in their place; PERDURE_WEBHOOK_SECRET
+        has the secrets.
 
-        BadInput for an address or a secret that cannot be one; it shows neither.
+        Both variables may hold several values, separated by blanks. Raises BadInput for an address or a secret that
+        cannot be one, without showing it, and for more than NOTIFY_ADDRESSES addresses.
         """
-        given = environ.get(URL, "").split()
-        where = URL if given else "[notify] url"
-        urls = given or [url.get_secret_value() for url in settings.url]
+        variable_urls = environ.get(URL_VARIABLE, "").split()
+        where = URL_VARIABLE if variable_urls else "[notify] url"
+        urls = variable_urls or [url.get_secret_value() for url in settings.url]
         if len(urls) > NOTIFY_ADDRESSES:
             raise BadInput(
                 f"{len(urls)} addresses, at most {NOTIFY_ADDRESSES} are told", where=where, fix="remove some"
             )
-        secrets = environ.get(SECRET, "").split()
-        urls = list(dict.fromkeys(urls))  # who is named twice is told once
+        secrets = environ.get(SECRET_VARIABLE, "").split()
+        urls = list(dict.fromkeys(urls))  # an address that is named twice gets each notice once
         return cls(
-            addresses=tuple(_named(urls, where)),
+            addresses=tuple(_name_addresses(urls, where)),
             events=settings.events,
-            keys=tuple(key_of(secret, SECRET) for secret in secrets),
+            keys=tuple(parse_secret(secret, SECRET_VARIABLE) for secret in secrets),
             secrets=(*secrets, *urls),
         )
 
     @classmethod
     def from_environment(cls, settings: NotifySettings, environ: MutableMapping[str, str]) -> Listeners:
-        """Takes both variables out of `environ`: no child process may inherit them. BadInput as above."""
-        found = cls.of(settings, environ)
+        """Return the listeners as `from_settings` does, and remove both variables from `environ`: no child process may
+        inherit them. Raises BadInput likewise."""
+        listeners = cls.from_settings(settings, environ)
         for name in SECRET_VARIABLES:
             environ.pop(name, None)
-        return found
+        return listeners
 
-    def who(self, event: Event) -> tuple[str, ...]:
-        """Names of those who want to hear of it. A test is heard by all."""
-        wanted = event == "test" or event in self.events
-        return tuple(address.name for address in self.addresses) if wanted else ()
+    def names_for(self, event: Event) -> tuple[str, ...]:
+        """Return the names of the addresses that are sent notices of this event. A test is sent to all."""
+        is_sent = event == "test" or event in self.events
+        return tuple(address.name for address in self.addresses) if is_sent else ()
 
-    def address(self, name: str) -> Address | None:
+    def find_address(self, name: str) -> Address | None:
+        """Return the address of this name; None where there is none."""
         return next((address for address in self.addresses if address.name == name), None)
 
 
-def _named(urls: Iterable[str], where: str) -> Iterable[Address]:
-    seen: dict[str, int] = {}
+def _name_addresses(urls: Iterable[str], where: str) -> Iterable[Address]:
+    """Yield an Address for each URL, named by its host; a further one at the same host is named `hooks.example.com
+    (2)`.
+
+    Raises BadInput for a URL that cannot be an address, with its number.
+    """
+    host_counts: dict[str, int] = {}
     for number, url in enumerate(urls, 1):
-        host = _host(url, f"{where}, address {number}")
-        seen[host] = seen.get(host, 0) + 1
-        yield Address(host if seen[host] == 1 else f"{host} ({seen[host]})", url)
+        host = _host_and_port(url, f"{where}, address {number}")
+        host_counts[host] = host_counts.get(host, 0) + 1
+        yield Address(host if host_counts[host] == 1 else f"{host} ({host_counts[host]})", url)
 
 
-def _host(url: str, where: str) -> str:
-    """`hooks.example.com`, `127.0.0.1:8080`. BadInput when this is no http(s) address."""
+def _host_and_port(url: str, where: str) -> str:
+    """Return the host of a URL, with its port where it names one: `hooks.example.com`, `127.0.0.1:8080`. Raises
+    BadInput when it is no http(s) address."""
     fix = "write it as https://host/path"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         raise BadInput("this is not an address", where=where, fix=fix) from None
-    plain = host is not None and all(c.isalnum() or c in ".-_:" for c in host)
-    if parts.scheme not in ("http", "https") or not host or not plain or not url.isprintable():
+    is_plain = host is not None and all(c.isalnum() or c in ".-_:" for c in host)
+    if parts.scheme not in ("http", "https") or not host or not is_plain or not url.isprintable():
         raise BadInput("this is not an http or https address", where=where, fix=fix)
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port}" if port is not None else shown
+    shown_host = f"[{host}]" if ":" in host else host
+    return f"{shown_host}:{port}" if port is not None else shown_host
 
 
 NOTIFY_SECRET_BYTES = 16
-"""The least for a secret: what is shorter can be guessed from one signed message. Generated ones have 24 or more."""
+"""The least bytes of a secret: what is shorter can be guessed from one signed message. Generated ones have 24 or
+more."""
 
 
-PREFIX = "whsec_"
+SECRET_PREFIX = "whsec_"  # noqa: S105 - how a secret begins, not one
 
 
-def key_of(secret: str, where: str) -> bytes:
-    """The key in `whsec_<base64>`; any other text is a key by its bytes. BadInput, which does not show it."""
-    fix = f"make one: echo {PREFIX}$(head -c 32 /dev/urandom | base64)"
+def parse_secret(secret: str, where: str) -> bytes:
+    """Return the signing key in a secret: the bytes behind `whsec_<base64>`; any other text is a key by its bytes.
+
+    Raises BadInput, which does not show the secret, for bad base64 and for fewer than NOTIFY_SECRET_BYTES bytes.
+    """
+    fix = f"make one: echo {SECRET_PREFIX}$(head -c 32 /dev/urandom | base64)"
     key = secret.encode()
-    if secret.startswith(PREFIX):
+    if secret.startswith(SECRET_PREFIX):
         try:
-            key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+            key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
         except binascii.Error:
-            raise BadInput(f"what follows {PREFIX} is not base64", where=where, fix=fix) from None
+            raise BadInput(f"what follows {SECRET_PREFIX} is not base64", where=where, fix=fix) from None
     if len(key) < NOTIFY_SECRET_BYTES:
         raise BadInput(f"a secret of {len(key)} bytes, at least {NOTIFY_SECRET_BYTES} are safe", where=where, fix=fix)
     return key
 
 
-def headers(id: str, timestamp: int, body: bytes, keys: Iterable[bytes]) -> dict[str, str]:
-    """webhook-id, webhook-timestamp (seconds) and, with keys, webhook-signature: one `v1,<base64>` a key."""
-    signed = f"{id}.{timestamp}.".encode() + body
-    made = [base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode() for key in keys]
-    found = {"webhook-id": id, "webhook-timestamp": str(timestamp)}
-    return found | ({"webhook-signature": " ".join(f"v1,{one}" for one in made)} if made else {})
+def webhook_headers(id: str, timestamp: int, body: bytes, keys: Iterable[bytes]) -> dict[str, str]:
+    """Return the headers webhook-id, webhook-timestamp (seconds) and, with keys, webhook-signature: one `v1,<base64>` a
+    key, an HMAC-SHA-256 of id, timestamp and body."""
+    signed_bytes = f"{id}.{timestamp}.".encode() + body
+    signatures = [base64.b64encode(hmac.new(key, signed_bytes, hashlib.sha256).digest()).decode() for key in keys]
+    id_headers = {"webhook-id": id, "webhook-timestamp": str(timestamp)}
+    return id_headers | (
+        {"webhook-signature": " ".join(f"v1,{signature}" for signature in signatures)} if signatures else {}
+    )

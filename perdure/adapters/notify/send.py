@@ -1,4 +1,4 @@
-"""One try to tell one address: what it answers decides, what it says is never read."""
+"""One try to send a notice to one address: the status of the answer decides, its body is never read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import perdure
-from perdure.adapters.notify.addresses import Address, headers
+from perdure.adapters.notify.addresses import Address, webhook_headers
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import NoticeRefused, NoticeUnheard
 
@@ -24,86 +24,106 @@ if TYPE_CHECKING:
     import httpx2
 
 NOTIFY_ATTEMPT_S = 15.0
-"""For one try, connecting included: receivers should answer at once and work later; Slack does within a second."""
+"""Seconds for one try, connecting included: receivers should answer at once and work later; Slack does within a
+second."""
 
 NOTIFY_RETRY_AFTER_S = 3600.0
-"""The longest pause that a receiver may ask for: one that asks for more would otherwise be told once a day."""
+"""The longest pause, in seconds, that a receiver may ask for: one that asks for more would otherwise be sent a notice
+once a day."""
 
 
-_TRY_AGAIN = (408, 425, 429)
-"""Beside 5xx: answers that may change without anybody acting."""
+_TEMPORARY_STATUS = (408, 425, 429)
+"""Statuses, beside 5xx, that may change without anybody acting."""
 
-_telling: ContextVar[bool] = ContextVar("telling", default=False)
+_is_sending: ContextVar[bool] = ContextVar("telling", default=False)
 
 
-class _Silent(logging.Filter):
-    """Keeps the HTTP client's own lines out of the log while it knows an address of ours: it writes them out whole."""
+class _SendingFilter(logging.Filter):
+    """A filter that keeps the HTTP client's own lines out of the log while it knows an address of ours: it writes them
+    out whole."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not _telling.get()
+        return not _is_sending.get()
 
 
-_SILENT = _Silent()
+_SENDING_FILTER = _SendingFilter()
 _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy")
 
 
-async def send(
+async def post_notice(
     address: Address,
     id: str,
     body: bytes,
     keys: Iterable[bytes],
     *,
-    within: float = NOTIFY_ATTEMPT_S,
-    least: float = 1.0,
+    timeout_s: float = NOTIFY_ATTEMPT_S,
+    min_pause_s: float = 1.0,
 ) -> int:
-    """POST it; the status of an answer that takes it (2xx). In seconds: `within` for all of it, `least` for a pause.
+    """Send the body of a notice to an address by POST, signed with each key, and return the status of an answer that
+    accepts it (2xx).
 
-    NoticeUnheard when another try may help, with the pause that was asked for; NoticeRefused when it will not: a
-    redirect (it would carry what is told to somebody nobody named) or a 4xx. Neither has more of the address than its
-    host.
+    id           the notice's, the same when it is sent again
+    timeout_s    seconds for all of it
+    min_pause_s  the shortest pause, in seconds, that an answer may ask for
+
+    Raises NoticeUnheard when another try may help, with the pause that the answer asks for; NoticeRefused when it will
+    not: a 4xx, or a redirect, which would carry the notice to somebody nobody named. Neither error shows more of the
+    address than its host.
     """
-    client = await in_thread(_client, address, within)
-    import httpx2  # by now loaded, in the thread
+    client = await in_thread(_make_client, address, timeout_s)
+    import httpx2  # loaded by now, in the thread
 
-    signed = headers(id, int(time.time()), body, keys)
-    told = {"content-type": "application/json", "user-agent": f"perdure/{perdure.__version__}", **signed}
+    signature_headers = webhook_headers(id, int(time.time()), body, keys)
+    request_headers = {
+        "content-type": "application/json",
+        "user-agent": f"perdure/{perdure.__version__}",
+        **signature_headers,
+    }
     failure = "did not answer"
-    with _unlogged():
+    with _without_http_logs():
         try:
             async with (
-                asyncio.timeout(within),
+                asyncio.timeout(timeout_s),
                 client,
-                client.stream("POST", address.url, content=body, headers=told) as answer,
+                client.stream("POST", address.url, content=body, headers=request_headers) as response,
             ):
-                return _judged(address, answer.status_code, answer.headers.get("retry-after", ""), least)
+                return _check_status(
+                    address, response.status_code, response.headers.get("retry-after", ""), min_pause_s
+                )
         except TimeoutError:
-            failure = f"did not answer within {within:.0f} s"
+            failure = f"did not answer within {timeout_s:.0f} s"
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
-            failure = "could not be reached" + _cause(error)
+            failure = "could not be reached" + _connection_problem(error)
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
             raise NoticeRefused(f"{address.name}: this is not an address", fix=_FIX) from None
         except (httpx2.TransportError, OSError):
-            pass  # its words may hold the address
+            pass  # the error's text may hold the address
     raise NoticeUnheard(f"{address.name} {failure}")
 
 
 _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL and restart the worker"
 
 
-def _judged(address: Address, status: int, asked: str, least: float) -> int:
+def _check_status(address: Address, status: int, retry_after_header: str, min_pause_s: float) -> int:
+    """Return a status that accepts the notice (2xx). Raises NoticeUnheard for one that may change (408, 425, 429, 5xx),
+    with the pause of the header, NoticeRefused for a redirect and any other."""
     if 200 <= status < 300:
         return status
     if 300 <= status < 400:
-        words = f"{address.name} answered {status}: it sends elsewhere, and that is not followed"
-        raise NoticeRefused(words, fix="write the address it sends to into [notify] url, if that is right")
-    if status in _TRY_AGAIN or status >= 500:
-        raise NoticeUnheard(f"{address.name} answered {status}", retry_after=retry_after(asked, least=least))
-    gone = ": nobody listens there any more" if status == 410 else ""
-    raise NoticeRefused(f"{address.name} answered {status}{gone}", fix=_FIX)
+        message = f"{address.name} answered {status}: it sends elsewhere, and that is not followed"
+        raise NoticeRefused(message, fix="write the address it sends to into [notify] url, if that is right")
+    if status in _TEMPORARY_STATUS or status >= 500:
+        raise NoticeUnheard(
+            f"{address.name} answered {status}",
+            retry_after=parse_retry_after(retry_after_header, min_pause_s=min_pause_s),
+        )
+    gone_note = ": nobody listens there any more" if status == 410 else ""
+    raise NoticeRefused(f"{address.name} answered {status}{gone_note}", fix=_FIX)
 
 
-def retry_after(text: str, now: datetime | None = None, *, least: float = 1.0) -> float | None:
-    """The pause that a header asks for, in seconds or as a date: `least` to NOTIFY_RETRY_AFTER_S; None without one."""
+def parse_retry_after(text: str, now: datetime | None = None, *, min_pause_s: float = 1.0) -> float | None:
+    """Parse a `retry-after` header, a number of seconds or a date, and return the pause in seconds, at least
+    `min_pause_s` and at most NOTIFY_RETRY_AFTER_S; None without one."""
     try:
         seconds = float(text)
     except ValueError:
@@ -111,47 +131,61 @@ def retry_after(text: str, now: datetime | None = None, *, least: float = 1.0) -
             seconds = (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds()
         except (TypeError, ValueError):
             return None
-    return min(max(seconds, least), NOTIFY_RETRY_AFTER_S) if math.isfinite(seconds) else None
+    return min(max(seconds, min_pause_s), NOTIFY_RETRY_AFTER_S) if math.isfinite(seconds) else None
 
 
-def _cause(error: BaseException) -> str:
-    """Say why there is no connection, where that can be said without the library's own words."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ssl.SSLError):
-            verified = isinstance(seen, ssl.SSLCertVerificationError)
-            why = "certificate verify failed; SSL_CERT_FILE names more that are trusted" if verified else "TLS failed"
-            return f": its certificate or its TLS is not accepted ({why})"
-        if isinstance(seen, socket.gaierror):
+def _connection_problem(error: BaseException) -> str:
+    """Return why there was no connection, as the end of a sentence, without the library's own words; empty where the
+    causes of the error do not tell."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            is_certificate = isinstance(cause, ssl.SSLCertVerificationError)
+            detail = (
+                "certificate verify failed; SSL_CERT_FILE names more that are trusted"
+                if is_certificate
+                else "TLS failed"
+            )
+            return f": its certificate or its TLS is not accepted ({detail})"
+        if isinstance(cause, socket.gaierror):
             return ": there is no such host"
-        if isinstance(seen, ConnectionRefusedError):
+        if isinstance(cause, ConnectionRefusedError):
             return ": nobody listens there"
-        seen = seen.__cause__ or seen.__context__
+        cause = cause.__cause__ or cause.__context__
     return ""
 
 
-def _client(address: Address, within: float) -> httpx2.AsyncClient:
-    """In a thread: loading the certificates takes 45 ms. NoticeUnheard when the environment it follows is wrong."""
+def _make_client(address: Address, timeout_s: float) -> httpx2.AsyncClient:
+    """Make the HTTP client for one try; it follows no redirect. Called in a thread: loading the certificates takes 45
+    ms.
+
+    Raises NoticeUnheard where the environment names certificates or a proxy that cannot be used.
+    """
     import httpx2
 
     try:
-        verified = httpx2.create_ssl_context()
+        ssl_context = httpx2.create_ssl_context()
     except OSError:
-        words = f"{address.name} was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names are none"
-        raise NoticeUnheard(words) from None
+        message = f"{address.name} was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names are none"
+        raise NoticeUnheard(message) from None
     try:
-        return httpx2.AsyncClient(verify=verified, timeout=within, follow_redirects=False)
-    except (ValueError, ImportError, httpx2.InvalidURL):  # its words hold the proxy's address, password and all
-        words = f"{address.name} was not asked: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names no HTTP proxy"
-        raise NoticeUnheard(words) from None
+        return httpx2.AsyncClient(verify=ssl_context, timeout=timeout_s, follow_redirects=False)
+    except (
+        ValueError,
+        ImportError,
+        httpx2.InvalidURL,
+    ):  # the error's text holds the proxy's address, with its password
+        message = f"{address.name} was not asked: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names no HTTP proxy"
+        raise NoticeUnheard(message) from None
 
 
 @contextlib.contextmanager
-def _unlogged() -> Iterator[None]:
+def _without_http_logs() -> Iterator[None]:
+    """Keep the HTTP client's lines out of the log while the block runs, in this context only."""
     for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_SILENT)  # adding it again changes nothing
-    token = _telling.set(True)
+        logging.getLogger(name).addFilter(_SENDING_FILTER)  # adding it again changes nothing
+    token = _is_sending.set(True)
     try:
         yield
     finally:
-        _telling.reset(token)
+        _is_sending.reset(token)

@@ -45,7 +45,7 @@ def fetch_issue(forge: Forge | None, issue_name: int | str, url: str) -> ForgeIs
             where=url,
             fix=f"put its text into `request`; issues are read on {issue_sources()}",
         )
-    return bound_issue(forge.issue(name.number))
+    return bound_issue(forge.fetch_issue(name.number))
 
 
 def bound_issue(issue: ForgeIssue) -> ForgeIssue:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from perdure.adapters.repository.detect import DEPENDENCIES
-from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.adapters.sandbox.base import Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.adapters.system.output import flood_reason, follow_lines, last_lines, missing_command, read_tail
 from perdure.adapters.system.threads import in_thread
@@ -43,7 +43,7 @@ async def run_setup(
         on_line(f"$ {script}")
         log = log_dir / f"setup-{number}.log"
         await in_thread(log.unlink, missing_ok=True)
-        command = Command(
+        command = SandboxCommand(
             script=script,
             worktree=workspace_path,
             inside=inside,
@@ -56,8 +56,8 @@ async def run_setup(
             fence=fence,
         )
         async with follow_lines(log, on_line):
-            finished = await sandbox.run(command)
-        await in_thread(finished.raise_for, command, f"[setup] {script}")
+            finished = await sandbox.run_command(command)
+        await in_thread(finished.raise_for_failure, command, f"[setup] {script}")
         if finished.exit_code != 0:
             raise _setup_error(script, finished, await in_thread(read_tail, log, FAILURE_TAIL_CHARS), timeout_s)
 
@@ -67,7 +67,7 @@ def dependency_directories(tree: Path) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(tree)) for path in _find_dependencies(tree, _DEPTH)))
 
 
-def _setup_error(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
+def _setup_error(script: str, finished: SandboxResult, output: str, timeout_s: float) -> SetupFailed:
     """Return the error for a setup command that failed, was too slow, wrote too much or was ended: its last lines and a
     fix."""
     failure = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"

@@ -1,1 +1,1 @@
-"""The sandbox of tool and test commands: no network, no secrets, of the host only what the toolchain needs."""
+"""The sandbox of tool and test commands: no network, no secrets, and of the host only what the toolchain needs."""

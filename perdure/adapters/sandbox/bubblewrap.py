@@ -14,17 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.sandbox import bridge, environment, packages, seccomp, setup
-from perdure.adapters.sandbox.base import Command, Finished, GitView
-from perdure.adapters.sandbox.etc import private_etc
-from perdure.adapters.sandbox.outside import PORT, proxied, way_out
-from perdure.adapters.sandbox.process import Launch, supervise
-from perdure.adapters.sandbox.program import bubblewrap
+from perdure.adapters.sandbox.base import GitView, SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.private_etc import prepare_private_etc
+from perdure.adapters.sandbox.program import find_bubblewrap
 from perdure.adapters.sandbox.reach import Reach
-from perdure.adapters.sandbox.rules import SYSTEM
-from perdure.adapters.sandbox.shared import caches, mount_point, unlinked
+from perdure.adapters.sandbox.setup_directories import ensure_tool_caches, make_mount_point, path_without_links
+from perdure.adapters.sandbox.setup_proxy import PORT, open_setup_proxy, proxy_variables
 from perdure.adapters.sandbox.status import StatusFile
+from perdure.adapters.sandbox.supervision import SupervisorLaunch, supervise_command
 from perdure.adapters.sandbox.toolchain import Binds
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.usage import ResourceCaps
+from perdure.adapters.sandbox.visibility import SYSTEM
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.limits import (
@@ -36,21 +36,24 @@ from perdure.models.limits import (
 )
 
 SANDBOX_TMPFS_BYTES = 1024**3
-"""Of each private /tmp, /dev/shm and home: they are memory, which no RLIMIT counts; /run gets a sixteenth."""
+"""Size of each private /tmp, /dev/shm and home: they are memory, which no RLIMIT counts. /run gets a sixteenth of
+it."""
 
 
 USER = "65534"
 
 READ_ONLY = (".git", ".venv", "node_modules")
-"""At the top of every worktree: what the engine and setup own. An agent could patch pytest in a writable one."""
+"""Entries at the top of every worktree that the engine and setup own, shown read-only: an agent could patch pytest in a
+writable one."""
 
 HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_list"})
-"""Of /proc: what tells about the host's memory, keys, log and other processes to whoever looks like its root."""
+"""Entries of /proc that tell about the host's memory, keys, log and other processes to whoever looks like its root."""
 
 _BRIDGE, _OUTSIDE = f"{environment.RUN}/bridge.py", f"{environment.RUN}/outside"
 
 _UNPACK = "PATH=/usr/bin:/bin tar --no-same-owner -xf {} -C {} 2>/dev/null; "
-"""Not the command's PATH: it begins with the worktree's own tools."""
+"""Shell text that unpacks an archive into a directory. Its PATH is not the command's, which begins with the worktree's
+own tools."""
 
 PRELUDE = (
     f"{{ echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; "
@@ -59,11 +62,11 @@ PRELUDE = (
 )
 
 
-class Bubblewrap:
-    """Runs commands under bwrap.
+class BubblewrapSandbox:
+    """A sandbox of grade `full`: runs commands under bwrap.
 
     binds     what of the host they see, computed once after setup
-    layering  the bwrap that can put a layer over package caches (probe_layers); '': they are read-only
+    layering  path of the bwrap that can put a layer over package caches (probe_layers); '': caches are read-only
     """
 
     grade = SandboxGrade.FULL
@@ -76,103 +79,132 @@ class Bubblewrap:
         bwrap: str = "",
         layering: str = "",
         output_limit: int = OUTPUT_FILE_BYTES,
-        caps: Caps | None = None,
+        caps: ResourceCaps | None = None,
     ) -> None:
+        """Keep the arguments; find the bwrap to use unless `bwrap` names its path. `output_limit`: bytes of a command's
+        output."""
         self._home = home
         self._binds = binds
-        self._bwrap, self._layering = bwrap or bubblewrap().path, layering
-        self._limit, self._caps = output_limit, caps
+        self._bwrap, self._layering = bwrap or find_bubblewrap().path, layering
+        self._output_limit, self._caps = output_limit, caps
 
-    async def run(self, command: Command) -> Finished:
-        """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
-        etc = await asyncio.to_thread(private_etc, self._home.root / "sandbox" / "etc")
+    async def run_command(self, command: SandboxCommand) -> SandboxResult:
+        """Run a command in new namespaces and return its result, as Sandbox.run_command says. Whatever cannot be
+        mounted gives a result with `failure`. Raises Superseded when somebody else owns the workspace, or what
+        `command.fence` raises."""
+        etc = await asyncio.to_thread(prepare_private_etc, self._home.root / "sandbox" / "etc")
         async with AsyncExitStack() as stack:
-            status = stack.enter_context(await StatusFile.open(command.lock))
+            status = stack.enter_context(await StatusFile.open_locked(command.lock))
             if command.fence is not None:
                 command.fence()
             try:
-                reach = await _reach(command) if command.network else None
-                out = await stack.enter_async_context(_way_out(command, reach)) if reach else None
-                shown = packages.Shown() if out else self._packages()
-                options = [*isolation(), *self._options(command, etc, out, reach, shown)]
+                reach = await _setup_reach(command) if command.network else None
+                proxy_socket = await stack.enter_async_context(_open_proxy(command, reach)) if reach else None
+                package_mounts = packages.PackageMounts() if proxy_socket else self._package_mounts()
+                options = [
+                    *isolation_options(),
+                    *self._bwrap_options(command, etc, proxy_socket, reach, package_mounts),
+                ]
             except OSError as error:
-                return Finished(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
+                return SandboxResult(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
             arguments = _memory_file(b"".join(os.fsencode(word) + b"\0" for word in options))
-            system_calls = _memory_file(seccomp.program(platform.machine()))
+            system_calls = _memory_file(seccomp.filter_program(platform.machine()))
             try:
                 guard = ("--seccomp", str(system_calls))
                 options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
-                bwrap = self._layering if shown.layers else self._bwrap
-                argv = [bwrap, *options, "--", *(_bridge() if out else ()), *_shell(command)]
+                bwrap = self._layering if package_mounts.layers else self._bwrap
+                argv = [bwrap, *options, "--", *(_bridge_command() if proxy_socket else ()), *_shell_command(command)]
                 # An empty environment: the command can read its pid 1's, which is bwrap's own.
-                launch = Launch(argv, {}, (arguments, system_calls), layers=shown.layers)
-                return await supervise(launch, command, status, self._limit, self._caps)
+                launch = SupervisorLaunch(argv, {}, (arguments, system_calls), layers=package_mounts.layers)
+                return await supervise_command(launch, command, status, self._output_limit, self._caps)
             finally:
                 os.close(arguments)
                 os.close(system_calls)
 
-    def _packages(self) -> packages.Shown:
-        return packages.for_commands(self._home, self._binds.cache, layered=bool(self._layering))
+    def _package_mounts(self) -> packages.PackageMounts:
+        """Return how a command sees the package caches: below a layer, if a bwrap that can make one is known."""
+        return packages.command_mounts(self._home, self._binds.cache, layered=bool(self._layering))
 
-    def _options(
-        self, command: Command, etc: Path, out: Path | None, reach: Reach | None, shown: packages.Shown
+    def _bwrap_options(
+        self,
+        command: SandboxCommand,
+        etc: Path,
+        proxy_socket: Path | None,
+        reach: Reach | None,
+        package_mounts: packages.PackageMounts,
     ) -> Iterator[str]:
-        """Mounts in the order that counts: a tmpfs mounted late would hide what lies below it."""
-        variables = {**(environment.ANEW if shown.options else {}), **environment.inside(command, self._binds)}
-        yield from system()
+        """Yield bwrap's options for a command: its mounts, in the order that counts (a tmpfs mounted late would hide
+        what lies below it), its directory, and its variables.
+
+        etc             the private copy of /etc
+        proxy_socket    with `reach`, for setup: the proxy's socket; setup's own mounts and variables are added
+        package_mounts  for every other command: how the package caches are shown
+        """
+        variables = {
+            **(environment.NO_RESULT_CACHES if package_mounts.options else {}),
+            **environment.command_variables(command, self._binds),
+        }
+        yield from system_mounts()
         yield from ("--ro-bind", str(etc), "/etc")
-        yield from tmpfs()
+        yield from tmpfs_mounts()
         for prefix in self._binds.prefixes:
             yield from ("--ro-bind-try", prefix, prefix)
-        for path in command.shown:
+        for path in command.visible_paths:
             yield from ("--ro-bind", str(path), str(path))
-        if out is not None and reach is not None:
-            mounts, extra = setup.openings(self._home, self._binds.cache, os.environ, Path.home())
-            kept = {name: value for name, value in extra.items() if not name.lower().endswith("proxy")}
-            variables = {**variables, **kept, **command.env, **proxied(reach)}
+        if proxy_socket is not None and reach is not None:
+            mounts, owner_variables = setup.setup_options(self._home, self._binds.cache, os.environ, Path.home())
+            passed_variables = {
+                name: value for name, value in owner_variables.items() if not name.lower().endswith("proxy")
+            }
+            variables = {**variables, **passed_variables, **command.env, **proxy_variables(reach)}
             yield from mounts
             yield from ("--ro-bind-try", sys.base_prefix, sys.base_prefix, "--ro-bind", bridge.__file__, _BRIDGE)
-            yield from ("--ro-bind", str(out), _OUTSIDE)
+            yield from ("--ro-bind", str(proxy_socket), _OUTSIDE)
         else:
-            yield from shown.options
-        yield from _git(command.git_dir)
-        yield from _worktree(command)
+            yield from package_mounts.options
+        yield from _git_mounts(command.git_dir)
+        yield from _worktree_mounts(command)
         if command.results is not None:
             yield from ("--bind", str(command.results), str(command.results_at or command.results))
         if command.unpacked:
             yield from ("--size", str(SANDBOX_TMPFS_BYTES), "--tmpfs", environment.UNPACKED)
         for name in command.unpacked:
             yield from ("--dir", f"{environment.UNPACKED}/{name}")
-        # Both are memory without a limit otherwise.
-        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.seen / command.directory))
+        # Writable, /dev and / would be memory without a limit.
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.shown_at / command.directory))
         for name, value in variables.items():
             yield from ("--setenv", name, value)
 
 
-async def _reach(command: Command) -> Reach:
-    """The hosts that setup may reach, with those that the owner's own settings for packages name."""
-    named = await asyncio.to_thread(setup.named_hosts, os.environ, Path.home())
-    return replace(command.reach, trusted=command.reach.trusted | named)
+async def _setup_reach(command: SandboxCommand) -> Reach:
+    """Return the hosts that a setup command may reach: those of its `reach`, and as trusted ones the hosts that the
+    owner's settings for packages name. Reads these settings."""
+    owner_hosts = await asyncio.to_thread(setup.hosts_named_by_owner, os.environ, Path.home())
+    return replace(command.reach, trusted=command.reach.trusted | owner_hosts)
 
 
 @asynccontextmanager
-async def _way_out(command: Command, reach: Reach) -> AsyncIterator[Path]:
-    """The proxy's socket; what it refuses is said in the command's output."""
+async def _open_proxy(command: SandboxCommand, reach: Reach) -> AsyncIterator[Path]:
+    """Run setup's proxy while the block runs, and yield its socket's path. Hosts that it refuses are named in the
+    command's output file."""
 
-    def tell(line: str) -> None:
+    def write_refusal(line: str) -> None:
+        """Append a line to the command's output file."""
         with open(command.output, "ab") as output:
             output.write(f"perdure: {line}\n".encode())
 
-    async with way_out(reach, os.environ, tell) as out:
-        yield out
+    async with open_setup_proxy(reach, os.environ, write_refusal) as proxy_socket:
+        yield proxy_socket
 
 
-def _bridge() -> Sequence[str]:
+def _bridge_command() -> Sequence[str]:
+    """Return the arguments that start the bridge inside, before the command's own."""
     return (os.path.realpath(sys.executable), "-I", "-S", _BRIDGE, _OUTSIDE, str(PORT))
 
 
-def isolation() -> list[str]:
-    """Every namespace, nobody's user, no capabilities, no way to make namespaces inside, death with the worker."""
+def isolation_options() -> list[str]:
+    """Return bwrap's options for isolation: every namespace, nobody's user, no capabilities, no way to make namespaces
+    inside, death with the worker."""
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         *("--unshare-net", "--disable-userns", "--uid", USER, "--gid", USER, "--cap-drop", "ALL"),
@@ -180,27 +212,30 @@ def isolation() -> list[str]:
     ]
 
 
-def system() -> Iterator[str]:
-    """/usr and what the host keeps beside it, as links or as directories, like the host itself."""
+def system_mounts() -> Iterator[str]:
+    """Yield bwrap's options that show /usr and what the host keeps beside it, as links or as directories like on the
+    host, a new /proc with its kernel settings covered, and a new /dev."""
     for root in SYSTEM:
         if os.path.islink(root):
             yield from ("--symlink", os.readlink(root), root)
         elif os.path.isdir(root):
             yield from ("--ro-bind", root, root)
-    yield from ("--proc", "/proc", *_kernel_settings(), "--dev", "/dev")
+    yield from ("--proc", "/proc", *_proc_covers(), "--dev", "/dev")
 
 
 @functools.cache
-def _kernel_settings() -> tuple[str, ...]:
-    """Cover the parts of /proc that belong to the kernel and not to a process, read-only.
+def _proc_covers() -> tuple[str, ...]:
+    """Return bwrap's options that cover the parts of /proc that belong to the kernel and not to a process, read-only.
 
-    A root worker's commands are the host's root to these files' permission checks, capabilities or not: without
-    this, `echo > /proc/sys/kernel/core_pattern` was seen to change the host's. bwrap's own cover looks at the
-    directory's mode and leaves /proc/sys out.
+    A root worker's commands are the host's root to these files' permission checks, capabilities or not: without this,
+    `echo > /proc/sys/kernel/core_pattern` was seen to change the host's. bwrap's own cover looks at the directory's
+    mode and leaves /proc/sys out. Computed once for each process of ours.
     """
     options: list[str] = []
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
-        if entry.name.isdigit() or entry.is_symlink() or entry.name == "sysvipc":  # the last: of our own namespace
+        if (
+            entry.name.isdigit() or entry.is_symlink() or entry.name == "sysvipc"
+        ):  # sysvipc: of the sandbox's own namespace
             continue
         if entry.name in HIDDEN:
             options += ["--ro-bind", "/dev/null", entry.path]
@@ -209,7 +244,9 @@ def _kernel_settings() -> tuple[str, ...]:
     return tuple(options)
 
 
-def tmpfs() -> Iterator[str]:
+def tmpfs_mounts() -> Iterator[str]:
+    """Yield bwrap's options for the sandbox's private /tmp, /dev/shm, home and /run: file systems in memory, of limited
+    size."""
     for path, size in (
         (environment.TMP, SANDBOX_TMPFS_BYTES),
         ("/dev/shm", SANDBOX_TMPFS_BYTES),  # noqa: S108
@@ -219,57 +256,82 @@ def tmpfs() -> Iterator[str]:
         yield from ("--size", str(size), "--tmpfs", path)
 
 
-def _git(found: Path | GitView | None) -> Iterator[str]:
-    if isinstance(found, GitView):
-        yield from ("--ro-bind", str(found.history), str(found.history))
-        yield from ("--ro-bind", str(found.shown), str(found.at), "--ro-bind", str(found.admin), str(found.admin))
-    elif found is not None:
-        yield from ("--ro-bind", str(found), str(found))
+def _git_mounts(git_dir: Path | GitView | None) -> Iterator[str]:
+    """Yield bwrap's options that show what `.git` points to, read-only: a view in the vault's place, or a repository as
+    it is; none for None."""
+    if isinstance(git_dir, GitView):
+        yield from ("--ro-bind", str(git_dir.history), str(git_dir.history))
+        yield from (
+            "--ro-bind",
+            str(git_dir.view_path),
+            str(git_dir.vault_path),
+            "--ro-bind",
+            str(git_dir.admin),
+            str(git_dir.admin),
+        )
+    elif git_dir is not None:
+        yield from ("--ro-bind", str(git_dir), str(git_dir))
 
 
-def _worktree(command: Command) -> Iterator[str]:
-    """The working directory, always at the same path: virtual environments hold absolute paths."""
-    root, shown = command.worktree, command.source or command.worktree
-    yield from ("--bind" if command.writable else "--ro-bind", str(shown), str(command.seen))
-    for name in sorted(command.held):
-        if (place := unlinked(shown, name)) is not None:
-            yield from ("--ro-bind", str(place), str(command.seen / name))
-    kept = {".git", *command.shared} if command.source else {*READ_ONLY, *command.shared}
-    if command.network:  # setup makes them
-        kept -= {*READ_ONLY[1:], *command.shared}
-    for name in sorted(kept):
-        real = unlinked(root, name)
-        if real is None:
+def _worktree_mounts(command: SandboxCommand) -> Iterator[str]:
+    """Yield bwrap's options for the working directory: itself, and over it what commands may only read. It has the same
+    path for every command, because virtual environments hold absolute paths.
+
+    Where a clean checkout is shown, directories that setup made come from the real worktree; places to mount them at
+    are made in the checkout, on disk. What is absent or reached by a link is not mounted.
+    """
+    worktree, source = command.worktree, command.source or command.worktree
+    yield from ("--bind" if command.writable else "--ro-bind", str(source), str(command.shown_at))
+    for name in sorted(command.read_only_paths):
+        if (path := path_without_links(source, name)) is not None:
+            yield from ("--ro-bind", str(path), str(command.shown_at / name))
+    read_only = {".git", *command.shared} if command.source else {*READ_ONLY, *command.shared}
+    if command.network:  # setup makes these itself
+        read_only -= {*READ_ONLY[1:], *command.shared}
+    for name in sorted(read_only):
+        real_path = path_without_links(worktree, name)
+        if real_path is None:
             continue
         if command.source is not None:
-            mount_point(command.source, name, real.is_dir())
-        yield from ("--ro-bind", str(real), str(command.seen / name))
-        yield from _caches(real, command.seen / name) if real.name == "node_modules" else ()
+            make_mount_point(command.source, name, real_path.is_dir())
+        yield from ("--ro-bind", str(real_path), str(command.shown_at / name))
+        yield from _cache_mounts(real_path, command.shown_at / name) if real_path.name == "node_modules" else ()
 
 
-_CACHED = 100
-"""Entries of a `.cache` that are shown one by one: bwrap takes some thousand options, tools have one directory each."""
+_CACHE_ENTRIES = 100
+"""The most entries of a `.cache` that are shown one by one: bwrap takes some thousand options, tools have one directory
+each."""
 
 
-def _caches(modules: Path, seen: Path) -> Iterator[str]:
-    """Each empty, in memory and gone with the command; what setup fetched into a `.cache` is there to read."""
-    for cache in caches(modules):
-        kept = [one for one in cache.iterdir() if not one.is_symlink()] if cache.name == ".cache" else []
-        if len(kept) <= _CACHED:
-            yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(seen / cache.name))
-            for one in sorted(kept):
-                yield from ("--ro-bind", str(one), str(seen / cache.name / one.name))
+def _cache_mounts(modules: Path, shown_at: Path) -> Iterator[str]:
+    """Yield bwrap's options for the caches of tools below a `node_modules`: each is empty, in memory, and gone with the
+    command. Entries that setup left in a `.cache` are shown there read-only, links not. Cache directories are made on
+    disk where they are missing.
+
+    shown_at  path at which commands see `modules`
+
+    A `.cache` with more than _CACHE_ENTRIES entries is not covered: it stays read-only.
+    """
+    for cache in ensure_tool_caches(modules):
+        entries = [entry for entry in cache.iterdir() if not entry.is_symlink()] if cache.name == ".cache" else []
+        if len(entries) <= _CACHE_ENTRIES:
+            yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(shown_at / cache.name))
+            for entry in sorted(entries):
+                yield from ("--ro-bind", str(entry), str(shown_at / cache.name / entry.name))
 
 
-def _shell(command: Command) -> Sequence[str]:
+def _shell_command(command: SandboxCommand) -> Sequence[str]:
+    """Return the arguments that run the command's script inside: bash that sets limits, unpacks the command's archives,
+    and becomes `nice` with a bash for the script."""
     nice = ("/usr/bin/nice", "-n", str(SANDBOX_NICE)) if os.path.exists("/usr/bin/nice") else ()
-    where = ((str(archive), f"{environment.UNPACKED}/{name}") for name, archive in command.unpacked.items())
-    unpack = "".join(_UNPACK.format(*map(shlex.quote, pair)) for pair in where)
+    targets = ((str(archive), f"{environment.UNPACKED}/{name}") for name, archive in command.unpacked.items())
+    unpack = "".join(_UNPACK.format(*map(shlex.quote, pair)) for pair in targets)
     return ("/bin/bash", "-c", f'{PRELUDE}{unpack}exec "$@"', "bash", *nice, "/bin/bash", "-c", command.script)
 
 
 def _memory_file(content: bytes) -> int:
-    """bwrap's options as a descriptor: variables of setup may be secret, and argv is everyone's to read."""
+    """Return a descriptor of a new file in memory that holds `content`, at its beginning; the caller closes it. bwrap's
+    options go this way: variables of setup may be secret, and everybody can read a process's arguments."""
     fd = os.memfd_create("options")
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)

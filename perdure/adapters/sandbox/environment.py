@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.adapters.sandbox.base import Command
+from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import SandboxGrade
 
@@ -13,9 +13,10 @@ HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 the sandbox's own
 RUN = "/run"
 UNPACKED = "/unpacked"
-"""In memory, for Command.unpacked; there is none where nothing is."""
+"""The directory, in memory, for SandboxCommand.unpacked; it exists only where a command has something unpacked."""
 CHECKOUTS = Path("/checkout")
-"""Below it lies the worktree, under its repository's name: a directory that no host is known to have."""
+"""The directory below which the worktree lies, under its repository's name: no host is known to have one of this
+name."""
 RESULTS = Path("/results")
 """The directory in which test runners leave their reports."""
 
@@ -27,19 +28,21 @@ OFFLINE = {
     "CARGO_NET_OFFLINE": "true",
     "GOPROXY": "off",
 }
-"""Without a network these tools would wait for timeouts before they say what is missing."""
+"""Settings for tools that without a network would wait for timeouts before they say what is missing."""
 
-ANEW = {"GRADLE_OPTS": "-Dorg.gradle.caching=false", "GOCACHE": f"{TMP}/go-build"}
-"""For commands that are shown packages of setup, among which are results of tests that ran there: tests run anew."""
+NO_RESULT_CACHES = {"GRADLE_OPTS": "-Dorg.gradle.caching=false", "GOCACHE": f"{TMP}/go-build"}
+"""Settings for commands that are shown packages of setup, among which are cached results of tests that ran there: tests
+run again."""
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS")
 PREFIXES = ("PIP_", "UV_", "npm_config_", "NPM_CONFIG_")
 NOT_FOR_SETUP = frozenset({"UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache", "NPM_CONFIG_CACHE", "PIP_TARGET"})
-"""Name places that do not exist inside."""
+"""The owner's variables that name places which do not exist inside."""
 
 
-def place(grade: SandboxGrade, repository: str) -> Path | None:
-    """Return where a repository's worktrees are seen, the same for each of its deliveries; None: where they are.
+def worktree_path_inside(grade: SandboxGrade, repository: str) -> Path | None:
+    """Return the path at which commands see a repository's worktrees, the same for each of its deliveries; None: where
+    they are on the host, in every grade but `full`.
 
     A virtual environment that one delivery's setup made then is right for another, and prompts, logs and the output of
     tests do not differ by the delivery's name. `repository` is a name of letters, digits, dashes, dots, underscores.
@@ -47,13 +50,17 @@ def place(grade: SandboxGrade, repository: str) -> Path | None:
     return CHECKOUTS / repository if grade is SandboxGrade.FULL else None
 
 
-def results_place(grade: SandboxGrade) -> Path | None:
-    """The same for Command.results."""
+def results_path_inside(grade: SandboxGrade) -> Path | None:
+    """Return the path at which commands see their results directory; None: where it is on the host, in every grade but
+    `full`."""
     return RESULTS if grade is SandboxGrade.FULL else None
 
 
-def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, run: str = RUN) -> dict[str, str]:
-    """Return a command's variables: nothing of ours, the toolchains', then what the command was given."""
+def command_variables(
+    command: SandboxCommand, binds: Binds, *, home: str = HOME, tmp: str = TMP, runtime_dir: str = RUN
+) -> dict[str, str]:
+    """Return a command's environment variables: none of the worker's own, then the toolchains', the sandbox's small
+    set, and last what the command was given. `home`, `tmp` and `runtime_dir` are paths as the command sees them."""
     offline = {} if command.network else OFFLINE
     return {
         **binds.env,
@@ -70,7 +77,7 @@ def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, 
         "XDG_CONFIG_HOME": f"{home}/.config",
         "XDG_DATA_HOME": f"{home}/.local/share",
         "XDG_STATE_HOME": f"{home}/.local/state",
-        "XDG_RUNTIME_DIR": run,
+        "XDG_RUNTIME_DIR": runtime_dir,
         "CARGO_HOME": f"{home}/.cargo",
         "GOPATH": f"{home}/go",
         "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -81,16 +88,18 @@ def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, 
     }
 
 
-def search_path(command: Command, binds: Binds) -> str:
-    """PATH inside: the tools of the directory it starts in, then the worktree's, before the owner's."""
+def search_path(command: SandboxCommand, binds: Binds) -> str:
+    """Return a command's PATH: tools installed in the directory it starts in, then those at the worktree's top, then
+    the owner's entries."""
     tops = dict.fromkeys((command.directory, ""))
     names = [f"{top}/{name}".lstrip("/") for top in tops for name in (".venv/bin", "node_modules/.bin")]
-    own = [name for name in names if (command.worktree / name).is_dir()]
-    return ":".join([*(str(command.seen / name) for name in own), *binds.path] or ["/usr/bin", "/bin"])
+    existing = [name for name in names if (command.worktree / name).is_dir()]
+    return ":".join([*(str(command.shown_at / name) for name in existing), *binds.path] or ["/usr/bin", "/bin"])
 
 
 def setup_variables(owner: Mapping[str, str]) -> dict[str, str]:
-    """The owner's index, proxy and certificate settings: only for setup, which runs before any model call."""
+    """Return from the owner's environment the settings of package indexes, proxies and certificates. They are only for
+    setup, which runs before any model call."""
     return {
         name: value
         for name, value in owner.items()

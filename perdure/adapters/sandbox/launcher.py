@@ -1,7 +1,7 @@
 """The supervisor process of the grades without a pid namespace: starts one command and outlives its descendants.
 
-Run by path with `python -I -S`, so it must not need site-packages; the working directory is never on its path,
-because the agent writes there. Its first line of stdin is a JSON object (see Spec in launched.py); stdin's end means
+Run by path with `python -I -S`, so it must not need site-packages; the working directory is never on its path, because
+the agent writes there. Its first line of stdin is a JSON object (see _launcher_spec in grades.py); stdin's end means
 that the worker is gone or wants it to stop. It reports in the status descriptor as bwrap does.
 """
 
@@ -25,48 +25,58 @@ if LINUX:
     from perdure.adapters.sandbox import confine
 
 
-def main() -> int:
+def run_launcher() -> int:
+    """Start the command that stdin describes, wait for its end, kill all that it left behind, and return the exit code
+    for this process.
+
+    Pid and start time, then the command's exit code, or why it could not start, are written to the status descriptor
+    (the first argument). No exit code is written when stdin was closed or SIGTERM came first: then the command was
+    killed.
+    """
     status = int(sys.argv[1])
     spec = json.loads(sys.stdin.buffer.readline())
     os.set_inheritable(status, False)
-    wake, wakened = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if LINUX else os.pipe()
-    os.set_blocking(wakened, False)
-    signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
+    wake, wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if LINUX else os.pipe()
+    os.set_blocking(wake_writer, False)
+    signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     if LINUX:
         confine.become_subreaper()
-        started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        _say(status, {"child-pid": os.getpid(), "started": started})
-    child, failure = _start(spec)
+        start_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        _report(status, {"child-pid": os.getpid(), "started": start_ticks})
+    child, failure = _start_command(spec)
     if failure:
         os.waitpid(child, 0)
-        _say(status, {"failure": failure})
+        _report(status, {"failure": failure})
         return 1
-    code = _wait(child, wake)
-    _end_descendants(child)
+    code = _wait_for_command(child, wake)
+    _kill_descendants(child)
     if code is not None:
-        _say(status, {"exit-code": code})
+        _report(status, {"exit-code": code})
     return code or 0
 
 
-def _start(spec: dict[str, Any]) -> tuple[int, str]:
-    """Fork, confine, exec. The pipe carries the reason when that fails, and closes when it works."""
-    read, write = os.pipe()
+def _start_command(spec: dict[str, Any]) -> tuple[int, str]:
+    """Start the command in a child process, and return the child's pid and why it failed; '' when it runs. A pipe
+    carries the reason, and closes when the child becomes the command."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _become(spec)
+            _exec_command(spec)
         except BaseException as error:  # noqa: BLE001 nothing may escape between fork and exec
-            os.write(write, str(error).encode()[:4096])
+            os.write(writer, str(error).encode()[:4096])
         finally:
             os._exit(127)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
         return child, pipe.read().decode(errors="replace")
 
 
-def _become(spec: dict[str, Any]) -> None:
+def _exec_command(spec: dict[str, Any]) -> None:
+    """Set up this child process as the spec says (session, standard input, niceness, limits, directory, confinement)
+    and replace it by the command. Does not return; raises OSError or another error when a step fails."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -81,21 +91,25 @@ def _become(spec: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (spec["file_bytes"],) * 2)
     os.chdir(spec["cwd"])
     if spec["confined"]:
-        confine.confine(spec["readable"], spec["writable"], spec["tree"], network=spec["network"])
+        confine.confine_process(spec["readable"], spec["writable"], spec["tree"], network=spec["network"])
     os.execve("/bin/bash", ["bash", "-c", spec["script"]], spec["env"])  # noqa: S606 bash is the shell
 
 
-def _wait(child: int, wake: int) -> int | None:
-    """The command's exit code, 128+n for signal n; None when we are to stop before it ends."""
+def _wait_for_command(child: int, wake: int) -> int | None:
+    """Wait for the command's end and return its exit code, 128+n for signal n; None when stdin closes or SIGTERM comes
+    before. Other children that end meanwhile are reaped.
+
+    wake  descriptor that becomes readable when a signal arrives
+    """
     while True:
         ready, _, _ = select.select([0, wake], [], [], 1.0)
-        while True:  # orphans that ended are ours to bury, too
+        while True:  # orphans that ended are our children, too, and have to be reaped
             try:
-                pid, state = os.waitpid(-1, os.WNOHANG)
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return 1
             if pid == child:
-                return 128 + os.WTERMSIG(state) if os.WIFSIGNALED(state) else os.WEXITSTATUS(state)
+                return 128 + os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else os.WEXITSTATUS(wait_status)
             if pid == 0:
                 break
         if wake in ready and signal.SIGTERM in os.read(wake, 512):
@@ -104,10 +118,11 @@ def _wait(child: int, wake: int) -> int | None:
             return None
 
 
-def _end_descendants(child: int) -> None:
-    """Kill until nothing is left; what a killed process leaves behind becomes our child and is next."""
+def _kill_descendants(child: int) -> None:
+    """Kill all descendants, again and again until none is left: whatever a killed process leaves behind becomes our
+    child and is next. Without /proc (macOS) only the process group of `child` is killed."""
     while True:
-        for pid in _children() if LINUX else [-child]:
+        for pid in _list_descendants() if LINUX else [-child]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -120,8 +135,8 @@ def _end_descendants(child: int) -> None:
         time.sleep(0.002)
 
 
-def _children() -> list[int]:
-    """All our descendants, so that a fork bomb's leaves die with its root."""
+def _list_descendants() -> list[int]:
+    """List the pids of all our descendants, from /proc, so that a fork bomb's youngest die with its first process."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -129,17 +144,18 @@ def _children() -> list[int]:
             parents[int(entry.parent.name)] = int(fields[1])
         except (OSError, ValueError):
             continue
-    found = {os.getpid()}
+    descendants = {os.getpid()}
     while True:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        if not more:
-            return sorted(found - {os.getpid()})
-        found |= more
+        next_level = {pid for pid, parent in parents.items() if parent in descendants} - descendants
+        if not next_level:
+            return sorted(descendants - {os.getpid()})
+        descendants |= next_level
 
 
-def _say(status: int, entry: dict[str, Any]) -> None:
+def _report(status: int, entry: dict[str, Any]) -> None:
+    """Write one JSON object as a line to the status descriptor."""
     os.write(status, json.dumps(entry).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_launcher())

@@ -1,7 +1,8 @@
-"""Packages that setup fetches, kept for the next setup, and shown to later commands below a layer in memory.
+"""Package caches: packages that setup fetches, kept for the next setup, and shown to later commands below a layer in
+memory.
 
 Maven, Gradle, Deno and others write locks and notes beside the packages that they only read. What a command writes
-there lies in the layer and is gone with it; where the host allows none, packages are read-only.
+there lies in the layer and is gone with it; where the host allows no layer, packages are read-only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from perdure.adapters.sandbox.environment import HOME
 from perdure.adapters.system.home import Home
 
-FETCHED = (
+DEPENDENCY_PLACES = (
     *(
         ".cache",
         ".cargo/registry",
@@ -33,23 +34,28 @@ None lies in another: setup may put a link into what is mounted for it, and neve
 later sandbox leads to where the link does. Nor is one a place of credentials, like all of ~/.m2 or ~/.gradle.
 """
 
-PLACES = (*FETCHED, ".npm")
-"""Those that are kept; the last one for setup alone, as what it installs from there lies in the worktree."""
+CACHE_PLACES = (*DEPENDENCY_PLACES, ".npm")
+"""All places that are kept; the last one for setup alone, because what it installs from there lies in the worktree."""
 
-_INSTALLED_FROM = {".cache": frozenset({"pip", "uv"})}
-"""By place, what counts for nothing: the same is true of it."""
+_FOR_SETUP_ONLY = {".cache": frozenset({"pip", "uv"})}
+"""Entries that only setup needs, by their place: what it installs from there lies in the worktree."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Package caches as one command sees them. `layers`: those whose files are memory when they are written."""
+class PackageMounts:
+    """Package caches as one command sees them.
+
+    options  bwrap's options that mount them
+    layers   paths inside that have a layer: files written there are memory
+    """
 
     options: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
 
 
-def cache(home: Home, name: str) -> Path | None:
-    """The package caches of that name, made if need be, and used from now on; None without a name.
+def ensure_package_cache(home: Home, name: str) -> Path | None:
+    """Return the directory of the package caches of that name; make it if need be, and mark it as used now. None
+    without a name.
 
     Whoever writes there decides what all others install who read it: a name is never shared by two repositories.
     """
@@ -61,28 +67,31 @@ def cache(home: Home, name: str) -> Path | None:
     return root
 
 
-def for_setup(home: Home, name: str) -> Iterator[str]:
-    """bwrap's options for setup, which fills the caches."""
-    if (root := cache(home, name)) is not None:
-        for place in PLACES:
+def setup_mounts(home: Home, name: str) -> Iterator[str]:
+    """Yield bwrap's options that mount the package caches writable, for setup, which fills them. Their directories are
+    made; nothing without a name."""
+    if (root := ensure_package_cache(home, name)) is not None:
+        for place in CACHE_PLACES:
             (root / place).mkdir(parents=True, exist_ok=True)
             yield from ("--bind", str(root / place), f"{HOME}/{place}")
 
 
-def for_commands(home: Home, name: str, *, layered: bool) -> Shown:
-    """bwrap's options for every other command. Places that hold nothing are left out."""
+def command_mounts(home: Home, name: str, *, layered: bool) -> PackageMounts:
+    """Return how every command but setup sees the package caches: below a layer in memory where `layered`, else
+    read-only. Places that hold no package are left out."""
     root = home.caches / name
-    filled = [place for place in FETCHED if name and _filled(root / place, place)]
-    shown = [(str(root / place), f"{HOME}/{place}") for place in filled]
+    places = [place for place in DEPENDENCY_PLACES if name and _has_packages(root / place, place)]
+    mounts = [(str(root / place), f"{HOME}/{place}") for place in places]
     if not layered:
-        return Shown(tuple(word for kept, seen in shown for word in ("--ro-bind", kept, seen)))
-    options = (word for kept, seen in shown for word in ("--overlay-src", kept, "--tmp-overlay", seen))
-    return Shown(tuple(options), tuple(seen for _, seen in shown))
+        return PackageMounts(tuple(word for source, target in mounts for word in ("--ro-bind", source, target)))
+    options = (word for source, target in mounts for word in ("--overlay-src", source, "--tmp-overlay", target))
+    return PackageMounts(tuple(options), tuple(target for _, target in mounts))
 
 
-def _filled(kept: Path, place: str) -> bool:
+def _has_packages(directory: Path, place: str) -> bool:
+    """Return whether a cache directory holds anything that commands need; False when it does not exist."""
     try:
-        with os.scandir(kept) as entries:  # setup may have left millions
-            return any(entry.name not in _INSTALLED_FROM.get(place, ()) for entry in entries)
+        with os.scandir(directory) as entries:  # setup may have left millions
+            return any(entry.name not in _FOR_SETUP_ONLY.get(place, ()) for entry in entries)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""The check that bubblewrap works on this host, and if not, exactly why and what to paste."""
+"""The check that the sandbox works on this host, and if not, exactly why and what to paste."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from perdure.adapters.sandbox import bubblewrap, confine, seccomp
 from perdure.adapters.sandbox.environment import HOME
-from perdure.adapters.sandbox.program import LAYERING, MINIMUM, PACKAGE, Program, layering
-from perdure.adapters.sandbox.program import bubblewrap as find
+from perdure.adapters.sandbox.program import LAYERING, MINIMUM, PACKAGE, BubblewrapProgram, find_layering_bubblewrap
+from perdure.adapters.sandbox.program import find_bubblewrap as find
 from perdure.models.errors import SandboxUnavailable
 from perdure.models.limits import SANDBOX_PROBE_S
 
@@ -51,7 +51,7 @@ _LAYER = f"{HOME}/layer"
 
 @dataclass(frozen=True)
 class ProbeFacts:
-    """The findings of a probe: the facts that `classify` decides on.
+    """The findings of a probe: the facts that `diagnose_failure` decides on.
 
     platform   sys.platform
     program    the bubblewrap that would be used
@@ -63,7 +63,7 @@ class ProbeFacts:
     """
 
     platform: str = "linux"
-    program: Program = field(default_factory=Program)
+    program: BubblewrapProgram = field(default_factory=BubblewrapProgram)
     exit_code: int | None = None
     stderr: str = ""
     sysctls: Mapping[str, str] = field(default_factory=dict)
@@ -72,133 +72,154 @@ class ProbeFacts:
 
 
 @dataclass(frozen=True)
-class Probe:
-    """`error` None: bubblewrap works here. `program`: such as "bubblewrap 0.11.0 (bundled)"."""
+class ProbeResult:
+    """The result of a probe. `error` None: bubblewrap works here. `program`: such as "bubblewrap 0.11.0 (bundled)"."""
 
     program: str
     error: SandboxUnavailable | None
 
 
-def probe() -> Probe:
-    """The cheapest real check, about 10 ms. Blocks."""
-    seen = look()
-    error = classify(seen)
-    return Probe(seen.program.named(), error)
+def probe() -> ProbeResult:
+    """Run `true` under bubblewrap in all namespaces, the cheapest real check (about 10 ms), and return the program with
+    the error if it failed. Blocks."""
+    facts = gather_facts()
+    error = diagnose_failure(facts)
+    return ProbeResult(facts.program.label(), error)
 
 
 def probe_landlock() -> SandboxUnavailable | None:
-    """Say why grade `reduced` cannot be had here; None: it can."""
-    cause = confine.supported() if sys.platform == "linux" else "Landlock is a part of Linux"
+    """Return the error that says why this host cannot give grade `reduced`; None when it can."""
+    cause = confine.confinement_unsupported_reason() if sys.platform == "linux" else "Landlock is a part of Linux"
     if not cause:
         return None
     return SandboxUnavailable(f"the reduced sandbox cannot start: {cause}", where="grade reduced", fix=OR_WEAKER)
 
 
-def probe_layers(home: Path) -> tuple[Program, str]:
-    """The bubblewrap that puts layers over package caches in a PERDURE_HOME, or none and why. Not every file system
-    takes one, so it is tried there. Blocks for some 10 ms; a success is remembered."""
-    if (proved := _layering.get(home)) is not None:
-        return proved, ""
-    program = layering() if sys.platform == "linux" else Program()
+def probe_layers(home: Path) -> tuple[BubblewrapProgram, str]:
+    """Return the bubblewrap that can put layers over package caches in the PERDURE_HOME `home`, with ''; or an empty
+    program, with the reason.
+
+    Not every file system takes a layer, so it is tried there. Blocks for some 10 ms; a success is remembered.
+    """
+    if (remembered := _layering_programs.get(home)) is not None:
+        return remembered, ""
+    program = find_layering_bubblewrap() if sys.platform == "linux" else BubblewrapProgram()
     if not program.path:
-        return Program(), f"needs bubblewrap {'.'.join(map(str, LAYERING))}"
-    there = next(path for path in (home, *home.absolute().parents) if path.is_dir())
-    layer = ["--overlay-src", str(there), "--tmp-overlay", _LAYER]
-    options = [*bubblewrap.isolation(), *bubblewrap.system(), *bubblewrap.tmpfs(), *layer]
-    code, said = _run([program.path, *options, "--", "/bin/bash", "-c", f"> {_LAYER}/new"])
+        return BubblewrapProgram(), f"needs bubblewrap {'.'.join(map(str, LAYERING))}"
+    existing = next(path for path in (home, *home.absolute().parents) if path.is_dir())
+    layer = ["--overlay-src", str(existing), "--tmp-overlay", _LAYER]
+    options = [*bubblewrap.isolation_options(), *bubblewrap.system_mounts(), *bubblewrap.tmpfs_mounts(), *layer]
+    code, output = _run_program([program.path, *options, "--", "/bin/bash", "-c", f"> {_LAYER}/new"])
     if code != 0:
-        return Program(), f"{program.named()}: {said.strip() or f'exit code {code}'}"
-    _layering[home] = program
+        return BubblewrapProgram(), f"{program.label()}: {output.strip() or f'exit code {code}'}"
+    _layering_programs[home] = program
     return program, ""
 
 
-_layering: dict[Path, Program] = {}
+_layering_programs: dict[Path, BubblewrapProgram] = {}
 
 
-def look() -> ProbeFacts:
-    """Gather the facts; runs bwrap."""
-    program = find() if sys.platform == "linux" else Program()
-    sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read(Path("/proc/sys") / name))}
+def gather_facts() -> ProbeFacts:
+    """Run `true` under bubblewrap and return all facts that explain the outcome."""
+    program = find() if sys.platform == "linux" else BubblewrapProgram()
+    sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read_setting(Path("/proc/sys") / name))}
     container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))
     if not program.path:
         return ProbeFacts(sys.platform, program, sysctls=sysctls, container=container, machine=platform.machine())
-    mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--remount-ro", "/"]
-    code, stderr = _run([program.path, *bubblewrap.isolation(), *mounts, "--", "/bin/bash", "-c", "true"])
+    mounts = [*bubblewrap.system_mounts(), *bubblewrap.tmpfs_mounts(), "--remount-ro", "/"]
+    code, stderr = _run_program(
+        [program.path, *bubblewrap.isolation_options(), *mounts, "--", "/bin/bash", "-c", "true"]
+    )
     return ProbeFacts(sys.platform, program, code, stderr, sysctls, container, platform.machine())
 
 
-def classify(seen: ProbeFacts) -> SandboxUnavailable | None:
-    """One message with the cause and the commands to paste; None when it works. Pure."""
-    if seen.platform == "darwin":
-        return _error(
+def diagnose_failure(facts: ProbeFacts) -> SandboxUnavailable | None:
+    """Return the error that explains why bubblewrap does not work, with the commands to paste; None when it works.
+    Decides by the facts alone."""
+    if facts.platform == "darwin":
+        return _unavailable(
             "macOS has no namespaces", "", "run Perdure in a Linux VM: limactl start && limactl shell default"
         )
-    if seen.platform != "linux":
-        return _error(f"{seen.platform} has no namespaces", "", "on Windows run Perdure inside WSL2: wsl --install")
-    if cause := seccomp.supported(seen.machine):
-        return _error(cause, "bubblewrap without a filter would show all of the kernel", "use x86-64 or arm64")
-    program = seen.program
+    if facts.platform != "linux":
+        return _unavailable(
+            f"{facts.platform} has no namespaces", "", "on Windows run Perdure inside WSL2: wsl --install"
+        )
+    if cause := seccomp.seccomp_unsupported_reason(facts.machine):
+        return _unavailable(cause, "bubblewrap without a filter would show all of the kernel", "use x86-64 or arm64")
+    program = facts.program
     if not program.path:
         where = program.damaged or f"bwrap is not on the PATH, and {PACKAGE} is not installed"
-        return _error("bubblewrap is not installed", where, INSTALL)
-    version = program.numbers()
+        return _unavailable("bubblewrap is not installed", where, INSTALL)
+    version = program.version_numbers()
     if version and version < MINIMUM:
-        return _error(f"bubblewrap {'.'.join(map(str, version))} is too old, 0.8 is needed", program.path, INSTALL)
-    if seen.exit_code == 0:
+        return _unavailable(
+            f"bubblewrap {'.'.join(map(str, version))} is too old, 0.8 is needed", program.path, INSTALL
+        )
+    if facts.exit_code == 0:
         return None
-    return _error(*_cause(seen))
+    return _unavailable(*_explain_exit(facts))
 
 
-def _cause(seen: ProbeFacts) -> tuple[str, str, str]:
-    said = seen.stderr.strip().splitlines()[-1] if seen.stderr.strip() else f"exit code {seen.exit_code}"
-    denied = re.search(
-        r"No permissions? to create|Creating new namespace failed|uid map|loopback|Operation not perm", said
+def _explain_exit(facts: ProbeFacts) -> tuple[str, str, str]:
+    """Return cause, place and fix of a bubblewrap that was found but failed, from its message and the kernel's
+    settings."""
+    last_line = facts.stderr.strip().splitlines()[-1] if facts.stderr.strip() else f"exit code {facts.exit_code}"
+    is_denied = re.search(
+        r"No permissions? to create|Creating new namespace failed|uid map|loopback|Operation not perm", last_line
     )
-    if seen.sysctls.get(MAXIMUM) == "0":
+    if facts.sysctls.get(MAXIMUM) == "0":
         fix = "echo user.max_user_namespaces=15000 | sudo tee /etc/sysctl.d/60-perdure.conf && sudo sysctl --system"
         return "user namespaces are switched off", "user.max_user_namespaces = 0", fix
-    if seen.sysctls.get(CLONE) == "0" and denied:
+    if facts.sysctls.get(CLONE) == "0" and is_denied:
         fix = "echo kernel.unprivileged_userns_clone=1 | sudo tee /etc/sysctl.d/60-perdure.conf && sudo sysctl --system"
         return "user namespaces are only for root here", "kernel.unprivileged_userns_clone = 0", fix
-    if seen.sysctls.get(APPARMOR) == "1" and denied and not seen.container:
+    if facts.sysctls.get(APPARMOR) == "1" and is_denied and not facts.container:
         cause = "AppArmor keeps bubblewrap from making user namespaces (Ubuntu 23.10 and newer)"
         return (
             cause,
-            f"kernel.apparmor_restrict_unprivileged_userns = 1; {said}",
-            APPARMOR_FIX.replace("PATH", seen.program.path),
+            f"kernel.apparmor_restrict_unprivileged_userns = 1; {last_line}",
+            APPARMOR_FIX.replace("PATH", facts.program.path),
         )
-    if "proc" in said and "mount" in said.lower():
-        return "the container hides parts of /proc, so no new one can be mounted", said, CONTAINER_FIX
-    if denied and seen.container:
-        return "the container's seccomp profile forbids new namespaces (Docker's default does)", said, CONTAINER_FIX
-    if seen.exit_code is None:
+    if "proc" in last_line and "mount" in last_line.lower():
+        return "the container hides parts of /proc, so no new one can be mounted", last_line, CONTAINER_FIX
+    if is_denied and facts.container:
+        return (
+            "the container's seccomp profile forbids new namespaces (Docker's default does)",
+            last_line,
+            CONTAINER_FIX,
+        )
+    if facts.exit_code is None:
         return (
             f"bubblewrap gave no answer in {SANDBOX_PROBE_S:.0f} s",
-            seen.program.path,
+            facts.program.path,
             "try: bwrap --ro-bind / / true",
         )
-    return "bubblewrap cannot start", said, "try by hand: bwrap --unshare-all --ro-bind / / true"
+    return "bubblewrap cannot start", last_line, "try by hand: bwrap --unshare-all --ro-bind / / true"
 
 
-def _error(cause: str, where: str, fix: str) -> SandboxUnavailable:
+def _unavailable(cause: str, where: str, fix: str) -> SandboxUnavailable:
+    """Return a SandboxUnavailable with a cause, its place, and a fix to which the weaker grades are added."""
     return SandboxUnavailable(
         f"the sandbox cannot start: {cause}", where=where or "grade full", fix=f"{fix}\n  {OR_WEAKER}"
     )
 
 
-def _run(argv: list[str]) -> tuple[int | None, str]:
+def _run_program(argv: list[str]) -> tuple[int | None, str]:
+    """Run a program with an empty environment and return its exit code and all its output; (None, '') after
+    SANDBOX_PROBE_S, 126 and the reason when it cannot be started."""
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             argv, env={}, capture_output=True, timeout=SANDBOX_PROBE_S, check=False, text=True, errors="replace"
         )
     except subprocess.TimeoutExpired:
         return None, ""
     except OSError as error:
         return 126, f"{argv[0]}: {error.strerror}"
-    return done.returncode, done.stdout + done.stderr
+    return finished.returncode, finished.stdout + finished.stderr
 
 
-def _read(path: Path) -> str:
+def _read_setting(path: Path) -> str:
+    """Read a kernel setting; '' when it does not exist or cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -25,37 +25,41 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class ReachRefused(Exception):
-    """The reason, in words that end the sentence "setup cannot reach NAME: …"."""
+    """Raised for a host that setup may not reach or that is not found. From `Reach.resolve_addresses` its text ends the
+    sentence "setup cannot reach NAME: …"; from the proxy it is a whole sentence."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """`hosts`: names, `*.example.com` and `name:port` too; empty: every host outside.
+    """The hosts that a setup may reach.
 
-    `trusted`: `name:port` of hosts that this machine's owner has named, wherever they are: the package index they
-    configured, and `setup_hosts` of the user file.
+    hosts    names, `*.example.com` and `name:port` too; empty: every host outside
+    trusted  `name:port` of hosts that this machine's owner has named, wherever they are: the package index they
+             configured, and `setup_hosts` of the user file
     """
 
     hosts: tuple[str, ...] = ()
     trusted: frozenset[str] = frozenset()
 
-    async def addresses(self, host: str, port: int, *, needed: bool = True) -> list[str]:
-        """Return the addresses of a host and port. Refused for one that must not be reached or is not found.
+    async def resolve_addresses(self, host: str, port: int, *, needed: bool = True) -> list[str]:
+        """Return the addresses of a host and port that may be reached; of a host that is not trusted only those
+        outside.
 
-        `needed` False: somebody else connects. Then a name that is not known here is theirs to find: no address.
+        Raises ReachRefused for a host that may not be reached, has no allowed address, or is not found. `needed` False:
+        somebody else connects, so a name that is not known here is theirs to resolve: then the list is empty.
         """
         name = host.strip("[]").lower().rstrip(".")
-        trusted = _matches(self.trusted, name, port)
-        if not trusted and self.hosts and not _matches(self.hosts, name, port):
+        trusted = _matches_any(self.trusted, name, port)
+        if not trusted and self.hosts and not _matches_any(self.hosts, name, port):
             raise ReachRefused("it is not in [setup] hosts")
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+            results = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             if not needed:
                 return []
             raise ReachRefused("there is no such host") from None
-        known = list(dict.fromkeys(str(one[4][0]) for one in found))
-        allowed = known if trusted else [address for address in known if outside(address)]
+        resolved = list(dict.fromkeys(str(result[4][0]) for result in results))
+        allowed = resolved if trusted else [address for address in resolved if is_outside(address)]
         if not allowed:
             raise ReachRefused("it is this machine, or on its private network")
         return allowed
@@ -65,16 +69,17 @@ EVERYWHERE = Reach()
 """Every host outside."""
 
 
-def outside(address: str) -> bool:
-    """True when an address is another machine's, on the public network."""
+def is_outside(address: str) -> bool:
+    """Return whether an IP address is another machine's, on the public network."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
-    return not any(parsed in network for network in _NOT_OUTSIDE) and not _ours(str(parsed))
+    return not any(parsed in network for network in _NOT_OUTSIDE) and not _is_own_address(str(parsed))
 
 
-def named_by_owner(owner: Mapping[str, str], files: Iterable[Path]) -> frozenset[str]:
-    """`name:port` of every address in the owner's settings for packages: variables (`owner`) and `files`."""
+def addresses_in_settings(owner: Mapping[str, str], files: Iterable[Path]) -> frozenset[str]:
+    """Return `name:port` of every http address in the owner's settings for packages: in the variables `owner`, except
+    those that name a proxy, and in `files`. Files that cannot be read are skipped."""
     texts = [value for name, value in owner.items() if not name.lower().endswith("_proxy")]
     for path in files:
         try:
@@ -82,24 +87,26 @@ def named_by_owner(owner: Mapping[str, str], files: Iterable[Path]) -> frozenset
         except OSError:
             continue
     return frozenset(
-        f"{found[1].strip('[]').lower()}:{found[2] or _PORTS[found[0].partition(':')[0]]}"
+        f"{match[1].strip('[]').lower()}:{match[2] or _PORTS[match[0].partition(':')[0]]}"
         for text in texts
-        for found in _ADDRESS.finditer(text)
+        for match in _ADDRESS.finditer(text)
     )
 
 
-def _matches(patterns: Iterable[str], name: str, port: int) -> bool:
+def _matches_any(patterns: Iterable[str], name: str, port: int) -> bool:
+    """Return whether a host and port match one of the patterns: a name or `*.example.com` for every port, or with
+    `:port` for that one."""
     for pattern in patterns:
-        wanted, separator, number = pattern.lower().rpartition(":")
-        if not (separator and number.isdigit() and "]" not in number):
-            wanted, number = pattern.lower(), str(port)
-        if fnmatch.fnmatchcase(name, wanted.strip("[]")) and int(number) == port:
+        host_pattern, separator, port_text = pattern.lower().rpartition(":")
+        if not (separator and port_text.isdigit() and "]" not in port_text):
+            host_pattern, port_text = pattern.lower(), str(port)
+        if fnmatch.fnmatchcase(name, host_pattern.strip("[]")) and int(port_text) == port:
             return True
     return False
 
 
-def _ours(address: str) -> bool:
-    """Only an address of this machine can be bound."""
+def _is_own_address(address: str) -> bool:
+    """Return whether an IP address is this machine's, found by binding to it, which only works then."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""The architectures whose numbers are known here; on any other nothing is run."""
+"""The architectures whose numbers are known here; on any other no command is run."""
 
 X32 = 0x40000000
-"""Set in the numbers of x86-64's second, unused interface."""
+"""The bit that is set in the numbers of x86-64's second, unused interface."""
 
 NEWEST = 469
 """The last system call that was looked at. A younger one is "not there", so that programs do without."""
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, NETLINK_ROUTE = 1, 2, 10, 16, 0
 NAMESPACES = 0x7E020000
-"""CLONE_NEW* bits."""
+"""The bits CLONE_NEW* of clone's flags."""
 
 TTY = (0x5412, 0x541C)
-"""ioctl TIOCSTI and TIOCLINUX type into the terminal that the worker runs in."""
+"""The ioctl requests TIOCSTI and TIOCLINUX, which type into the terminal that the worker runs in."""
 
 PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0xFFFFFFFF)
 """Linux, and asking which; no READ_IMPLIES_EXEC and nothing that switches address randomisation off."""
@@ -39,77 +39,103 @@ IOCTL = {"x86_64": 16, "aarch64": 29}
 PERSONALITY = {"x86_64": 135, "aarch64": 92}
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
-LOAD, EQUAL, ABOVE, AT_LEAST, AND, GIVE = 0x20, 0x15, 0x25, 0x35, 0x54, 0x06
+LOAD, EQUAL, ABOVE, AT_LEAST, AND, RETURN = 0x20, 0x15, 0x25, 0x35, 0x54, 0x06
 ARCHITECTURE, NUMBER, ARGUMENT = 4, 0, (16, 24, 32)
-"""Offsets of what the filter looks at; of arguments the lower half, for the kernel reads no more of these."""
+"""Offsets of what the filter looks at; of arguments the lower half, because the kernel reads no more of these."""
 
-Line = tuple[int, int, int, int]
+FilterLine = tuple[int, int, int, int]
 
 
-def supported(machine: str) -> str:
-    """The reason why commands cannot be filtered on this machine; '' when they can."""
+def seccomp_unsupported_reason(machine: str) -> str:
+    """Return the reason why commands cannot be filtered on this machine; '' when they can."""
     return "" if machine in AUDIT else f"no seccomp filter is known here for {machine}"
 
 
 @functools.cache
-def program(machine: str, *, internet: bool = True) -> bytes:
-    """The filter, in the kernel's form. `internet` False: Unix sockets alone, where there is no network namespace."""
+def filter_program(machine: str, *, internet: bool = True) -> bytes:
+    """Return the filter's program, in the kernel's form. `internet` False: it allows Unix sockets alone, for where
+    there is no network namespace. Cached.
+
+    Programs of another architecture are killed. System calls younger than NEWEST, and clone3, give ENOSYS, so that
+    programs do without. Everything else that is not allowed gives EPERM, a socket family EAFNOSUPPORT.
+    """
     lines = [
-        *((LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, AUDIT[machine]), (GIVE, 0, 0, KILL)),  # 32-bit programs
+        *((LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, AUDIT[machine]), (RETURN, 0, 0, KILL)),  # 32-bit programs
         (LOAD, 0, 0, NUMBER),
-        *_when(ABOVE, NEWEST, [_no(errno.ENOSYS)]),  # the X32 bit as well
-        *_when(EQUAL, CLONE3, [_no(errno.ENOSYS)]),  # its flags are out of a filter's sight; libraries then use clone
-        *_when(EQUAL, SOCKET[machine], _sockets(internet)),
-        *_when(EQUAL, CLONE[machine], _flags()),
-        *_when(EQUAL, IOCTL[machine], _one_of(1, TTY, _no(errno.EPERM), (GIVE, 0, 0, ALLOW))),
-        *_when(EQUAL, PERSONALITY[machine], _one_of(0, PERSONALITIES, (GIVE, 0, 0, ALLOW), _no(errno.EPERM))),
+        *_block_if(ABOVE, NEWEST, [_errno_line(errno.ENOSYS)]),  # the X32 bit as well
+        *_block_if(
+            EQUAL, CLONE3, [_errno_line(errno.ENOSYS)]
+        ),  # its flags are out of a filter's sight; libraries then use clone
+        *_block_if(EQUAL, SOCKET[machine], _socket_lines(internet)),
+        *_block_if(EQUAL, CLONE[machine], _clone_lines()),
+        *_block_if(EQUAL, IOCTL[machine], _match_argument(1, TTY, _errno_line(errno.EPERM), (RETURN, 0, 0, ALLOW))),
+        *_block_if(
+            EQUAL,
+            PERSONALITY[machine],
+            _match_argument(0, PERSONALITIES, (RETURN, 0, 0, ALLOW), _errno_line(errno.EPERM)),
+        ),
     ]
-    for first, last in _ranges(sorted(allowed(machine).values())):
-        lines += [(ABOVE, 3, 0, last), (AT_LEAST, 0, 1, first), (GIVE, 0, 0, ALLOW), _no(errno.EPERM)]
-    lines.append(_no(errno.EPERM))
+    for first, last in _consecutive_ranges(sorted(allowed_calls(machine).values())):
+        lines += [(ABOVE, 3, 0, last), (AT_LEAST, 0, 1, first), (RETURN, 0, 0, ALLOW), _errno_line(errno.EPERM)]
+    lines.append(_errno_line(errno.EPERM))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-def allowed(machine: str) -> dict[str, int]:
-    """The system calls that are allowed with any arguments, by name."""
+def allowed_calls(machine: str) -> dict[str, int]:
+    """Return the numbers of the system calls that are allowed with any arguments, by name. Reads syscalls.json."""
     tables: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("syscalls.json").read_bytes())
     return tables[machine]
 
 
-def _sockets(internet: bool) -> list[Line]:
-    """No AF_ALG, AF_PACKET, AF_VSOCK, … : each is a part of the kernel that strangers need not reach."""
+def _socket_lines(internet: bool) -> list[FilterLine]:
+    """Return the filter's lines for the system call `socket`: Unix sockets are allowed, with `internet` IPv4, IPv6 and
+    netlink's routes too. AF_ALG, AF_PACKET, AF_VSOCK, …, give EAFNOSUPPORT: each is a part of the kernel that strangers
+    need not reach."""
     families = (AF_UNIX, AF_INET, AF_INET6) if internet else (AF_UNIX,)
     route = [
         *((EQUAL, 0, 3, AF_NETLINK), (LOAD, 0, 0, ARGUMENT[2]), (EQUAL, 0, 1, NETLINK_ROUTE)),
-        (GIVE, 0, 0, ALLOW),
+        (RETURN, 0, 0, ALLOW),
     ]
-    return [*_one_of(0, families, (GIVE, 0, 0, ALLOW), None), *(route if internet else []), _no(errno.EAFNOSUPPORT)]
+    return [
+        *_match_argument(0, families, (RETURN, 0, 0, ALLOW), None),
+        *(route if internet else []),
+        _errno_line(errno.EAFNOSUPPORT),
+    ]
 
 
-def _flags() -> list[Line]:
+def _clone_lines() -> list[FilterLine]:
+    """Return the filter's lines for the system call `clone`: EPERM when a flag asks for a new namespace, else it is
+    allowed."""
     return [
         *((LOAD, 0, 0, ARGUMENT[0]), (AND, 0, 0, NAMESPACES), (EQUAL, 0, 1, 0)),
-        *((GIVE, 0, 0, ALLOW), _no(errno.EPERM)),
+        *((RETURN, 0, 0, ALLOW), _errno_line(errno.EPERM)),
     ]
 
 
-def _one_of(argument: int, values: tuple[int, ...], then: Line, otherwise: Line | None) -> list[Line]:
-    lines: list[Line] = [(LOAD, 0, 0, ARGUMENT[argument])]
+def _match_argument(
+    argument: int, values: tuple[int, ...], then: FilterLine, otherwise: FilterLine | None
+) -> list[FilterLine]:
+    """Return filter lines that answer `then` when an argument of the call has one of the values, and `otherwise` when
+    it has not; None: the lines after these decide."""
+    lines: list[FilterLine] = [(LOAD, 0, 0, ARGUMENT[argument])]
     for value in values:
         lines += [(EQUAL, 0, 1, value), then]
     return [*lines, otherwise] if otherwise else lines
 
 
-def _when(test: int, value: int, block: list[Line]) -> list[Line]:
-    """The block, which must end in an answer, for numbers that pass the test."""
+def _block_if(test: int, value: int, block: list[FilterLine]) -> list[FilterLine]:
+    """Return filter lines that run the block for call numbers that pass the test (EQUAL to `value`, or ABOVE it), and
+    skip it for others. The block must end in an answer."""
     return [(test, 0, len(block), value), *block]
 
 
-def _no(number: int) -> Line:
-    return (GIVE, 0, 0, 0x00050000 | number)
+def _errno_line(number: int) -> FilterLine:
+    """Return the filter line that answers a system call with this errno."""
+    return (RETURN, 0, 0, 0x00050000 | number)
 
 
-def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
+def _consecutive_ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each run of consecutive numbers. `numbers` is sorted and not empty."""
     first = last = numbers[0]
     for number in numbers[1:]:
         if number != last + 1:

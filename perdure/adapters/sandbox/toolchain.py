@@ -1,7 +1,7 @@
-"""Finds the toolchains behind the owner's PATH, so that commands in the sandbox see them and nothing else.
+"""The toolchains behind the owner's PATH, found so that commands in the sandbox see them and nothing else.
 
-Computed once, after setup and before the first turn, and stored: computed again for each command, an agent could
-widen it by what it writes into the worktree.
+Computed once, after setup and before the first turn, and stored: computed again for each command, an agent could widen
+it by what it writes into the worktree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from perdure.adapters.sandbox import rules
+from perdure.adapters.sandbox import visibility
 from perdure.adapters.system.home import Home
 from perdure.models.base import HistoryModel
 
@@ -26,7 +26,7 @@ MANAGED = ("versions", "toolchains", "installs")
 """Directories in which version managers keep what the programs in the directory beside them lead to."""
 
 
-class Dropped(HistoryModel):
+class DroppedPath(HistoryModel):
     """A PATH entry (or what one of its links leads to) that commands will not see, and why."""
 
     entry: str
@@ -38,13 +38,14 @@ class Binds(HistoryModel):
 
     prefixes  directories and single files, shown read-only at their own path
     path      PATH entries, in the owner's order
+    dropped   what commands will not see although PATH leads there
     env       the owner's variables that the toolchains need
     cache     where setup keeps the packages it downloads, below `cache/` of PERDURE_HOME; "": it keeps none
     """
 
     prefixes: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedPath, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     cache: str = ""
 
@@ -52,7 +53,8 @@ class Binds(HistoryModel):
 def compute_binds(
     worktree: Path, path: str, home: Path, env: Mapping[str, str] | None = None, perdure_home: Path | None = None
 ) -> Binds:
-    """Look at the owner's `path` (a PATH string) and at the worktree's virtual environments; execute nothing.
+    """Compute what of the host commands need to see for the owner's `path` (a PATH string) and the worktree's virtual
+    environments, and return it; execute nothing.
 
     home          the owner's home directory: never shown, nor an ancestor of it
     env           the owner's environment; None: this process's
@@ -61,161 +63,189 @@ def compute_binds(
     Blocks for some 100 ms, a few where nothing has changed since the last call: call it in a thread.
     """
     env = os.environ if env is None else env
-    refusals = rules.Refusals(home, worktree, perdure_home or Home.find().root)
-    walk = _Walk(refusals, str(worktree), repr(fingerprint(path, home, env)))
-    kept = [entry for entry in dict.fromkeys(path.split(":")) if walk.path_entry(entry)]
-    passed = {name: env[name] for name in PASSED_ON if name in env}
-    if "RUSTUP_HOME" not in passed and (home / ".rustup" / "toolchains").is_dir():
-        passed["RUSTUP_HOME"] = str(home / ".rustup")  # inside, HOME is another directory
+    refusals = visibility.PathRefusals(home, worktree, perdure_home or Home.find().root)
+    walk = _PathWalk(refusals, str(worktree), repr(toolchain_state(path, home, env)))
+    path_entries = [entry for entry in dict.fromkeys(path.split(":")) if walk.add_path_entry(entry)]
+    variables = {name: env[name] for name in PASSED_ON if name in env}
+    if "RUSTUP_HOME" not in variables and (home / ".rustup" / "toolchains").is_dir():
+        variables["RUSTUP_HOME"] = str(home / ".rustup")  # inside, HOME is another directory
     for name in ("RUSTUP_HOME", "JAVA_HOME", "GOROOT"):
-        shown = os.path.normpath(passed.get(name, ""))
-        if os.path.isabs(shown) and rules.has_marker(shown):
-            walk.show(shown)
-    for venv in _virtual_environments(worktree):
-        walk.virtual_environment(venv)
+        toolchain = os.path.normpath(variables.get(name, ""))
+        if os.path.isabs(toolchain) and visibility.has_toolchain_marker(toolchain):
+            walk.add_path(toolchain)
+    for venv in _find_virtual_environments(worktree):
+        walk.add_virtual_environment(venv)
     return Binds(
-        prefixes=tuple(walk.outermost()),
-        path=tuple(kept),
-        dropped=tuple(Dropped(entry=entry, reason=reason) for entry, reason in walk.dropped.items()),
-        env=passed,
+        prefixes=tuple(walk.outermost_paths()),
+        path=tuple(path_entries),
+        dropped=tuple(DroppedPath(entry=entry, reason=reason) for entry, reason in walk.dropped.items()),
+        env=variables,
     )
 
 
-def fingerprint(path: str, home: Path, env: Mapping[str, str]) -> list[object]:
-    """Changes when a program on the owner's `path` is installed, replaced or removed, or a version manager's is.
+def toolchain_state(path: str, home: Path, env: Mapping[str, str]) -> list[object]:
+    """Return values, for a digest, that change when a program on the owner's `path` is installed, replaced or removed,
+    or a version manager's is.
 
-    By the times of directories: a program is never written in place. Takes a millisecond where binds take a hundred.
+    They are times of directories: a program is never written in place. Takes a millisecond where binds take a hundred.
     """
-    seen: list[object] = [{name: env[name] for name in PASSED_ON if name in env}]
-    managed = [home / ".rustup/toolchains", home / ".local/share/uv/python"]
+    state: list[object] = [{name: env[name] for name in PASSED_ON if name in env}]
+    manager_directories = [home / ".rustup/toolchains", home / ".local/share/uv/python"]
     for entry in dict.fromkeys(path.split(":")):
-        seen.append([entry, _changed(entry)])
-        managed += [Path(entry).parent / name for name in MANAGED]
-    for root in dict.fromkeys(managed):
+        state.append([entry, _modified_ns(entry)])
+        manager_directories += [Path(entry).parent / name for name in MANAGED]
+    for root in dict.fromkeys(manager_directories):
         if root.is_dir():
-            seen.append(
-                [str(root), _changed(str(root)), [[str(one), _changed(str(one))] for one in sorted(root.iterdir())]]
+            state.append(
+                [
+                    str(root),
+                    _modified_ns(str(root)),
+                    [[str(child), _modified_ns(str(child))] for child in sorted(root.iterdir())],
+                ]
             )
     settings = (home / ".rustup/settings.toml", Path(env.get("PYENV_ROOT", home / ".pyenv")) / "version")
-    return [*seen, [_changed(str(file)) for file in settings]]
+    return [*state, [_modified_ns(str(file)) for file in settings]]
 
 
-def _changed(path: str) -> int:
+def _modified_ns(path: str) -> int:
+    """Return the time of a path's last change in nanoseconds; 0 when it does not exist."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0
 
 
-class _Walk:
-    def __init__(self, refusals: rules.Refusals, worktree: str, asked: str) -> None:
+class _PathWalk:
+    """A walk over PATH entries and virtual environments that collects the paths to show.
+
+    dropped  paths that may not be shown, each with the reason
+    """
+
+    def __init__(self, refusals: visibility.PathRefusals, worktree: str, state: str) -> None:
         self._refusals = refusals
         self._worktree = worktree
-        self._asked = asked
+        self._state = state
         self._shown: dict[str, None] = {}
         self.dropped: dict[str, str] = {}
 
-    def path_entry(self, entry: str) -> bool:
-        """Rule 2: keep what the system has, show a toolchain's whole prefix, else the directory itself."""
-        if not os.path.isabs(entry) or not os.path.isdir(entry) or rules.within(entry, self._worktree):
+    def add_path_entry(self, entry: str) -> bool:
+        """Show a PATH entry's directory, and what its programs lead to; return whether commands can use the entry.
+
+        Of the system's directories nothing is added, of a toolchain its whole prefix, else the directory itself. One
+        that may not be shown is recorded in `dropped`. False for what is no directory or lies in the worktree, too.
+        """
+        if not os.path.isabs(entry) or not os.path.isdir(entry) or visibility.is_within(entry, self._worktree):
             return False
         directory = os.path.normpath(entry)
-        if not (rules.in_system(directory) or self._show_marked(directory) or self.show(directory)):
-            self.dropped[entry] = self._refusals.why(directory)
+        if not (visibility.is_in_system(directory) or self._add_toolchain(directory) or self.add_path(directory)):
+            self.dropped[entry] = self._refusals.reason(directory)
             return False
         self._follow_entries(directory)
         return True
 
-    def virtual_environment(self, venv: Path) -> None:
-        """Rule 4: links and pyvenv.cfg are the agent's to write, so only what carries a marker counts."""
-        for line in _lines(venv / "pyvenv.cfg"):
+    def add_virtual_environment(self, venv: Path) -> None:
+        """Show the toolchain of a virtual environment, to which its python links and pyvenv.cfg lead. The agent can
+        write both, so only what carries a toolchain's marker counts."""
+        for line in _read_lines(venv / "pyvenv.cfg"):
             key, _, value = line.partition("=")
             if key.strip() == "home" and os.path.isabs(value.strip()):
-                self._show_marked(os.path.normpath(value.strip()))
+                self._add_toolchain(os.path.normpath(value.strip()))
         for link in sorted(venv.glob("bin/python*")):
-            for hop in _chain(str(link)):
-                self._show_marked(os.path.dirname(hop))
+            for hop in _link_chain(str(link)):
+                self._add_toolchain(os.path.dirname(hop))
 
-    def outermost(self) -> Iterator[str]:
+    def outermost_paths(self) -> Iterator[str]:
         """Yield what is shown, without what another entry already shows; parents before children."""
         for path in sorted(self._shown):
-            if not any(path != other and rules.within(path, other) for other in self._shown):
+            if not any(path != other and visibility.is_within(path, other) for other in self._shown):
                 yield path
 
-    def show(self, path: str) -> bool:
-        """Show a directory as written and as resolved: scripts and links use both names."""
-        if self._refusals.why(path):
+    def add_path(self, path: str) -> bool:
+        """Show a directory or file as written and as resolved, because scripts and links use both names; return False,
+        and show nothing, when it may not be shown."""
+        if self._refusals.reason(path):
             return False
         for name in (path, os.path.realpath(path)):
-            if not rules.in_system(name) and not rules.within(name, self._worktree):
+            if not visibility.is_in_system(name) and not visibility.is_within(name, self._worktree):
                 self._shown[name] = None
         return True
 
     def _follow_entries(self, directory: str) -> None:
-        """Rule 3: what the entries of a PATH directory lead to, each link of the chain, and absolute shebangs."""
-        for name in _leading_out(directory, self._asked):
-            if not rules.shown(name, self._shown):
-                self._show_file(name)
+        """Show what the entries of a PATH directory lead to: each link of a chain, and the interpreters that absolute
+        shebangs name."""
+        for name in _outward_targets(directory, self._state):
+            if not visibility.is_shown(name, self._shown):
+                self._add_target(name)
 
-    def _show_file(self, path: str) -> None:
+    def _add_target(self, path: str) -> None:
+        """Show what a link or shebang leads to: its toolchain's prefix, else its directory, else the file alone.
+        Nothing in the worktree is added. What may not be shown is recorded in `dropped`."""
         directory = os.path.dirname(path)
-        if rules.within(path, self._worktree) or self._show_marked(directory):
+        if visibility.is_within(path, self._worktree) or self._add_toolchain(directory):
             return
-        # A directory that is not called bin may hold anything; in a home it stays unseen, but for this one file.
-        whole = os.path.basename(directory) in rules.BINARIES or not self._refusals.in_home(path)
-        if whole and self.show(directory):
+        # A directory that is not called bin may hold anything; in a home only this one file of it is shown.
+        may_show_directory = os.path.basename(directory) in visibility.BINARIES or not self._refusals.is_in_home(path)
+        if may_show_directory and self.add_path(directory):
             return
-        reason = self._refusals.why(directory)
-        if "credentials" in reason or not os.path.isfile(path) or not self.show(path):
+        reason = self._refusals.reason(directory)
+        if "credentials" in reason or not os.path.isfile(path) or not self.add_path(path):
             self.dropped.setdefault(path, reason or "is not a file")
 
-    def _show_marked(self, directory: str) -> bool:
-        if rules.in_system(directory):
+    def _add_toolchain(self, directory: str) -> bool:
+        """Show the toolchain to which a directory of programs belongs, found by its marker up to MARKER_LEVELS above;
+        return False when there is none. True, with nothing added, for a directory of the system."""
+        if visibility.is_in_system(directory):
             return True
-        if os.path.basename(directory) not in rules.BINARIES:
+        if os.path.basename(directory) not in visibility.BINARIES:
             return False
         prefix = directory
-        for _ in range(rules.REACH):
+        for _ in range(visibility.MARKER_LEVELS):
             prefix = os.path.dirname(prefix)
-            if rules.has_marker(prefix) and not self._refusals.why(prefix):
-                return self.show(prefix)
+            if visibility.has_toolchain_marker(prefix) and not self._refusals.reason(prefix):
+                return self.add_path(prefix)
         return False
 
 
 @functools.lru_cache(maxsize=256)
-def _leading_out(directory: str, asked: str) -> tuple[str, ...]:
-    """Return where a directory's entries lead, outside the system and /etc. `asked`: the fingerprint it answers to."""
+def _outward_targets(directory: str, state: str) -> tuple[str, ...]:
+    """Return the paths to which a directory's links and shebangs lead, outside the system and /etc. `state`: the
+    toolchain_state that the cached answer is for."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
         return ()
     # Of the system's thousands of scripts none was seen to need an interpreter from elsewhere.
-    shebangs = not rules.in_system(directory) or directory.startswith("/usr/local")
-    found = dict[str, None]()
+    shebangs = not visibility.is_in_system(directory) or directory.startswith("/usr/local")
+    targets = dict[str, None]()
     for entry in entries:
         if entry.is_symlink():
-            found |= dict.fromkeys(_chain(entry.path))
-        if shebangs and (interpreter := _interpreter(entry.path)):
-            found |= dict.fromkeys([*([] if os.path.islink(interpreter) else [interpreter]), *_chain(interpreter)])
-    return tuple(name for name in found if not rules.in_system(name) and not rules.within(name, "/etc"))
+            targets |= dict.fromkeys(_link_chain(entry.path))
+        if shebangs and (interpreter := _read_interpreter(entry.path)):
+            targets |= dict.fromkeys(
+                [*([] if os.path.islink(interpreter) else [interpreter]), *_link_chain(interpreter)]
+            )
+    return tuple(
+        target for target in targets if not visibility.is_in_system(target) and not visibility.is_within(target, "/etc")
+    )
 
 
-def _chain(path: str) -> Iterator[str]:
-    """Every name a path has on its way through links, the resolved one last."""
+def _link_chain(path: str) -> Iterator[str]:
+    """Yield every name a path has on its way through links, the resolved one last."""
     for _ in range(40):
         try:
             target = os.readlink(path)
         except OSError:
             break
-        lexical = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        real = os.path.join(os.path.realpath(os.path.dirname(path)), target)
-        path = lexical if os.path.lexists(lexical) else os.path.normpath(real)
+        as_written = os.path.normpath(os.path.join(os.path.dirname(path), target))
+        as_resolved = os.path.join(os.path.realpath(os.path.dirname(path)), target)
+        path = as_written if os.path.lexists(as_written) else os.path.normpath(as_resolved)
         yield path
     yield os.path.realpath(path)
 
 
-def _interpreter(path: str) -> str:
-    """The absolute interpreter a script's first line names, outside the system; ''."""
+def _read_interpreter(path: str) -> str:
+    """Read a script's first line and return the absolute path of its interpreter; '' when it names none, or one of the
+    system."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return ""
@@ -223,18 +253,19 @@ def _interpreter(path: str) -> str:
             first = file.readline(256)
     except OSError:
         return ""
-    words = first[2:].split() if first.startswith(b"#!") else []
-    name = os.fsdecode(words[0]) if words else ""
-    return name if os.path.isabs(name) and not rules.in_system(name) else ""
+    parts = first[2:].split() if first.startswith(b"#!") else []
+    name = os.fsdecode(parts[0]) if parts else ""
+    return name if os.path.isabs(name) and not visibility.is_in_system(name) else ""
 
 
-def _virtual_environments(worktree: Path) -> list[Path]:
-    """Directories with a pyvenv.cfg, at most two levels down: where setup puts them."""
-    found = [*worktree.glob("*/pyvenv.cfg"), *worktree.glob("*/*/pyvenv.cfg")]
-    return sorted(cfg.parent for cfg in found if not cfg.parent.is_symlink())
+def _find_virtual_environments(worktree: Path) -> list[Path]:
+    """Find directories with a pyvenv.cfg, at most two levels down, where setup puts them; links are left out."""
+    configs = [*worktree.glob("*/pyvenv.cfg"), *worktree.glob("*/*/pyvenv.cfg")]
+    return sorted(cfg.parent for cfg in configs if not cfg.parent.is_symlink())
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
+    """Read the first 50 lines of a file; none when it cannot be read."""
     try:
         return path.read_text(errors="replace").splitlines()[:50]
     except OSError:

@@ -23,7 +23,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.sandbox.packages import FETCHED
+from perdure.adapters.sandbox.packages import DEPENDENCY_PLACES
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system.boot import boot_id
 from perdure.adapters.system.copies import (
@@ -280,7 +280,7 @@ class Environments:
     def _cache_identities(self, binds: Binds) -> tuple[tuple[int, int], ...]:
         """Return (device, inode) of each package cache that setup fills beside the worktree, (0, 0) for a missing one:
         an entry is of no use once its caches were removed."""
-        paths = [self._home.caches / binds.cache / name for name in FETCHED]
+        paths = [self._home.caches / binds.cache / name for name in DEPENDENCY_PLACES]
         return tuple((path.stat().st_dev, path.stat().st_ino) if path.is_dir() else (0, 0) for path in paths)
 
 

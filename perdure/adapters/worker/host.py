@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.model import Model, parse_seconds
-from perdure.adapters.agents.proxied.upstream import Upstream, upstreams
+from perdure.adapters.agents.proxied.upstream import Upstream, upstreams_from_environment
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
@@ -23,10 +23,10 @@ from perdure.adapters.notify.addresses import Listeners
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.ports import lease_ports, write_ports_env
 from perdure.adapters.sandbox.base import Sandbox
-from perdure.adapters.sandbox.room import Room
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.command_slots import CommandSlots
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.environments import Environments
@@ -68,11 +68,11 @@ class Host:
         self.home, self.config, self.model = home, config, model
         self.forges = forges or Forges()
         self.upstreams: dict[str, Upstream] = {}
-        self.listeners = Listeners.of(config.notify, {})
+        self.listeners = Listeners.from_settings(config.notify, {})
         self.publisher_queue, self.publishes_only = "", False
         self.inflight = InFlight(home)
         self.leases, self.waiting_agents = Leases(home), WaitingAgents()
-        self.command_slots = Room.of(home.root / "room", config.commands)
+        self.command_slots = CommandSlots.from_limits(home.root / "room", config.commands)
         self.search_attributes = frozenset[str]()
         self.local_page: Callable[[], str] = str
         self._pace: Pace | None = None
@@ -86,7 +86,7 @@ class Host:
         home.make_private()
         config = load_host_config(environ)
         keys = dict(environ)  # the built-in agent and others have the same key
-        upstreams_by_wire = upstreams(environ)
+        upstreams_by_wire = upstreams_from_environment(environ)
         host = cls(home, config, Model.from_environment(keys), Forges.from_environment(environ))
         host.upstreams, host.local_page = upstreams_by_wire, local_page
         host.waiting_agents = WaitingAgents(parse_seconds(environ.get(IDLE_VARIABLE), IDLE_VARIABLE, AGENT_IDLE_S))
@@ -158,7 +158,7 @@ class Host:
     def sandbox(self, delivery: str, grade: str) -> Sandbox:
         """Return the sandbox of a delivery, with the binds that were computed once after setup."""
         binds: Binds = read_binds(self.home.workspace(delivery))
-        return sandbox_for(SandboxGrade(grade), self.home, binds, Caps.of(self.config.commands))
+        return sandbox_for(SandboxGrade(grade), self.home, binds, ResourceCaps.from_limits(self.config.commands))
 
     @asynccontextmanager
     async def lease_workspace(self, delivery: str, *, spares: bool = False) -> AsyncIterator[tuple[Workspace, Lease]]:
@@ -250,7 +250,7 @@ class Host:
                 generation=record.generation,
             )
         if problems or not record.setup_done:
-            grade, caps = SandboxGrade(contract.grade), Caps.of(self.config.commands)
+            grade, caps = SandboxGrade(contract.grade), ResourceCaps.from_limits(self.config.commands)
             await set_up_workspace(
                 self.home, workspace, lease, contract, grade, os.environ, self._environments, caps, self.command_slots
             )

@@ -15,10 +15,10 @@ from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.base import Command, GitView, Sandbox
-from perdure.adapters.sandbox.environment import place
-from perdure.adapters.sandbox.missing import missing_inside
-from perdure.adapters.sandbox.room import Room, Roomed
+from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand
+from perdure.adapters.sandbox.command_slots import CommandSlots, SlottedSandbox
+from perdure.adapters.sandbox.environment import worktree_path_inside
+from perdure.adapters.sandbox.hidden_commands import explain_hidden_command
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
@@ -55,7 +55,7 @@ class WorkspaceSession:
     git: GitView
     env: Mapping[str, str]
     directory: Path
-    command_slots: Room
+    command_slots: CommandSlots
 
     @property
     def vault(self) -> Vault:
@@ -76,7 +76,7 @@ class WorkspaceSession:
     @property
     def inside(self) -> Path | None:
         """Return the path at which commands see the worktree; None: its own."""
-        return place(self.sandbox.grade, checkout_name(self.vault.url))
+        return worktree_path_inside(self.sandbox.grade, checkout_name(self.vault.url))
 
     def check(self) -> None:
         """Raise Superseded when a newer attempt has taken over, WorkCutOff when the worktree's directory was removed or
@@ -97,10 +97,10 @@ class WorkspaceSession:
         files, added, deleted = self.vault.diff_stat(self.vault.merge_base(self.contract.base_sha, commit), commit)
         return ChangeSize(files=files, added=added, deleted=deleted)
 
-    def base_command(self) -> Command:
+    def base_command(self) -> SandboxCommand:
         """Return a command with what all commands of this delivery share; script, time limit and output are for the
         caller to fill in."""
-        return Command(
+        return SandboxCommand(
             script="",
             worktree=self.workspace.path,
             inside=self.inside,
@@ -122,7 +122,7 @@ class WorkspaceSession:
         """
         common = self.base_command()
         return CommandPlace(
-            Roomed(self.sandbox, self.command_slots, lambda message: update_heartbeat(doing=message)),
+            SlottedSandbox(self.sandbox, self.command_slots, lambda message: update_heartbeat(doing=message)),
             worktree=self.workspace.path,
             log_dir=log_dir,
             inside=common.inside,
@@ -160,7 +160,7 @@ class WorkspaceSession:
             lock=common.lock,
             writable=writable,
             shared=common.shared,
-            explain_missing=lambda output, code: missing_inside(output, code, binds),
+            explain_missing=lambda output, code: explain_hidden_command(output, code, binds),
         )
 
     @property

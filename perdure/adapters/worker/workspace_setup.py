@@ -23,13 +23,13 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.copying import copy_files
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.setup import ignore_dependencies, run_setup
-from perdure.adapters.sandbox.environment import place
+from perdure.adapters.sandbox.command_slots import CommandSlots
+from perdure.adapters.sandbox.environment import worktree_path_inside
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.reach import Reach
-from perdure.adapters.sandbox.room import Room
-from perdure.adapters.sandbox.select import sandbox_for
-from perdure.adapters.sandbox.setup import sources
-from perdure.adapters.sandbox.toolchain import Binds, compute_binds, fingerprint
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.setup import package_source_settings
+from perdure.adapters.sandbox.toolchain import Binds, compute_binds, toolchain_state
+from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.copies import UnsupportedFileType
 from perdure.adapters.system.files import sync_all, try_lock, write_whole
 from perdure.adapters.system.home import Home
@@ -67,8 +67,8 @@ class _SetupContext:
     contract: Contract
     grade: SandboxGrade
     env: Mapping[str, str]
-    caps: Caps | None
-    command_slots: Room | None = None
+    caps: ResourceCaps | None
+    command_slots: CommandSlots | None = None
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class _SetupContext:
     @property
     def inside(self) -> Path | None:
         """Return the path at which commands see the worktree; None: its own."""
-        return place(self.grade, checkout_name(self.workspace.vault.url))
+        return worktree_path_inside(self.grade, checkout_name(self.workspace.vault.url))
 
     @property
     def is_foreign(self) -> bool:
@@ -121,8 +121,8 @@ class _SetupContext:
                 "setup": [self.commands, self.contract.config.setup.hosts],
                 "sandbox": [str(self.inside), self.grade],
                 "host": [platform.machine(), platform.libc_ver(), platform.freedesktop_os_release()],
-                "toolchain": fingerprint(self.env.get("PATH", ""), Path.home(), self.env),
-                "sources": sources(self.env, Path.home()),
+                "toolchain": toolchain_state(self.env.get("PATH", ""), Path.home(), self.env),
+                "sources": package_source_settings(self.env, Path.home()),
             }
         )
 
@@ -135,8 +135,8 @@ async def set_up_workspace(
     grade: SandboxGrade,
     env: Mapping[str, str],
     environments: Environments,
-    caps: Caps | None = None,
-    command_slots: Room | None = None,
+    caps: ResourceCaps | None = None,
+    command_slots: CommandSlots | None = None,
 ) -> None:
     """Reset the worktree to the base, run the `[setup]` commands there, or put the files there that they made before,
     and compute what the sandbox shows. Both results are written to the workspace's directory, and the workspace's
@@ -247,7 +247,7 @@ async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None
     sandbox = sandbox_for(context.grade, context.home, await in_thread(context.make_binds), context.caps)
     directories = {*commit.names, *(name.rpartition("/")[0] for name in context.copied)} if commit else ()
     slot = (
-        context.command_slots.place(lambda message: update_heartbeat(doing=message))
+        context.command_slots.acquire_slot(lambda message: update_heartbeat(doing=message))
         if context.command_slots
         else contextlib.nullcontext()
     )

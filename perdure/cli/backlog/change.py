@@ -12,7 +12,7 @@ import typer
 
 from perdure import secrets
 from perdure.cli.backlog.ids import BacklogId, ItemId, run_with_backlog
-from perdure.cli.decide.answer import given, who
+from perdure.cli.decide.answer import login_name, text_or_stdin
 from perdure.cli.ids import Json
 from perdure.cli.request.options import AfterRed, Attempts
 from perdure.cli.screen import Screen
@@ -102,7 +102,7 @@ def edit(
 
 def skip(id: BacklogId, item: ItemId, note: Note = "", json: Json = False) -> None:
     """Go on without an item: what depends on it may begin, in a backlog that has ended as well."""
-    _apply_change(id, json, item, "skipped", lambda backlog: backlog.skip(item, note, by=who()))
+    _apply_change(id, json, item, "skipped", lambda backlog: backlog.skip(item, note, by=login_name()))
 
 
 def retry(
@@ -111,7 +111,7 @@ def retry(
     json: Json = False,
 ) -> None:
     """Try what ended without landing again, from where it stopped; a backlog that has ended runs again for it."""
-    _apply_change(id, json, item, "tried again", lambda backlog: backlog.retry(item, by=who()))
+    _apply_change(id, json, item, "tried again", lambda backlog: backlog.retry(item, by=login_name()))
 
 
 def prioritise(
@@ -122,7 +122,7 @@ def prioritise(
 ) -> None:
     """Let an item begin sooner, or later, among those that are ready."""
     _apply_change(
-        id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=who())
+        id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=login_name())
     )
 
 
@@ -138,7 +138,7 @@ def follow(
         json,
         "",
         "stays where it is" if leave else "looks at its base",
-        lambda backlog: backlog.follow(leave=leave, note=note, by=who()),
+        lambda backlog: backlog.follow(leave=leave, note=note, by=login_name()),
     )
 
 
@@ -160,7 +160,7 @@ def cancel(
 ) -> None:
     """Stop one item, or all of it; what has landed stays. A stack that has ended is followed no longer."""
     if item is not None:
-        _apply_change(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=who()))
+        _apply_change(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=login_name()))
         return
     if not yes and Screen(json=json).is_terminal and sys.stdin.isatty() and not typer.confirm(f"cancel all of {id}?"):
         raise typer.Exit(1)
@@ -179,7 +179,7 @@ def _build_item(params: dict[str, Any], previous: dict[str, Any]) -> BacklogItem
 
     fields = {
         "id": params["item"],
-        "request": given(params["request"]) if params["request"] is not None else None,
+        "request": text_or_stdin(params["request"]) if params["request"] is not None else None,
         "budget_usd": params["budget"],
         **{name: params[name] for name in ("issue", "depends_on", "touches", "check", "priority", "role", "attempts")},
         "after_red": params["after_red"] or None,

@@ -10,7 +10,7 @@ import typer
 from perdure import secrets
 from perdure.cli.backlog import change, look
 from perdure.cli.commands import START, CommandGroup
-from perdure.cli.decide.answer import given
+from perdure.cli.decide.answer import text_or_stdin
 from perdure.cli.request import options
 from perdure.cli.request.schedule import AtOption, EveryOption, parse_start_time
 from perdure.cli.screen import Screen
@@ -90,7 +90,7 @@ def start(
     from perdure.cli.backlog.watch import follow_backlog, leave_backlog
 
     values = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
-    values["request"] = given(request) if request is not None else None
+    values["request"] = text_or_stdin(request) if request is not None else None
     backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
     screen, submitted, start_time = Screen(json=json), list["BacklogSubmission"](), parse_start_time(at, every)
 

@@ -47,12 +47,12 @@ def list_open_issues(forge: HostedForge, query: IssueQuery) -> tuple[tuple[int, 
     issue is open, too many are, or the forge refuses or does not answer.
     """
     try:
-        numbers = forge.issues(query, ITEMS_MOST)
-        all_pulls = forge.proposed() if numbers else {}
+        numbers = forge.find_issues(query, ITEMS_MOST)
+        all_pulls = forge.issue_pull_requests() if numbers else {}
     except (ForgeRefused, ForgeUnavailable) as error:
         raise BadInput(error.what, where=error.where, fix=error.fix) from error
     if not numbers:
-        fix = f"look at {forge.web}/issues"
+        fix = f"look at {forge.web_url}/issues"
         raise BadInput(f"no open issue has {query.kind} {query.value!r}", where="--issues", fix=fix)
     return tuple(numbers), {number: all_pulls[number] for number in numbers if number in all_pulls}
 

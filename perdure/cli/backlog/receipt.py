@@ -170,7 +170,9 @@ def _stack_state(progress: BacklogProgress, heads: Mapping[str, str], forge: For
     commits, owned = list[BranchCommit](), dict[str, bool]()
     for view in (view for view in progress.items if view.branch):
         delivery = delivery_key(view.delivery)
-        pulls = [pull for pull in forge.of_branch(view.branch, delivery) if pull.ours] if forge is not None else []
+        pulls = (
+            [pull for pull in forge.pulls_of_branch(view.branch, delivery) if pull.ours] if forge is not None else []
+        )
         open_heads = [pull.head_sha for pull in pulls if pull.state != "closed"]
         if view.commit and view.commit in (heads.get(view.branch), *open_heads):
             commits.append(BranchCommit(view.commit, (), delivery))
@@ -204,7 +206,7 @@ def read_remote_state(progress: BacklogProgress, delivery_branches: Sequence[str
         existing = [name for name in dict.fromkeys((progress.branch, *delivery_branches)) if name in heads]
         forge = forges.forge(target.url)
         for name in existing:
-            owned[name] = forge is not None and forge.find(name) is not None
+            owned[name] = forge is not None and forge.find_open_pull(name) is not None
         if progress.land == "stack":
             return _stack_state(progress, heads, forge)
         if progress.branch not in heads:

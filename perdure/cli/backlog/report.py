@@ -87,7 +87,7 @@ def render_backlog_page(report: BacklogReport) -> str:
     from markupsafe import Markup
 
     from perdure import __version__
-    from perdure.adapters.forges.neutral import web_address
+    from perdure.adapters.forges.neutral import is_web_address
     from perdure.cli.look.report.page import report_environment
 
     drawing = draw_graph(report.progress, "svg")
@@ -98,7 +98,7 @@ def render_backlog_page(report: BacklogReport) -> str:
             report=report,
             progress=report.progress,
             svg=Markup(drawing),  # noqa: S704  # drawn here, with its texts escaped
-            pull=web_address(report.progress.pull_request) if report.progress.pull_request else "",
+            pull=is_web_address(report.progress.pull_request) if report.progress.pull_request else "",
             state=item_state,
             marks=MARKS,
             short=short_sha,

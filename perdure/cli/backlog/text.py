@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from perdure.cli.decide.asking import commands
+from perdure.cli.decide.pending_text import commands_for_decision
 from perdure.cli.formatting import money, short_sha
 from perdure.cli.look.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
 from perdure.models.backlog_messages import BacklogProgress, ItemView
@@ -147,7 +147,7 @@ def deciding_command(backlog: str, view: ItemView, pending_decision: PendingDeci
     else `perdure approve`, or `perdure show` where there is nothing to decide.
     """
     id = view.delivery or f"{backlog}/{view.id}"
-    if pending_decision is not None and (decision_commands := commands(pending_decision, id)):
+    if pending_decision is not None and (decision_commands := commands_for_decision(pending_decision, id)):
         return decision_commands[0]
     typed = shlex.quote(id)
     match view.gate:

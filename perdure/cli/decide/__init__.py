@@ -1,1 +1,1 @@
-"""Commands by which a person decides, answers, says and pays."""
+"""Commands by which a person decides, answers, sends messages and pays."""

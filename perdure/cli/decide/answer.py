@@ -1,4 +1,4 @@
-"""Decisions of a person: `approve`, `reject`, `answer`."""
+"""Decisions of a person: the commands `approve`, `reject`, `answer`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from perdure.models.decisions import PendingDecision
 
 Json = Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")]
-Of = Annotated[
+TargetOption = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Only if it is this plan, commit or question that waits.")
 ]
 
 
-def not_read_yet() -> str:
-    """The words for a decision that is recorded, and that no worker has counted yet."""
+def not_received_message() -> str:
+    """Return the message about a decision that is recorded and that no worker has received yet, with the reason."""
     from perdure.cli.host.workers import NO_WORKER, no_worker_reason
 
-    why = no_worker_reason()
-    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if why == NO_WORKER else why}"
+    reason = no_worker_reason()
+    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if reason == NO_WORKER else reason}"
 
 
 def approve(
     id: WaitingId = WAITING,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
-    of: Of = "",
+    target: TargetOption = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
     edit: Annotated[bool, typer.Option("--edit", help="Edit plan or items first, in $VISUAL or $EDITOR.")] = False,
     file: Annotated[
@@ -56,33 +56,39 @@ def approve(
     or the change first and asks; elsewhere it asks nothing.
     """
     if edit or file is not None or show:
-        _edited(id, note, of, yes, file, show, json)
+        _approve_edited(id, note, target, yes, file, show, json)
         return
 
-    async def work(delivery: Delivery, asked: PendingDecision, screen: Screen) -> DecisionReply:
+    async def approve_pending(delivery: Delivery, pending_decision: PendingDecision, screen: Screen) -> DecisionReply:
         if not yes and screen.is_terminal and sys.stdin.isatty():
-            from perdure.cli.decide.gate import at_gate
+            from perdure.cli.decide.gate import decide_at_gate
 
-            raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
-        return await delivery.approve(asked.target, note=note, by=who())
+            raise typer.Exit(
+                0 if await decide_at_gate(delivery, pending_decision, screen, note=note) else _report_undecided(screen)
+            )
+        return await delivery.approve(pending_decision.target, note=note, by=login_name())
 
-    _decide("approve", id, of, json, work)
+    _run_decision("approve", id, target, json, approve_pending)
 
 
-def _edited(id: str, note: str, of: str, yes: bool, file: Path | None, show: bool, json: bool) -> None:
-    """Another plan in the place of the one that waits, and a yes to it; or that one to edit, printed."""
+def _approve_edited(id: str, note: str, target: str, yes: bool, file: Path | None, show: bool, json: bool) -> None:
+    """Print the plan or items that wait, with `show`; else put an edited version in their place and approve it, and
+    exit with its code.
+
+    `file`: the edited version, None opens the editor. Raises BadInput when no plan waits.
+    """
     from perdure.cli.decide.edit import edit_plan, print_plan
 
     screen = Screen(json=json)
     if show:
-        run_with_delivery(screen, id, lambda delivery: print_plan(delivery, screen, of), decision="edit_plan")
+        run_with_delivery(screen, id, lambda delivery: print_plan(delivery, screen, target), decision="edit_plan")
         return
     ask = not yes and screen.is_terminal and sys.stdin.isatty()
     raise typer.Exit(
         run_with_delivery(
             screen,
             id,
-            lambda delivery: edit_plan(delivery, screen, file=file, of=of, note=note, ask=ask),
+            lambda delivery: edit_plan(delivery, screen, file=file, target=target, note=note, ask=ask),
             decision="edit_plan",
         )
     )
@@ -93,18 +99,24 @@ def reject(
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT|-", help="What is wrong, and what instead; - reads it.")
     ] = None,
-    of: Of = "",
+    target: TargetOption = "",
     json: Json = False,
 ) -> None:
     """Send back what a delivery waits with: planning or fixing begins again with your words.
 
     What could not land, was cut off again and again, or has no budget left ends; its work is kept, retry goes on.
     """
-    words = given(note or "")
-    if not words.strip():
+    reason = text_or_stdin(note or "")
+    if not reason.strip():
         fix = f'perdure reject {id} --note "what is wrong, and what instead"'
         raise BadInput("say why: planning or fixing goes on with it", where="--note", fix=fix)
-    _decide("reject", id, of, json, lambda delivery, asked, _: delivery.reject(words, asked.target, by=who()))
+    _run_decision(
+        "reject",
+        id,
+        target,
+        json,
+        lambda delivery, pending_decision, _: delivery.reject(reason, pending_decision.target, by=login_name()),
+    )
 
 
 def answer(
@@ -113,108 +125,136 @@ def answer(
     choice: Annotated[
         str | None, typer.Option("--choice", metavar="N|TEXT", help="One of the choices: its number or its beginning.")
     ] = None,
-    of: Of = "",
+    target: TargetOption = "",
     json: Json = False,
 ) -> None:
     """Answer the question a delivery waits with; the agent reads it in its next turn.
 
     A choice may be named by its number or by how it begins, yes and no by y and n.
     """
-    from perdure.cli.decide.asking import choices_of, chosen, commands, meant, none_of
+    from perdure.cli.decide.pending_text import (
+        choices_of,
+        commands_for_decision,
+        explain_invalid_answer,
+        resolve_answer,
+        resolve_choice,
+    )
 
     if text is not None and choice is not None:
         raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
 
-    async def work(delivery: Delivery, asked: PendingDecision, screen: Screen) -> DecisionReply:
-        words = given(text) if text is not None else choice or ""
-        question = asked.question
+    async def send_answer(delivery: Delivery, pending_decision: PendingDecision, screen: Screen) -> DecisionReply:
+        reply = text_or_stdin(text) if text is not None else choice or ""
+        question = pending_decision.question
         if choice is not None and question is not None and not choices_of(question):
-            fix = commands(asked, delivery.id)[0]
+            fix = commands_for_decision(pending_decision, delivery.id)[0]
             raise BadInput("the question has no choices: it wants an answer in words", where="--choice", fix=fix)
-        if not words.strip():
-            raise BadInput("the answer is empty", where="TEXT", fix=" or ".join(commands(asked, delivery.id)))
+        if not reply.strip():
+            raise BadInput(
+                "the answer is empty",
+                where="TEXT",
+                fix=" or ".join(commands_for_decision(pending_decision, delivery.id)),
+            )
         if question is not None:
-            words = chosen(question, words) if choice is not None else meant(question, words)
-            what, fix = none_of(question, words, delivery.id)
+            reply = resolve_choice(question, reply) if choice is not None else resolve_answer(question, reply)
+            what, fix = explain_invalid_answer(question, reply, delivery.id)
             if what:
                 raise BadInput(what, where=one_line(question.text), fix=fix)
-        answered = await delivery.answer(words, asked.target, by=who())
+        answered = await delivery.answer(reply, pending_decision.target, by=login_name())
         ours = answered.message.startswith("answered")  # else somebody's answer that was counted before
-        return replace(answered, message=f"answered: {one_line(words)}") if ours else answered
+        return replace(answered, message=f"answered: {one_line(reply)}") if ours else answered
 
-    _decide("answer", id, of, json, work)
+    _run_decision("answer", id, target, json, send_answer)
 
 
-def who() -> str:
-    """The login name of who decides, for the record."""
+def login_name() -> str:
+    """Return the login name of the person who decides, for the record; empty when the system does not know it."""
     try:
         return getpass.getuser()[:200]
     except (OSError, KeyError):
         return ""
 
 
-def given(text: str) -> str:
-    """Return what was typed, or standard input for `-`."""
+def text_or_stdin(text: str) -> str:
+    """Return the text that was typed, or for `-` what standard input holds, up to one byte more than a message may
+    have."""
     return sys.stdin.buffer.read(MESSAGE_BYTES + 1).decode(errors="replace") if text == "-" else text
 
 
-def tell(
-    screen: Screen, id: str, answered: DecisionReply, facts: dict[str, Any], held: str = "", after: str = "watch"
+def report_decision(
+    screen: Screen,
+    id: str,
+    answered: DecisionReply,
+    facts: dict[str, Any],
+    hold_reason: str = "",
+    next_command: str = "watch",
 ) -> None:
-    """Show what became of a decision: the delivery's own words, or that nobody has read it yet.
+    """Print what became of a decision, as text or JSON: the delivery's own message, or that no worker has received it
+    yet.
 
-    held   it does not go on all the same, because somebody holds it
-    after  the command that one types next; empty for nobody
+    hold_reason   the delivery does not go on all the same, because a person holds it
+    next_command  the command that one types next; empty: none is named
     """
     from perdure.cli.look.step_lines import GOOD, WARN
 
     if screen.json:
         screen.print_json({"delivery_id": id, **facts, "answer": answered.message, "read": answered.received})
     elif answered.received:
-        lines = [f"{GOOD} {one_line(answered.message)}", *([f"{WARN} {one_line(held)}"] if held else [])]
-        after = "resume" if held else after
-        screen.print_lines([*lines, *([f"  {'next':<8} perdure {after} {shlex.quote(id)}"] if after else [])])
+        output = [f"{GOOD} {one_line(answered.message)}", *([f"{WARN} {one_line(hold_reason)}"] if hold_reason else [])]
+        next_command = "resume" if hold_reason else next_command
+        screen.print_lines(
+            [*output, *([f"  {'next':<8} perdure {next_command} {shlex.quote(id)}"] if next_command else [])]
+        )
     else:
-        screen.print_line(f"{WARN} {not_read_yet()}")
+        screen.print_line(f"{WARN} {not_received_message()}")
 
 
-def _later(screen: Screen) -> int:
+def _report_undecided(screen: Screen) -> int:
+    """Print that nothing was decided; return the exit code, 1."""
     screen.say("nothing was decided: it still waits")
     return 1
 
 
-def _decide(
-    update: str,
+def _run_decision(
+    decision: str,
     id: str,
-    of: str,
+    target: str,
     json: bool,
-    work: Callable[[Delivery, PendingDecision, Screen], Awaitable[DecisionReply]],
+    send: Callable[[Delivery, PendingDecision, Screen], Awaitable[DecisionReply]],
 ) -> None:
-    """Find out what waits, refuse what does not decide it, decide it, and say what became of it."""
-    from perdure.cli.decide.asking import commands, waiting_words
+    """Find out what the delivery waits for, send the decision and print what became of it; exits with code 0.
+
+    decision  the name of the update
+    target    what the person means to decide; empty: whatever waits
+    send      sends the decision
+
+    Raises BadInput when the delivery waits for nothing, for another target, or for something that this decision does
+    not decide.
+    """
+    from perdure.cli.decide.pending_text import commands_for_decision, pending_summary
     from perdure.models.rules.inbox import NotCounted
 
     screen = Screen(json=json)
 
-    async def decide(delivery: Delivery) -> int:
+    async def check_and_send(delivery: Delivery) -> int:
         try:
-            asked = await delivery.waits_for()
+            pending_decision = await delivery.waits_for()
         except NotCounted as error:
             watch = f"perdure watch {shlex.quote(delivery.id)}"
             raise BadInput(error.what, where=delivery.id, fix=error.fix or watch) from None
-        fix = " or ".join(commands(asked, delivery.id))
-        if of and of != asked.target:
-            what = f"it waits for {waiting_words(asked)}; not for {of[:64]}"
+        fix = " or ".join(commands_for_decision(pending_decision, delivery.id))
+        if target and target != pending_decision.target:
+            what = f"it waits for {pending_summary(pending_decision)}; not for {target[:64]}"
             raise BadInput(what, where="--of", fix=fix)
-        if update not in asked.options:
-            what = f"{update} does not decide this: {waiting_words(asked)}"
+        if decision not in pending_decision.options:
+            what = f"{decision} does not decide this: {pending_summary(pending_decision)}"
             raise BadInput(what, where=delivery.id, fix=fix)
         try:
-            answered = await work(delivery, asked, screen)
+            answered = await send(delivery, pending_decision, screen)
         except NotCounted as error:
             raise BadInput(error.what, where=delivery.id, fix=fix) from None
-        facts = {"decided": update, "gate": asked.gate, "of": asked.target}
-        tell(screen, delivery.id, answered, facts, await delivery.hold_reason() if answered.received else "")
+        facts = {"decided": decision, "gate": pending_decision.gate, "of": pending_decision.target}
+        report_decision(screen, delivery.id, answered, facts, await delivery.hold_reason() if answered.received else "")
         return 0
 
-    raise typer.Exit(run_with_delivery(screen, id, decide, decision=update))
+    raise typer.Exit(run_with_delivery(screen, id, check_and_send, decision=decision))

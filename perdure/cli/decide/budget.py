@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.decide.answer import tell, who
+from perdure.cli.decide.answer import login_name, report_decision
 from perdure.cli.ids import LAST, Json
 from perdure.cli.screen import Screen
 from perdure.cli.session import run_coroutine, run_with_delivery
@@ -38,12 +38,12 @@ def budget(
     """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
     screen = Screen(json=json)
     if shared:
-        _shared(screen, "" if id == LAST else id, add, tokens, time)
+        _run_shared(screen, "" if id == LAST else id, add, tokens, time)
         return
-    _check(id, add, tokens)
+    _check_amounts(id, add, tokens)
 
-    async def work(delivery: Delivery) -> None:
-        from perdure.cli.decide.showing import budget_json, budget_lines
+    async def show_or_raise(delivery: Delivery) -> None:
+        from perdure.cli.decide.decision_view import budget_json, budget_lines
 
         if add is None and tokens is None and time is None:
             progress = await delivery.progress()
@@ -52,14 +52,15 @@ def budget(
             else:
                 screen.print_lines(budget_lines(progress))
             return
-        answered = await delivery.add_budget(add or 0, tokens or 0, time, by=who())
-        tell(screen, delivery.id, answered, {"decided": "add_budget"})
+        answered = await delivery.add_budget(add or 0, tokens or 0, time, by=login_name())
+        report_decision(screen, delivery.id, answered, {"decided": "add_budget"})
 
-    run_with_delivery(screen, id, work)
+    run_with_delivery(screen, id, show_or_raise)
 
 
-def _check(id: str, add: float | None, tokens: int | None) -> None:
-    """BadInput for what is nothing more, before anything is asked."""
+def _check_amounts(id: str, add: float | None, tokens: int | None) -> None:
+    """Raise BadInput for an amount that is not positive or outside the limits of one raise, before any request is
+    sent."""
     for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
         fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
         if amount is not None and not 0 < amount < float("inf"):
@@ -69,7 +70,9 @@ def _check(id: str, add: float | None, tokens: int | None) -> None:
             raise BadInput(f"{amount:,.15g} is too {wrong}: {least:g} to {most:,} at once", where=option, fix=fix)
 
 
-def _shared(screen: Screen, name: str, add: float | None, tokens: int | None, time: str | None) -> None:
+def _run_shared(screen: Screen, name: str, add: float | None, tokens: int | None, time: str | None) -> None:
+    """Print the shared budgets, or add `add` dollars to the one named. Raises BadInput for a name without an amount or
+    the reverse, and for tokens or time."""
     from perdure.cli.decide import shared
 
     fix = "perdure budget --shared label:team-a --add 5; without a name and --add it shows them"
@@ -79,4 +82,4 @@ def _shared(screen: Screen, name: str, add: float | None, tokens: int | None, ti
         raise BadInput("which of them, and how much more?", where="NAME" if not name else "--add", fix=fix)
     if add is not None:
         shared.check_amount(name, add)
-    run_coroutine(shared.show(screen) if add is None else shared.add(screen, name, add))
+    run_coroutine(shared.show_budgets(screen) if add is None else shared.add_for_today(screen, name, add))

@@ -1,4 +1,5 @@
-"""The day's budgets that deliveries share: who has what of them, and more for today (`perdure budget --shared`)."""
+"""The day's budgets that deliveries share: how much each has spent and reserved, and more for today (`perdure budget
+--shared`)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from perdure.cli.decide.answer import not_read_yet
+from perdure.cli.decide.answer import not_received_message
 from perdure.cli.formatting import money
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from perdure.models.treasury import TreasuryTable
 
 
-async def show(screen: Screen) -> None:
-    """All of them, and who holds something of one or waits for it."""
+async def show_budgets(screen: Screen) -> None:
+    """Show all shared budgets, and the deliveries that have something of one reserved or wait for it, as tables or
+    JSON."""
     from perdure.client.budgets import ENDED, read_budget_table
     from perdure.models.rules.budget_grants import BudgetAllocator
 
@@ -31,7 +33,7 @@ async def show(screen: Screen) -> None:
     if BudgetAllocator(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
         table.note = note
     if screen.json:
-        screen.print_json(as_data(table))
+        screen.print_json(budgets_json(table))
         return
     screen.print_lines(budget_rows(table, screen.table_width))
     if table.note:
@@ -41,7 +43,7 @@ async def show(screen: Screen) -> None:
 
 
 def check_amount(name: str, usd: float) -> None:
-    """BadInput for what cannot be added, before anything is sent."""
+    """Raise BadInput for an amount in dollars that cannot be added at once, before any request is sent."""
     fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
     if not usd > 0:
         raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--add", fix=fix)
@@ -50,19 +52,21 @@ def check_amount(name: str, usd: float) -> None:
         raise BadInput(f"{usd:,.15g} is too {wrong}: 0.01 to {ADDED_MOST_USD:,} at once", where="--add", fix=fix)
 
 
-async def add(screen: Screen, name: str, usd: float) -> None:
-    """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
-    table = await _added((await connect_client(screen)).client, name, usd)
+async def add_for_today(screen: Screen, name: str, usd: float) -> None:
+    """Add dollars to a shared budget for today (UTC) and print the result. Deliveries that wait for it go on at once,
+    in the order in which they began to wait."""
+    table = await _add_and_read((await connect_client(screen)).client, name, usd)
     if screen.json:
         screen.print_json({"added": {"budget": name, "usd": usd}, "read": table is not None})
     elif table is None:
-        screen.print_line(f"! {not_read_yet()}")
+        screen.print_line(f"! {not_received_message()}")
     else:
         screen.print_lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.table_width)])
 
 
-async def _added(client: Client, name: str, usd: float) -> TreasuryTable | None:
-    """The table after it; None where no worker has read it yet."""
+async def _add_and_read(client: Client, name: str, usd: float) -> TreasuryTable | None:
+    """Add dollars to a shared budget and return the table of all budgets after that; None where no worker has received
+    it yet. Raises BadInput for an unknown name."""
     from perdure.client.budgets import add_to_budget as add_to
     from perdure.client.budgets import read_budget_table
 
@@ -74,7 +78,7 @@ async def _added(client: Client, name: str, usd: float) -> TreasuryTable | None:
         await add_to(client, name, usd)
         return None
     if name not in table.rules:
-        raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
+        raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest_name_hint(name, list(table.rules)))
     await add_to(client, name, usd)
     try:
         return await read_budget_table(client)
@@ -82,8 +86,9 @@ async def _added(client: Client, name: str, usd: float) -> TreasuryTable | None:
         return None
 
 
-def as_data(table: TreasuryTable) -> dict[str, object]:
-    """Return what `--json` prints: dollars, the day in UTC."""
+def budgets_json(table: TreasuryTable) -> dict[str, object]:
+    """Return what `--json` prints of the shared budgets: dollars, the day in UTC, and each delivery that has or waits
+    for some."""
     return {
         "day": table.day,
         "note": table.note or None,
@@ -113,7 +118,8 @@ def as_data(table: TreasuryTable) -> dict[str, object]:
 
 
 def budget_rows(table: TreasuryTable, width: int | None) -> list[str]:
-    """One line a budget."""
+    """Return the shared budgets as the lines of a table: limit of the day, spent, reserved and left. `width`: of the
+    terminal, None: unlimited."""
     rows = [
         (
             name,
@@ -128,8 +134,9 @@ def budget_rows(table: TreasuryTable, width: int | None) -> list[str]:
 
 
 def holder_rows(table: TreasuryTable, now: datetime, width: int | None) -> list[str]:
-    """One line a delivery that holds or waits for something; empty where none does."""
-    held = {id: lease for id, lease in table.leases.items() if lease.reserved_usd or lease.waits}
+    """Return the deliveries that have dollars reserved or wait for some as the lines of a table; empty where none
+    does."""
+    leases = {id: lease for id, lease in table.leases.items() if lease.reserved_usd or lease.waits}
     rows = [
         (
             id,
@@ -137,12 +144,12 @@ def holder_rows(table: TreasuryTable, now: datetime, width: int | None) -> list[
             "waits" if lease.waits else f"until {lease.until:%H:%M} UTC" if lease.until > now else "silent",
             ", ".join(lease.rules),
         )
-        for id, lease in held.items()
+        for id, lease in leases.items()
     ]
     return align_columns([("delivery", "reserved", "", "budgets"), *rows], width) if rows else []
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """The name that was probably meant."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:10]) or 'none yet'}"
+def nearest_name_hint(name: str, names: list[str]) -> str:
+    """Return a hint for an unknown name of a budget: the name that was probably meant, or which there are."""
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    return f"did you mean {matches[0]}?" if matches else f"there are {', '.join(sorted(names)[:10]) or 'none yet'}"

@@ -104,15 +104,15 @@ def check_sandbox() -> list[Checkup]:
     The grades off and reduced are noted, since they protect less.
     """
     from perdure.adapters.repository.host import load_host_config
-    from perdure.adapters.sandbox.groups import delegated
+    from perdure.adapters.sandbox.control_groups import find_delegated_group
     from perdure.adapters.sandbox.probe import probe, probe_landlock, probe_layers
-    from perdure.adapters.sandbox.usage import Caps, gigabytes
+    from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
     from perdure.adapters.system.home import Home
     from perdure.models.config import SandboxGrade
 
     host = load_host_config(os.environ)
-    grade, caps = host.sandbox, Caps.of(host.commands)
-    control_group = delegated(_worker_process())
+    grade, caps = host.sandbox, ResourceCaps.from_limits(host.commands)
+    control_group = find_delegated_group(_worker_process())
     enforcement = f"held by the kernel in {control_group}, and watched" if control_group else "watched"
     limits = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes ({enforcement})"
     if grade is SandboxGrade.OFF:
@@ -127,19 +127,19 @@ def check_sandbox() -> list[Checkup]:
     if probed.error is not None:
         return [failed_checkup("sandbox", probed.error)]
     layering, reason = probe_layers(Home.find().root)
-    packages = f"writable for each command alone ({layering.named()})" if layering.path else f"read-only ({reason})"
+    packages = f"writable for each command alone ({layering.label()})" if layering.path else f"read-only ({reason})"
     return [Checkup("sandbox", OK, f"grade full, {probed.program}; packages {packages}{limits}")]
 
 
 def check_room() -> list[Checkup]:
     """Report how many setups and test commands run at once, and whether settings or the host's size decide that."""
     from perdure.adapters.repository.host import load_host_config
-    from perdure.adapters.sandbox.room import Size
+    from perdure.adapters.sandbox.command_slots import MachineShare
     from perdure.adapters.sandbox.usage import gigabytes
 
-    size, configured_number = Size.seen(_worker_process()), load_host_config(os.environ).commands.at_once
+    size, configured_number = MachineShare.measure(_worker_process()), load_host_config(os.environ).commands.at_once
     why = "[commands] at_once" if configured_number else f"{size.processors:g} processors, {gigabytes(size.memory)}"
-    text = f"{configured_number or size.room()} setups and test commands at once ({why})"
+    text = f"{configured_number or size.slot_count()} setups and test commands at once ({why})"
     return [Checkup("room", OK, text)]
 
 

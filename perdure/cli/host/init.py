@@ -86,11 +86,11 @@ async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) ->
     from perdure.adapters.git.command import Git
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.repository.setup import dependency_directories, run_setup
-    from perdure.adapters.sandbox.environment import place
+    from perdure.adapters.sandbox.environment import worktree_path_inside
+    from perdure.adapters.sandbox.grades import sandbox_for
     from perdure.adapters.sandbox.reach import Reach
-    from perdure.adapters.sandbox.select import sandbox_for
     from perdure.adapters.sandbox.toolchain import compute_binds
-    from perdure.adapters.sandbox.usage import Caps
+    from perdure.adapters.sandbox.usage import ResourceCaps
     from perdure.adapters.system.home import Home
     from perdure.models.amounts import parse_duration
 
@@ -98,7 +98,7 @@ async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) ->
     with _scratch_directory(home) as directory:
         tree, logs = directory / "tree", directory / "logs"
         logs.mkdir()
-        sandbox_path = place(host.sandbox, checkout_name(root.name))
+        sandbox_path = worktree_path_inside(host.sandbox, checkout_name(root.name))
         clone = ("clone", "--quiet", "--no-hardlinks", "--", str(root), str(tree))
         await asyncio.to_thread(
             Git(as_owner=True).execute, *clone
@@ -108,7 +108,7 @@ async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) ->
         def make_sandbox() -> Sandbox:
             binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
             binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root), host.sandbox)})
-            return sandbox_for(host.sandbox, home, binds, Caps.of(host.commands))
+            return sandbox_for(host.sandbox, home, binds, ResourceCaps.from_limits(host.commands))
 
         if config.setup.commands:
             setup_sandbox, limit = await asyncio.to_thread(make_sandbox), parse_duration(config.setup.timeout)

@@ -16,7 +16,7 @@ from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
 from perdure.models.forges import FORGES
 
 if TYPE_CHECKING:
-    from perdure.adapters.forges.base import Access, HostedForge
+    from perdure.adapters.forges.base import AccessReport, HostedForge
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.target import TargetRepository
 
@@ -51,8 +51,8 @@ def check_repository() -> list[Checkup]:
     if isinstance(forge, HostedForge):
         branches = _expected_branches(url, target)
 
-        def check_access() -> Access:
-            return forge.check(base, branches, empty=empty)
+        def check_access() -> AccessReport:
+            return forge.check_access(base, branches, empty=empty)
 
         return [finding, *_check_forge_access(forge, forges, url, base, check_access, secrets.environment())]
     if finding.mark == OK:
@@ -78,7 +78,12 @@ def _expected_branches(url: str, target: TargetRepository | None) -> tuple[str, 
 
 
 def _check_forge_access(
-    forge: HostedForge, forges: Forges, url: str, base: str, check_access: Callable[[], Access], env: Mapping[str, str]
+    forge: HostedForge,
+    forges: Forges,
+    url: str,
+    base: str,
+    check_access: Callable[[], AccessReport],
+    env: Mapping[str, str],
 ) -> list[Checkup]:
     """Check that this environment's token may push and open pull requests on the forge, and should be here at all.
 
@@ -102,20 +107,22 @@ def _check_forge_access(
             if has_publisher
             else "where they run: perdure doctor"
         )
-        return [Checkup(forge.name, OK, f"{forge.web}: no token here, {who_needs_one} one", fix)]
+        return [Checkup(forge.name, OK, f"{forge.web_url}: no token here, {who_needs_one} one", fix)]
     checkups = _query_access(forge, base, check_access)
     if has_publisher and not any(finding.mark == MISSING for finding in checkups):
         return [*checkups, _excess_access(forge)]
     if has_publisher:  # it cannot write, and need not
         return [
-            Checkup(forge.name, OK, f"{forge.web}: what this environment holds cannot publish, the publisher's does")
+            Checkup(
+                forge.name, OK, f"{forge.web_url}: what this environment holds cannot publish, the publisher's does"
+            )
         ]
     if not any(finding.mark == MISSING for finding in checkups):
         return [*checkups, *_find_stale_worker(forge, env)]
     return checkups
 
 
-def _query_access(forge: HostedForge, base: str, check_access: Callable[[], Access]) -> list[Checkup]:
+def _query_access(forge: HostedForge, base: str, check_access: Callable[[], AccessReport]) -> list[Checkup]:
     """Call `check_access`, for at most DOCTOR_FORGE_S, and return its answer or its error as lines of `perdure doctor`.
 
     A forge that does not answer is a note; one that refuses is MISSING.
@@ -123,9 +130,9 @@ def _query_access(forge: HostedForge, base: str, check_access: Callable[[], Acce
     try:
         access = _call_within(DOCTOR_FORGE_S, check_access)
     except ForgeUnavailable as error:
-        return [Checkup(forge.name, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
+        return [Checkup(forge.name, NOTE, f"{forge.web_url} could not be asked: {error.what}", error.fix)]
     except TimeoutError:
-        return [Checkup(forge.name, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
+        return [Checkup(forge.name, NOTE, f"{forge.web_url} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
     except PerdureError as error:
         what = f"{forge.account}: {error.what}" if forge.account else error.what
         return [failed_checkup(forge.name, PerdureError(what, where=error.where, fix=error.fix))]
@@ -173,12 +180,12 @@ def _remembered_default_branch(cwd: Path) -> str:
     return output.text.removeprefix("origin/") if output.returncode == 0 else "main"
 
 
-def _call_within(seconds: float, function: Callable[[], Access]) -> Access:
+def _call_within(seconds: float, function: Callable[[], AccessReport]) -> AccessReport:
     """Call the function in a thread and return its result, or raise its error.
 
     Raises TimeoutError after `seconds`; the thread then goes on until this process ends.
     """
-    answers: list[Access] = []
+    answers: list[AccessReport] = []
     errors: list[Exception] = []
 
     def call() -> None:

@@ -24,13 +24,13 @@ def check_notify() -> list[Checkup]:
     from perdure.local.access import notifies_same_people
     from perdure.local.places import read_running_supervisor
 
-    listeners, checkups = Listeners.of(load_host_config(os.environ).notify, secrets.environment()), []
+    listeners, checkups = Listeners.from_settings(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:
         summary = f"{', '.join(address.name for address in listeners.addresses)} ({', '.join(listeners.events)})"
         notes = ["perdure doctor --notify sends each a test"]
         if not listeners.keys:
             notes.append("not signed: set PERDURE_WEBHOOK_SECRET if a receiver checks that; chats do not")
-        if readable := [address.name for address in listeners.addresses if address.readable]:
+        if readable := [address.name for address in listeners.addresses if address.is_plaintext]:
             notes.append(
                 f"not encrypted on its way to {', '.join(readable)}: write https, unless that network is yours"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from perdure.cli.decide.asking import decided
+from perdure.cli.decide.pending_text import decision_line
 from perdure.cli.formatting import pluralise, short_sha, span
 from perdure.cli.look.report.view import cost_line, receipt_line, review_line, tests_line
 from perdure.cli.look.step_lines import NEUTRAL, group_steps, line_of
@@ -34,7 +34,10 @@ def closing_lines(result: DeliveryResult, elapsed_s: float | None = None) -> lis
         ("", _changed_promises_text(result), "", ""),
         ("cost", cost_line(result.usage), "time", span(elapsed_s) if elapsed_s is not None else ""),
         ("receipt", receipt_line(result.receipt, result.tests), "", ""),
-        *(("decided" if n == 0 else "", decided(decision), "", "") for n, decision in enumerate(result.decisions)),
+        *(
+            ("decided" if n == 0 else "", decision_line(decision), "", "")
+            for n, decision in enumerate(result.decisions)
+        ),
         ("unread", _unread_text(result), "", ""),
         *(("next" if n == 0 else "", one_line(command, 400), "", "") for n, command in enumerate(result.next)),
     ]

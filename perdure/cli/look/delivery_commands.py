@@ -161,7 +161,7 @@ def _fact_lines(progress: Progress) -> list[str]:
 
     It ends with an empty line.
     """
-    from perdure.cli.decide.asking import decided
+    from perdure.cli.decide.pending_text import decision_line
 
     base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status
@@ -174,7 +174,8 @@ def _fact_lines(progress: Progress) -> list[str]:
     budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
     facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
     facts += [
-        f"  {'decided' if n == 0 else '':<13} {decided(decision)}" for n, decision in enumerate(progress.decisions)
+        f"  {'decided' if n == 0 else '':<13} {decision_line(decision)}"
+        for n, decision in enumerate(progress.decisions)
     ]
     if progress.unread:
         facts.append(f"  said          {pluralise(progress.unread, 'message')} for the next turn")

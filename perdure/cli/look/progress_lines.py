@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from perdure.cli.decide.asking import decided, held, waits_for_you
+from perdure.cli.decide.pending_text import decision_line, hold_lines, pending_lines
 from perdure.cli.formatting import money
 from perdure.cli.look.step_lines import (
     GOOD,
@@ -104,7 +104,7 @@ class ProgressReporter:
             if (
                 pending_decision := progress.pending_decision
             ) is not None and pending_decision.key != self.decision_key:
-                lines += waits_for_you(pending_decision, progress.delivery_id)
+                lines += pending_lines(pending_decision, progress.delivery_id)
             elif pending_decision is None and cause and cause not in (self._wait_cause, self._retried_cause):
                 lines += waiting_lines(progress)
             self.decision_key = pending_decision.key if pending_decision is not None else ""
@@ -126,7 +126,7 @@ class ProgressReporter:
         if key in self._reported_keys:
             return ""
         self._reported_keys.add(key)
-        return decided(decision)
+        return decision_line(decision)
 
     def current_line(
         self, progress: Progress | None, pending: Sequence[PendingActivity], clock_s: float
@@ -229,10 +229,10 @@ def retry_lines(pending: Sequence[PendingActivity]) -> list[str]:
 def waiting_lines(progress: Progress) -> list[str]:
     """Return what the delivery waits for, and what to type where that ends it; empty when it waits for nothing."""
     if progress.pending_decision is not None:
-        lines = waits_for_you(progress.pending_decision, progress.delivery_id)
-        return lines + (held(progress.held, progress.delivery_id) if progress.held else [])
+        lines = pending_lines(progress.pending_decision, progress.delivery_id)
+        return lines + (hold_lines(progress.held, progress.delivery_id) if progress.held else [])
     if progress.held and progress.waiting == progress.held:
-        return held(progress.held, progress.delivery_id)
+        return hold_lines(progress.held, progress.delivery_id)
     return [f"{WARN} waiting    {one_line(progress.waiting)}"] if progress.waiting else []
 
 

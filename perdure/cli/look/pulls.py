@@ -43,7 +43,7 @@ def pulls(
 
 def _print_all(screen: Screen, repo: str) -> None:
     """Print all pull requests of a local forge as a table, or as JSON."""
-    entries = _find_local_forge(repo, "pulls").list()
+    entries = _find_local_forge(repo, "pulls").list_pulls()
     if screen.json:
         screen.print_json([pull.model_dump() | {"state": state} for pull, state in entries])
     elif entries:
@@ -56,7 +56,7 @@ def _print_all(screen: Screen, repo: str) -> None:
 def _print_one_pull(screen: Screen, repo: str, number: int) -> None:
     """Print one pull request of a local forge: title, state, branches, the git command that takes it, its text; or as
     JSON."""
-    details = _find_local_forge(repo, f"pull/{number}").show(number)
+    details = _find_local_forge(repo, f"pull/{number}").pull_details(number)
     if screen.json:
         screen.print_json(asdict(details) | {"pull": details.pull.model_dump()})
         return
@@ -94,7 +94,7 @@ def _find_local_forge(repo: str, page: str) -> LocalForge:
         url = resolve_repository(repo, Path.cwd(), forges).url
         forge = forges.forge(url)
     if isinstance(forge, HostedForge):
-        page_url = f"{forge.web}/{page}"
+        page_url = f"{forge.web_url}/{page}"
         raise BadInput(
             f"the pull requests of this repository are on {forge.name}", where=page_url, fix="open that page"
         )

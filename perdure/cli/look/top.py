@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import typer
 
-from perdure.cli.decide.answer import who
+from perdure.cli.decide.answer import login_name
 from perdure.cli.formatting import money
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, handle_interrupts, run_coroutine
@@ -224,7 +224,7 @@ async def _apply_key(key: str, row: OverviewRow, perdure: Perdure, screen: Scree
                 if row.status == "waiting" and row.pending_decision is None:
                     await delivery.resume()
                     return f"{row.id} goes on"
-                await delivery.hold(by=who())
+                await delivery.hold(by=login_name())
                 return f"{row.id} begins no further turn"
             case _:
                 return await _decide_row(row, delivery, screen)
@@ -237,25 +237,29 @@ async def _decide_row(row: OverviewRow, delivery: Delivery, screen: Screen) -> s
 
     Only the decision that was shown is sent, never another one in its place.
     """
-    from perdure.cli.decide.asking import meant, waits_for_you
-    from perdure.cli.decide.gate import at_gate, choices
+    from perdure.cli.decide.gate import decide_at_gate, gate_choices
+    from perdure.cli.decide.pending_text import pending_lines, resolve_answer
 
     if (pending_decision := row.pending_decision) is None or row.closed is not None:
         return f"{row.id} waits for no decision"
-    if choices(pending_decision):
-        is_decided = await at_gate(delivery, pending_decision, screen)
+    if gate_choices(pending_decision):
+        is_decided = await decide_at_gate(delivery, pending_decision, screen)
         return f"{row.id}: decided" if is_decided else f"{row.id}: left for later"
-    screen.print_lines(waits_for_you(pending_decision, row.id))
+    screen.print_lines(pending_lines(pending_decision, row.id))
     if pending_decision.question is not None:
         text = _ask_for_line("answer: ")
         return (
-            (await delivery.answer(meant(pending_decision.question, text), pending_decision.target, by=who())).message
+            (
+                await delivery.answer(
+                    resolve_answer(pending_decision.question, text), pending_decision.target, by=login_name()
+                )
+            ).message
             if text
             else "left"
         )
     text = _ask_for_line("dollars more: ")
     try:
-        return (await delivery.add_budget(float(text), by=who())).message if text else "left for later"
+        return (await delivery.add_budget(float(text), by=login_name())).message if text else "left for later"
     except ValueError:
         return f"{text!r} is no number of dollars"
 

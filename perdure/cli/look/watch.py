@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perdure.cli.decide.asking import waits_for_you
-from perdure.cli.decide.gate import at_gate, choices
+from perdure.cli.decide.gate import decide_at_gate, gate_choices
+from perdure.cli.decide.pending_text import pending_lines
 from perdure.cli.host.workers import WORKER_STARTING, no_worker_reason
 from perdure.cli.keys import is_at_terminal
 from perdure.cli.look.closing import closing_lines
@@ -147,7 +147,7 @@ class DeliveryWatcher:
             or decision.key in self._postponed
         ):
             return None
-        return decision if choices(decision) and is_at_terminal() else None
+        return decision if gate_choices(decision) and is_at_terminal() else None
 
     async def _ask_for_decision(self, decision: PendingDecision, live: Live) -> None:
         """Stop the live view, ask the person for the decision, once, and start the view again.
@@ -161,7 +161,7 @@ class DeliveryWatcher:
 
         live.stop()
         self._postponed.add(decision.key)
-        if not await at_gate(self._delivery, decision, self._screen, open=open):
+        if not await decide_at_gate(self._delivery, decision, self._screen, is_open=open):
             self._screen.print_line(
                 f"  left for later: perdure approve {shlex.quote(self._delivery.id)}; Ctrl-C leaves"
             )
@@ -223,7 +223,7 @@ class DeliveryWatcher:
         programs."""
         key = described.pending_decision.key if described.pending_decision is not None else ""
         if described.pending_decision is not None and key != self._printed_decision:
-            for line in waits_for_you(described.pending_decision, self._delivery.id):
+            for line in pending_lines(described.pending_decision, self._delivery.id):
                 self._screen.say(line)
             self._reporter.decision_key = key
         self._printed_decision = key

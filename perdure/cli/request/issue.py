@@ -195,7 +195,7 @@ def _read_title(forge: HostedForge, number: int, *, elsewhere: bool) -> str:
     Raises InvalidRequest for an issue that is closed, locked or a pull request, and BadInput where the forge refuses.
     """
     try:
-        return forge.issue(number).title
+        return forge.fetch_issue(number).title
     except ForgeUnavailable:
         return ""  # the worker waits visibly until it is back
     except ForgeRefused as error:

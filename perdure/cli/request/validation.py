@@ -309,10 +309,10 @@ def check_key(env: Mapping[str, str], agent: str = "") -> None:
     accepted: tuple[str, ...] = access.MODEL_KEYS
     if agent:
         from perdure.adapters.agents.presets import read_preset
-        from perdure.adapters.agents.proxied.upstream import ANTHROPIC, VARIABLES
+        from perdure.adapters.agents.proxied.upstream import ANTHROPIC, WIRE_VARIABLES
 
-        variables = VARIABLES[ANTHROPIC if agent == BUILT_IN else read_preset(agent).preset.wire]
-        shown_keys = accepted = tuple(variables.keys)
+        variables = WIRE_VARIABLES[ANTHROPIC if agent == BUILT_IN else read_preset(agent).preset.wire]
+        shown_keys = accepted = tuple(variables.key_headers)
     if not any(env.get(name, "").strip() for name in accepted):
         address = next(
             (name for name in access.MODEL_VARIABLES if name not in access.MODEL_KEYS and env.get(name, "").strip()), ""

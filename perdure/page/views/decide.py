@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from perdure.cli.decide.answer import not_read_yet
-from perdure.cli.decide.asking import meant, none_of
-from perdure.cli.decide.edit import plan_to_edit, put_again
-from perdure.cli.decide.planfile import blank, parsed
-from perdure.cli.decide.showing import asked_lines
+from perdure.cli.decide.answer import not_received_message
+from perdure.cli.decide.decision_view import pending_details
+from perdure.cli.decide.edit import fetch_editable_plan, wait_for_next_decision
+from perdure.cli.decide.pending_text import explain_invalid_answer, resolve_answer
+from perdure.cli.decide.planfile import is_blank, parse_plan
 from perdure.client import DecisionReply, Delivery
 from perdure.models.decisions import PendingDecision
 from perdure.models.errors import BadInput, PerdureError
@@ -41,12 +41,12 @@ async def show_decision(request: web.Request) -> web.Response:
     edit, reason = "", ""
     if "edit_plan" in pending_decision.options:
         try:
-            edit, *_ = await plan_to_edit(delivery)
+            edit, *_ = await fetch_editable_plan(delivery)
         except PerdureError as error:
             reason = error.what
     fragment = request.headers.get("HX-Request") == "true"
     template = "asked.html" if fragment else "decide.html"
-    lines = await asked_lines(delivery, pending_decision)
+    lines = await pending_details(delivery, pending_decision)
     return render(request, template, id=delivery.id, asked=pending_decision, lines=lines, edit=edit, why=reason)
 
 
@@ -67,7 +67,7 @@ async def post_decision(request: web.Request) -> web.Response:
         reply = await send(delivery, target, fields, person_of(request))
     except BadInput as error:
         return _render_refusal(request, error, fields)
-    message = reply.message if reply.received else not_read_yet()
+    message = reply.message if reply.received else not_received_message()
     return redirect_with_message(
         request, _page_of_form(request, delivery.id), f"{delivery.id}: {one_line(message, 300)}"
     )
@@ -93,8 +93,8 @@ async def _send_answer(delivery: Delivery, target: str, fields: Fields, by: str)
         raise BadInput("the answer is empty", where="answer", fix="write or choose one")
     pending_decision = (await delivery.describe()).pending_decision
     if pending_decision is not None and pending_decision.target == target and pending_decision.question is not None:
-        answer = meant(pending_decision.question, answer)
-        what, _ = none_of(pending_decision.question, answer, delivery.id)
+        answer = resolve_answer(pending_decision.question, answer)
+        what, _ = explain_invalid_answer(pending_decision.question, answer, delivery.id)
         if what:
             raise BadInput(what, where=one_line(pending_decision.question.text), fix="choose one of them")
     return await delivery.answer(answer, target, by=by)
@@ -106,17 +106,17 @@ async def _send_edited_plan(delivery: Delivery, target: str, fields: Fields, by:
     Raises BadInput for an empty plan. Where no worker takes the edit, its approval is not sent.
     """
     text = fields.get("plan", "")
-    if blank(text):
+    if is_blank(text):
         raise BadInput("the plan is empty", where="plan", fix="approve it as it is, or reject it")
     pending_decision = await _require_pending(delivery, target)
-    before, _, markdown = await plan_to_edit(delivery)
+    before, _, markdown = await fetch_editable_plan(delivery)
     if text.strip() == before.strip():
         return await delivery.approve(target, by=by)
-    plan, title = parsed(text, markdown=markdown)
+    plan, title = parse_plan(text, markdown=markdown)
     reply = await delivery.edit_plan(plan, target, title=title, by=by)
     if not reply.received:
         return reply
-    return await delivery.approve((await put_again(delivery, pending_decision)).target, by=by)
+    return await delivery.approve((await wait_for_next_decision(delivery, pending_decision)).target, by=by)
 
 
 async def _require_pending(delivery: Delivery, target: str) -> PendingDecision:

@@ -7,8 +7,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.browser.capture import Capture, CapturedPage, Patience, capture
-from perdure.adapters.sandbox.base import Command, Sandbox
+from perdure.adapters.browser.capture import Capture, CapturedPage, CaptureTimeouts, capture_app
+from perdure.adapters.sandbox.base import Sandbox, SandboxCommand
 from perdure.models.config import AppSettings
 
 PORT = "9200"
@@ -56,9 +56,9 @@ class Bench:
         env: dict[str, str] | None = None,
         **more: Any,
     ) -> Capture:
-        command = Command("", self.tree, self.root / "output", 0.0, env={"FRONTEND_PORT": PORT, **(env or {})})
+        command = SandboxCommand("", self.tree, self.root / "output", 0.0, env={"FRONTEND_PORT": PORT, **(env or {})})
         settings = AppSettings(start=start, ready=ready, pages=pages)
-        return await capture(self.sandbox, command, settings, self.logs, **more)
+        return await capture_app(self.sandbox, command, settings, self.logs, **more)
 
     async def of_python(self, page: str, *pages: str, **more: Any) -> Capture:
         """Take pages of an application whose `page(path)` this is."""
@@ -70,9 +70,9 @@ def by_name(shown: Capture) -> dict[str, CapturedPage]:
     return {page.page: page for page in shown.pages}
 
 
-def quick(**seconds: float) -> Patience:
+def quick(**seconds: float) -> CaptureTimeouts:
     """Little patience where something is known not to come; much of it for whatever only takes its time."""
-    return Patience(**{"settle_s": 0.5, "at_once_s": 60.0, "detached_s": 30.0, **seconds})
+    return CaptureTimeouts(**{"settle_s": 0.5, "at_once_s": 60.0, "detached_s": 30.0, **seconds})
 
 
 def one_pixel() -> bytes:

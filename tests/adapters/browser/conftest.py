@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from app_fixtures import Bench
 
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
@@ -23,4 +23,4 @@ def bench(tmp_path: Path) -> Bench:
     home = Home(tmp_path / "home")
     (tmp_path / "tree").mkdir()
     binds = compute_binds(tmp_path / "tree", os.environ["PATH"], Path.home(), perdure_home=home.root)
-    return Bench(Bubblewrap(home, binds), tmp_path)
+    return Bench(BubblewrapSandbox(home, binds), tmp_path)

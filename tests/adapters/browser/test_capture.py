@@ -19,7 +19,7 @@ from perdure.adapters.browser.capture import (
     PICTURE_VIEWPORT,
     PICTURE_WIDTH,
 )
-from perdure.adapters.browser.png import checked
+from perdure.adapters.browser.png import sanitize_png
 from tests.waiting import patient
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(120)]
@@ -63,7 +63,7 @@ async def test_every_page_gets_its_picture_or_a_note_that_says_why_not(bench: Be
     """Of an app that goes into the background, which is waited for."""
     behind = "(sleep 1; exec python3 app.py) >/dev/null 2>&1 &"
     names = ["/", "/noisy", "/broken", "/nowhere", "/elsewhere", "/file", "/frame", "/long", "/download"]
-    shown = await bench.of_python(PAGES, *names, "https://example.org/", start=behind, patience=quick())
+    shown = await bench.of_python(PAGES, *names, "https://example.org/", start=behind, timeouts=quick())
     pages = by_name(shown)
     assert list(pages) == [*names, "https://example.org/"]
     notes = {name: page.note for name, page in pages.items()}
@@ -85,13 +85,13 @@ async def test_every_page_gets_its_picture_or_a_note_that_says_why_not(bench: Be
     assert shown.note == ""
     picture = pages["/"].picture
     assert picture is not None
-    assert checked(picture.data, PICTURE_WIDTH, PICTURE_HEIGHT) == picture, "it holds more than its pixels"
+    assert sanitize_png(picture.data, PICTURE_WIDTH, PICTURE_HEIGHT) == picture, "it holds more than its pixels"
     assert not list(bench.logs.glob("pages-*")), "pictures are left behind outside of the vault"
 
 
 @pytest.mark.slow
 async def test_pages_that_hang_spin_or_eat_memory_cost_their_own_picture_only(bench: Bench) -> None:
-    shown = await bench.of_python(PAGES, "/slow", "/spin", "/greedy", "/", patience=quick(page_s=5.0))
+    shown = await bench.of_python(PAGES, "/slow", "/spin", "/greedy", "/", timeouts=quick(page_s=5.0))
     pages = by_name(shown)
     assert "did not finish loading in 5 s" in pages["/slow"].note
     assert pages["/slow"].picture is None
@@ -114,43 +114,43 @@ async def test_an_app_in_node_is_taken_at_a_port_and_an_address_of_its_own_howev
     assert shown.summary == "2 pages"
     assert me.memory_info().rss - before < 100_000_000
     assert (bench.logs / "app.log").stat().st_size < 10_000
-    shown = await bench.take("/", start="timeout 1 yes 'a line of the flood'; exit 7", patience=quick())
+    shown = await bench.take("/", start="timeout 1 yes 'a line of the flood'; exit 7", timeouts=quick())
     assert shown.note.startswith("the app exited at once (exit code 7)\n")
     assert len(shown.note) < APP_TAIL_CHARS + 100
 
 
 async def test_an_app_that_exits_at_once_is_told_with_its_exit_code_and_last_words(bench: Bench) -> None:
-    shown = await bench.take("/", start="echo starting; echo 'cannot find module x' >&2; exit 3", patience=quick())
+    shown = await bench.take("/", start="echo starting; echo 'cannot find module x' >&2; exit 3", timeouts=quick())
     assert shown.summary == "no pictures: the app exited at once (exit code 3)"
     assert shown.note.splitlines()[1:] == ["starting", "cannot find module x"]
     assert shown.pages == ()
-    gone = await bench.take("/", start="kill -9 $$", patience=quick())
+    gone = await bench.take("/", start="kill -9 $$", timeouts=quick())
     assert gone.summary == "no pictures: the app exited at once (ended by SIGKILL)"
 
 
 async def test_an_app_that_is_just_over_is_not_waited_for(bench: Bench) -> None:
-    over = await bench.take("/", start="true", patience=quick(detached_s=0.5))
+    over = await bench.take("/", start="true", timeouts=quick(detached_s=0.5))
     assert over.note == "the app exited (exit code 0) and nothing answers at http://127.0.0.1:9200/"
 
 
 async def test_an_app_that_never_answers_is_given_up_with_what_it_said(bench: Bench) -> None:
-    shown = await bench.take("/", start="echo compiling; sleep 600", patience=quick(ready_s=3.0))
+    shown = await bench.take("/", start="echo compiling; sleep 600", timeouts=quick(ready_s=3.0))
     assert shown.note == "the app was not ready after 3 s: http://127.0.0.1:9200/ does not answer\ncompiling"
     busy = "def page(path):\n    return html('starting', 503)"
-    shown = await bench.of_python(busy, "/", patience=quick(ready_s=6.0))
+    shown = await bench.of_python(busy, "/", timeouts=quick(ready_s=6.0))
     assert shown.note == "the app was not ready after 6 s: http://127.0.0.1:9200/ answers 503"
 
 
 async def test_nothing_goes_on_after_the_time_is_over(bench: Bench) -> None:
     marker = f"86{int(time.monotonic() * 1000) % 10**7}"
-    shown = await bench.take("/", start=f"(setsid sleep {marker} &); sleep 600", patience=quick(whole_s=3.0))
+    shown = await bench.take("/", start=f"(setsid sleep {marker} &); sleep 600", timeouts=quick(whole_s=3.0))
     assert shown.summary == "no pictures: no time was left for it"
     assert not [p for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [])]
 
 
 async def test_what_was_taken_before_an_end_by_force_stays(bench: Bench) -> None:
     killer = "def page(path):\n    if path == '/kill':\n        os.kill(os.getppid(), 9)\n    return html('x')"
-    shown = await bench.of_python(killer, "/", "/kill", patience=quick())
+    shown = await bench.of_python(killer, "/", "/kill", timeouts=quick())
     pages = by_name(shown)
     assert pages["/"].picture is not None
     assert pages["/kill"].note == shown.note == "the browser's driver ended (exit code 137)"
@@ -179,7 +179,7 @@ async def test_without_playwright_or_chromium_a_note_says_what_to_install_and_on
     with pytest.raises(NoBrowser, match="pip install 'perdure\\[screenshots\\]'"):
         find_browser(packages=("playwright", "no_such_package_at_all"))
     with pytest.raises(NoBrowser, match="no Chromium on PATH"):
-        find_browser(path="")
+        find_browser(search_path="")
     broken = replace(find_browser(), chromium="/usr/bin/false")
     many = [f"/{n}" for n in range(APP_PAGES_MOST + 2)]
     shown = await bench.of_python(PAGES, *many, browser=broken)
@@ -194,6 +194,6 @@ async def test_without_playwright_or_chromium_a_note_says_what_to_install_and_on
 
 
 async def test_a_sandbox_that_cannot_start_is_a_note_too(bench: Bench, tmp_path: Path) -> None:
-    tools = replace(find_browser(), shown=(tmp_path / "is not there",))
+    tools = replace(find_browser(), visible_paths=(tmp_path / "is not there",))
     shown = await bench.of_python(PAGES, "/", browser=tools)
     assert shown.summary.startswith("no pictures: the sandbox could not run it: ")

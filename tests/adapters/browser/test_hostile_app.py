@@ -87,11 +87,11 @@ async def test_it_reaches_nobody_and_sees_nothing_of_the_host(
     (bench.root / "home").mkdir(exist_ok=True)
     (bench.root / "home" / "worker.log").write_text("private")
     tools = find_browser()
-    beside = [str(Path(tools.packages[0]) / name) for name in ("anthropic", "temporalio", "perdure")]
+    beside = [str(Path(tools.package_dirs[0]) / name) for name in ("anthropic", "temporalio", "perdure")]
     paths = [str(bench.root / "home" / "worker.log"), *beside]
     assert Path(beside[0]).exists()
     spy = SPY % {"port": neighbour, "paths": paths}
-    shown = await bench.of_python(spy, "/", f"http://127.0.0.1:{neighbour}/", patience=quick())
+    shown = await bench.of_python(spy, "/", f"http://127.0.0.1:{neighbour}/", timeouts=quick())
     pages = by_name(shown)
     words = pages["/"].note.removeprefix("errors in its console: ")
     found, end = json.JSONDecoder().raw_decode(words)
@@ -127,7 +127,7 @@ async def test_what_it_puts_in_the_pictures_place_is_not_believed(bench: Bench, 
     target = bench.root / "private.png"
     target.write_bytes(one_pixel())
     values = {"forgery": forgery.replace("%(target)r", repr(str(target))), "wait": 0, "before": 30}
-    shown = await bench.of_python(FORGER % values, "/", patience=quick(detached_s=0.2))
+    shown = await bench.of_python(FORGER % values, "/", timeouts=quick(detached_s=0.2))
     assert not [page for page in shown.pages if page.picture]
     assert note in (shown.pages[0].note if shown.pages else shown.note)
 
@@ -135,7 +135,7 @@ async def test_what_it_puts_in_the_pictures_place_is_not_believed(bench: Bench, 
 async def test_files_in_the_way_and_forged_lines_cost_nothing_but_what_they_say(bench: Bench) -> None:
     lines = "b'not json' + bytes([10]) + json.dumps({'page': 2, 'note': 'x' * 9999}).encode() + bytes([10])"
     forgery = f"os.mkfifo(there / 'page-1.png'); open(there / 'said.jsonl', 'ab').write({lines})"
-    shown = await bench.of_python(FORGER % {"forgery": forgery, "wait": 0, "before": 0.5}, "/", "/2", patience=quick())
+    shown = await bench.of_python(FORGER % {"forgery": forgery, "wait": 0, "before": 0.5}, "/", "/2", timeouts=quick())
     assert [page.picture is not None for page in shown.pages] == [True, True]
     assert all(len(page.note) < 1000 for page in shown.pages)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.browser.png import checked
+from perdure.adapters.browser.png import sanitize_png
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -38,14 +38,14 @@ GOOD = png(header(), chunk(b"IDAT", pixels()))
 @pytest.mark.parametrize(("colour", "channels"), [(2, 3), (6, 4)])
 def test_a_picture_stays_what_it_is(colour: int, channels: int) -> None:
     data = png(header(colour=colour), chunk(b"IDAT", pixels(channels=channels)))
-    found = checked(data, 3, 2)
+    found = sanitize_png(data, 3, 2)
     assert (found.data, found.width, found.height) == (data, 3, 2)
 
 
 def test_what_is_beside_the_pixels_is_left_out() -> None:
     packed = pixels()
     pieces = (chunk(b"IDAT", packed[:5]), chunk(b"tEXt", b"Comment\0<script>"), chunk(b"IDAT", packed[5:]))
-    assert checked(png(header(), chunk(b"eXIf", b"x"), *pieces) + b"PK\x03\x04 behind the end", 3, 2).data == GOOD
+    assert sanitize_png(png(header(), chunk(b"eXIf", b"x"), *pieces) + b"PK\x03\x04 behind the end", 3, 2).data == GOOD
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_what_is_beside_the_pixels_is_left_out() -> None:
 )
 def test_what_is_no_such_picture_is_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        checked(data, 3, 2)
+        sanitize_png(data, 3, 2)
 
 
 @given(st.binary(max_size=200), st.integers(0, len(GOOD)))
 def test_no_bytes_at_all_break_the_reading(noise: bytes, at: int) -> None:
     for data in (noise, SIGNATURE + noise, GOOD[:at] + noise + GOOD[at:]):
         try:
-            found = checked(data, 3, 2)
+            found = sanitize_png(data, 3, 2)
         except ValueError:
             continue
         assert found.data == GOOD

@@ -127,7 +127,7 @@ async def test_a_sandbox_that_cannot_hide_it_uses_none(
 ) -> None:
     class Off:
         grade = SandboxGrade.OFF
-        run = bench.sandbox.run
+        run_command = bench.sandbox.run_command
 
     weak = Bench(Off(), tmp_path / "weak")
     report = await weak.run(files({"a": ""}), 'test -z "$GOCACHE"', seed=replace(seed, is_base_run=True))

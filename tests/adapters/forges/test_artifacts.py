@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from twin_repository import TOKEN, TwinRepository
 
-from perdure.adapters.forges.artifacts import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES, permalink, publish
+from perdure.adapters.forges.artifacts import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES, permalink, publish_artifacts
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
@@ -73,7 +73,7 @@ def count(origin: Path) -> int:
 def test_the_first_delivery_begins_a_branch_that_has_nothing_in_common_with_the_others(
     vault: Vault, origin: Path
 ) -> None:
-    commit = publish(vault, str(origin), BRANCH, "calc-issue-1", FILES)
+    commit = publish_artifacts(vault, str(origin), BRANCH, "calc-issue-1", FILES)
     assert git(origin, "rev-parse", BRANCH) == commit
     assert listed(origin) == ["README.md", "calc-issue-1/plan.md", "calc-issue-1/receipt.json"]
     assert git(origin, "show", f"{commit}:calc-issue-1/plan.md") == "# Plan"
@@ -85,20 +85,20 @@ def test_the_first_delivery_begins_a_branch_that_has_nothing_in_common_with_the_
 
 
 def test_what_is_published_already_is_adopted_and_what_changed_is_added(vault: Vault, origin: Path) -> None:
-    first = publish(vault, str(origin), BRANCH, "a", FILES)
-    assert publish(vault, str(origin), BRANCH, "a", FILES) == first
-    other = publish(vault, str(origin), BRANCH, "b", {"plan.md": b"b"})
-    assert publish(vault, str(origin), BRANCH, "a", FILES) == other, "its files are there as well"
-    changed = publish(vault, str(origin), BRANCH, "a", {"plan.md": b"new"})
+    first = publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
+    assert publish_artifacts(vault, str(origin), BRANCH, "a", FILES) == first
+    other = publish_artifacts(vault, str(origin), BRANCH, "b", {"plan.md": b"b"})
+    assert publish_artifacts(vault, str(origin), BRANCH, "a", FILES) == other, "its files are there as well"
+    changed = publish_artifacts(vault, str(origin), BRANCH, "a", {"plan.md": b"new"})
     assert listed(origin) == ["README.md", "a/plan.md", "b/plan.md"]
     assert git(origin, "show", f"{first}:a/plan.md") == "# Plan", "an older link still leads to what it named"
     assert git(origin, "rev-list", "--first-parent", BRANCH).splitlines() == [changed, other, first]
 
 
 def test_what_people_added_to_the_branch_stays(vault: Vault, origin: Path) -> None:
-    publish(vault, str(origin), BRANCH, "a", FILES)
+    publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
     git(origin, "update-ref", f"refs/heads/{BRANCH}", a_commit(origin, "pruned by hand", BRANCH))
-    publish(vault, str(origin), BRANCH, "b", FILES)
+    publish_artifacts(vault, str(origin), BRANCH, "b", FILES)
     assert listed(origin) == ["b/plan.md", "b/receipt.json", "theirs.txt"]
 
 
@@ -106,47 +106,48 @@ def test_a_branch_of_that_name_that_is_somebody_elses_is_left_alone(vault: Vault
     theirs = a_commit(origin, "ours since 2019\n\nPerdure-Artifacts: 1 is not a trailer here.\n\nSigned: Ada")
     git(origin, "update-ref", f"refs/heads/{BRANCH}", theirs)
     with pytest.raises(ForgeRefused, match="not begun by Perdure") as caught:
-        publish(vault, str(origin), BRANCH, "a", FILES)
+        publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
     assert "[artifacts] branch" in caught.value.fix
     assert git(origin, "rev-parse", BRANCH) == theirs
     mixed = git(origin, "commit-tree", f"{theirs}^{{tree}}", "-m", "x\n\nPerdure-Artifacts: 1")
     git(origin, "update-ref", f"refs/heads/{BRANCH}", a_commit(origin, "merged", mixed, theirs))
     with pytest.raises(ForgeRefused, match="not begun by Perdure"):
-        publish(vault, str(origin), BRANCH, "a", FILES)
+        publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
 
 
 def test_a_branch_that_people_work_on_is_never_written_to(vault: Vault, origin: Path) -> None:
     before = git(origin, "rev-parse", "main")
     with pytest.raises(ForgeRefused, match="main was not begun by Perdure"):
-        publish(vault, str(origin), "main", "a", FILES)
+        publish_artifacts(vault, str(origin), "main", "a", FILES)
     assert git(origin, "rev-parse", "main") == before
 
 
 @pytest.mark.parametrize("branch", ["", "a b", "-x..y", "a.lock"])
 def test_what_is_no_name_for_a_branch_is_refused_at_once(vault: Vault, origin: Path, branch: str) -> None:
     with pytest.raises(ForgeRefused, match="no name for a branch"):
-        publish(vault, str(origin), branch, "a", FILES)
+        publish_artifacts(vault, str(origin), branch, "a", FILES)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", "", "a\nb"])
 def test_a_name_leads_to_no_other_directory(vault: Vault, origin: Path, name: str) -> None:
     with pytest.raises(ValueError, match="no name for a file"):
-        publish(vault, str(origin), BRANCH, "a", {name: b"x"})
+        publish_artifacts(vault, str(origin), BRANCH, "a", {name: b"x"})
     with pytest.raises(ValueError, match="no name for a file"):
-        publish(vault, str(origin), BRANCH, name, FILES)
+        publish_artifacts(vault, str(origin), BRANCH, name, FILES)
 
 
 PUBLISH = """
 import os, sys
 from pathlib import Path
-from perdure.adapters.forges.artifacts import publish
+from perdure.adapters.forges.artifacts import publish_artifacts
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 home, origin, delivery, pid = sys.argv[1:]
 Path(pid).write_text(str(os.getpid()))
 for number in range(3):
-    publish(Vault.open_or_create(Home(Path(home)), origin), origin, "perdure-artifacts", delivery, {"n": str(number).encode()})
+    vault = Vault.open_or_create(Home(Path(home)), origin)
+    publish_artifacts(vault, origin, "perdure-artifacts", delivery, {"n": str(number).encode()})
 """
 
 
@@ -178,27 +179,29 @@ def test_who_dies_after_the_push_adopts_it_the_next_time(vault: Vault, origin: P
         time.sleep(0.05)  # its git lives on for a moment
     tip = git(origin, "rev-parse", BRANCH)
     (origin / "hooks" / "post-receive").unlink()
-    assert publish(vault, str(origin), BRANCH, "a", {"n": b"0"}) == tip
+    assert publish_artifacts(vault, str(origin), BRANCH, "a", {"n": b"0"}) == tip
     assert count(origin) == 1
 
 
 def test_who_meets_a_faster_delivery_builds_on_it(vault: Vault, origin: Path, tmp_path: Path) -> None:
-    first = publish(vault, str(origin), BRANCH, "a", FILES)
-    rival = publish(Vault.open_or_create(Home(tmp_path / "other"), str(origin)), str(origin), BRANCH, "b", FILES)
+    first = publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
+    rival = publish_artifacts(
+        Vault.open_or_create(Home(tmp_path / "other"), str(origin)), str(origin), BRANCH, "b", FILES
+    )
     git(origin, "update-ref", f"refs/heads/{BRANCH}", first)
     move = f"unset GIT_QUARANTINE_PATH; git update-ref refs/heads/{BRANCH} {rival}"
     hook(origin, "pre-receive", f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; {move}; }}")
-    mine = publish(vault, str(origin), BRANCH, "c", FILES)
+    mine = publish_artifacts(vault, str(origin), BRANCH, "c", FILES)
     assert git(origin, "rev-list", BRANCH).splitlines() == [mine, rival, first]
 
 
 def test_who_meets_a_lock_tries_again_and_who_is_told_no_does_not(vault: Vault, origin: Path, tmp_path: Path) -> None:
     say = "echo \"cannot lock ref 'refs/heads/x': File exists\" >&2; exit 1"
     hook(origin, "pre-receive", f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; {say}; }}")
-    publish(vault, str(origin), BRANCH, "a", FILES)
+    publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
     hook(origin, "pre-receive", f"echo x >> {tmp_path}/asked; echo blocked on Fridays >&2; exit 1")
     with pytest.raises(ForgeRefused, match="blocked on Fridays"):
-        publish(vault, str(origin), BRANCH, "b", FILES)
+        publish_artifacts(vault, str(origin), BRANCH, "b", FILES)
     assert (tmp_path / "asked").read_text() == "x\n"
 
 
@@ -206,21 +209,23 @@ def test_who_is_never_faster_gives_up_in_words_and_can_be_retried(vault: Vault, 
     say = "echo 'failed to update ref' >&2; exit 1"
     hook(origin, "pre-receive", f"echo x >> {tmp_path}/asked; {say}")
     with pytest.raises(ForgeUnavailable, match="faster"):
-        publish(vault, str(origin), BRANCH, "a", FILES)
+        publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
     assert len((tmp_path / "asked").read_text().split()) == ARTIFACT_ATTEMPTS
 
 
 def test_a_repository_that_is_away_is_worth_another_try(vault: Vault, origin: Path) -> None:
     away = origin.rename(origin.with_name("away.git"))
     with pytest.raises((ForgeUnavailable, ForgeRefused)):
-        publish(vault, str(origin), BRANCH, "a", FILES)
+        publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
     away.rename(origin)
-    publish(vault, str(origin), BRANCH, "a", FILES)
+    publish_artifacts(vault, str(origin), BRANCH, "a", FILES)
 
 
 def test_a_file_that_is_too_large_is_cut_with_a_word(vault: Vault, origin: Path) -> None:
     large = "é".encode() * ARTIFACT_BYTES
-    commit = publish(vault, str(origin), BRANCH, "a", {"even.md": large, "odd.md": b"x" + large, "small.md": b"x"})
+    commit = publish_artifacts(
+        vault, str(origin), BRANCH, "a", {"even.md": large, "odd.md": b"x" + large, "small.md": b"x"}
+    )
     for name in ("even.md", "odd.md"):  # in one of them the cut is in the middle of a letter
         shown = git(origin, "show", f"{commit}:a/{name}")
         assert ARTIFACT_BYTES - 10 < len(shown.encode()) <= ARTIFACT_BYTES
@@ -243,20 +248,20 @@ async def test_a_private_repository_behind_a_token_gets_its_branch_and_pages(
     forge = twin.forge()
 
     def twice() -> tuple[str, str]:
-        return publish(vault, url, BRANCH, "a", FILES), publish(vault, url, BRANCH, "a", FILES)
+        return publish_artifacts(vault, url, BRANCH, "a", FILES), publish_artifacts(vault, url, BRANCH, "a", FILES)
 
     commit, again = await asyncio.to_thread(twice)
     assert commit == again
-    assert permalink(forge.web, commit, "a", "plan.md") == f"{twin.hub.url}/me/calc/blob/{commit}/a/plan.md"
+    assert permalink(forge.web_url, commit, "a", "plan.md") == f"{twin.hub.url}/me/calc/blob/{commit}/a/plan.md"
     (bare,) = (tmp_path / "hub").rglob("calc.git")
     assert listed(bare, commit) == ["README.md", "a/plan.md", "a/receipt.json"]
     twin.hub.faults.add("git/push", "bad_gateway_after")
-    later = await asyncio.to_thread(publish, vault, url, BRANCH, "b", FILES)
+    later = await asyncio.to_thread(publish_artifacts, vault, url, BRANCH, "b", FILES)
     assert git(bare, "rev-parse", BRANCH) == later
     twin.hub.faults.add("git/push", "bad_gateway")
     with pytest.raises(ForgeUnavailable):
-        await asyncio.to_thread(publish, vault, url, BRANCH, "c", FILES)
+        await asyncio.to_thread(publish_artifacts, vault, url, BRANCH, "c", FILES)
     twin.hub.faults.add("git/push", "forbidden")
     with pytest.raises(ForgeRefused):
-        await asyncio.to_thread(publish, vault, url, BRANCH, "c", FILES)
+        await asyncio.to_thread(publish_artifacts, vault, url, BRANCH, "c", FILES)
     assert git(bare, "rev-parse", BRANCH) == later

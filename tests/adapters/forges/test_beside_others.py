@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.forges.base import Proposal
-from perdure.adapters.forges.body import issues_of, marker
-from perdure.adapters.forges.parts import begins, beside_others
+from perdure.adapters.forges.body import issue_numbers, marker
+from perdure.adapters.forges.shared_body import merge_part, part_start
 from perdure.models.limits import FORGE_TEXT_CHARS
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<\r"), max_size=80)
@@ -16,9 +16,16 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<\r"), max_size
 
 def proposal(delivery: str, words: str, *, begun: bool = True, issue: int = 0, title: str = "") -> Proposal:
     end = f"\n\nCloses #{issue}.\n\n{marker(delivery)}\n"
-    begin = f"{begins(delivery)}\n" if begun else ""
+    begin = f"{part_start(delivery)}\n" if begun else ""
     return Proposal(
-        delivery, title or f"of {delivery}", f"{begin}{words}{end}", "shared", "a" * 40, "main", end=end, shares=True
+        delivery,
+        title or f"of {delivery}",
+        f"{begin}{words}{end}",
+        "shared",
+        "a" * 40,
+        "main",
+        body_end=end,
+        shares_body=True,
     )
 
 
@@ -27,11 +34,11 @@ def test_each_has_one_part_as_it_wrote_it_last_and_what_people_wrote_around_them
     written: list[tuple[str, str]], added: str
 ) -> None:
     above, below = f"Above: {added}", f"Below: {added}"
-    text = beside_others(proposal("b", "b"), "of a", f"{above}\n{proposal('a', 'a').body}{below}").body
-    text, title = text.replace(begins("b"), f"Between: {added}\n{begins('b')}"), "of a"
+    text = merge_part(proposal("b", "b"), "of a", f"{above}\n{proposal('a', 'a').body}{below}").body
+    text, title = text.replace(part_start("b"), f"Between: {added}\n{part_start('b')}"), "of a"
     for delivery, words in written:
-        made = beside_others(proposal(delivery, words), title, text)
-        assert beside_others(proposal(delivery, words), title, made.body) == made, "once more, after a death"
+        made = merge_part(proposal(delivery, words), title, text)
+        assert merge_part(proposal(delivery, words), title, made.body) == made, "once more, after a death"
         text, title = made.body, made.title
     assert title == "of a"
     assert text.startswith(above)
@@ -40,8 +47,8 @@ def test_each_has_one_part_as_it_wrote_it_last_and_what_people_wrote_around_them
     last = {"a": "a", "b": "b", **dict(written)}
     assert sorted(last, key=lambda name: text.index(marker(name))) == list(last)
     for name, words in last.items():
-        assert (text.count(marker(name)), text.count(begins(name))) == (1, 1)
-        assert f"{begins(name)}\n{words}".strip() in text
+        assert (text.count(marker(name)), text.count(part_start(name))) == (1, 1)
+        assert f"{part_start(name)}\n{words}".strip() in text
 
 
 @pytest.mark.parametrize("theirs", [20_000, 40_000, 59_000, 62_000])
@@ -50,31 +57,31 @@ def test_a_table_that_has_no_room_is_cut_at_a_line_and_the_closing_words_and_wha
 ) -> None:
     there = proposal("a", "x" * theirs, issue=1).body
     rows = "".join(f"| {n:04} | yes |\n" for n in range(4_000))
-    made = beside_others(proposal("b", rows, issue=2), "of a", there).body
+    made = merge_part(proposal("b", rows, issue=2), "of a", there).body
     assert len(made) <= FORGE_TEXT_CHARS
     assert made.startswith(there)
-    assert issues_of(made) == (1, 2)
+    assert issue_numbers(made) == (1, 2)
     mine = made.removeprefix(there)
     assert all(line in rows.splitlines() for line in mine.splitlines() if line.startswith("|"))
     assert ("cut here" in mine) == ("| 0001 " in mine) == (theirs < 60_000)
     more = made
     for name in "cdefghij":
-        more = beside_others(proposal(name, rows, issue=ord(name)), "of a", more).body
+        more = merge_part(proposal(name, rows, issue=ord(name)), "of a", more).body
     assert len(more) <= FORGE_TEXT_CHARS
-    assert issues_of(more) == (1, 2, *map(ord, "cdefghij"))
+    assert issue_numbers(more) == (1, 2, *map(ord, "cdefghij"))
 
 
 def test_a_part_that_does_not_say_where_it_begins_goes_from_the_mark_before_it_to_its_own() -> None:
     there = proposal("a", "old", begun=False).body + proposal("b", "b", begun=False).body
-    made = beside_others(proposal("a", "new", title="a, later"), "of a", there)
+    made = merge_part(proposal("a", "new", title="a, later"), "of a", there)
     assert made.body == proposal("a", "new").body + proposal("b", "b", begun=False).body
     assert made.title == "a, later", "the first part is its own"
-    assert beside_others(proposal("b", "new"), "of a", there).title == "of a"
+    assert merge_part(proposal("b", "new"), "of a", there).title == "of a"
 
 
 def test_of_ones_own_alone_only_the_part_is_written_anew_or_all_of_it_where_that_has_no_beginning() -> None:
     mine = proposal("a", "new")
-    made = beside_others(mine, "by hand", f"Hers.\n\n{proposal('a', 'old').body}")
+    made = merge_part(mine, "by hand", f"Hers.\n\n{proposal('a', 'old').body}")
     assert (made.title, made.body) == ("of a", f"Hers.\n\n{mine.body.strip()}\n")
-    assert beside_others(mine, "by hand", proposal("a", "old", begun=False).body) == mine
-    assert beside_others(mine, "by hand", "no word of ours") == mine
+    assert merge_part(mine, "by hand", proposal("a", "old", begun=False).body) == mine
+    assert merge_part(mine, "by hand", "no word of ours") == mine

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from perdure.adapters.forges.body import body, marker, subject, title
+from perdure.adapters.forges.body import marker, pull_request_body, pull_request_title, subject_line
 from perdure.models.contract import Contract
 from perdure.models.issue import ForgeIssue as Asked
 from perdure.models.ledger import Spend
@@ -25,7 +25,7 @@ from perdure.models.work import TestVerdict
 def test_a_whole_body_holds_nothing_of_a_models_but_words(text: str, other: str) -> None:
     contract = CONTRACT.model_copy(update={"request": other})
     work = WORK.model_copy(update={"draft_reason": other or "x", "tests": green(text)})
-    whole = body(work, contract, plan_of(text), review_of(text), Receipt())
+    whole = pull_request_body(work, contract, plan_of(text), review_of(text), Receipt())
     ours = shapes(whole)
     assert not {"link_open", "image", "html_inline"} & set(ours)
     assert (ours.count("html_block"), ours[-1]) == (1, "html_block")
@@ -43,7 +43,7 @@ def test_a_whole_body_holds_nothing_of_a_models_but_words(text: str, other: str)
 
 @given(st.sampled_from(["bug", "feature", "chore", "", "other"]), PIECES)
 def test_a_subject_is_one_short_conventional_line(kind: str, words: str) -> None:
-    line = subject(kind, words)
+    line = subject_line(kind, words)
     assert len(line) <= 72
     assert "\n" not in line
     assert re.match(r"[a-z]+(\([^)]*\))?!?: \S", line)
@@ -62,11 +62,11 @@ def test_a_subject_is_one_short_conventional_line(kind: str, words: str) -> None
     ],
 )
 def test_a_subject_keeps_what_was_meant(kind: str, words: str, line: str) -> None:
-    assert subject(kind, words) == line
+    assert subject_line(kind, words) == line
 
 
 def test_the_title_is_the_subject_of_the_work() -> None:
-    assert title(WORK) == "feat: add sub"
+    assert pull_request_title(WORK) == "feat: add sub"
 
 
 def test_what_a_model_writes_cannot_forge_the_evidence() -> None:
@@ -87,7 +87,7 @@ def test_what_a_model_writes_cannot_forge_the_evidence() -> None:
     tests = TestVerdict(status=TestsStatus.GREEN, tree="c0ffee" * 7, summary="44 green")
     clean = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=2)
     work = WORK.model_copy(update={"tests": tests, "review_result": clean, "spend": Spend(usd=0.5, at_risk_usd=0.2)})
-    text = body(work, CONTRACT, plan, Review(summary="", issues=[issue, named, blocker]))
+    text = pull_request_body(work, CONTRACT, plan, Review(summary="", issues=[issue, named, blocker]))
     assert [line for line in text.splitlines() if line.startswith("###")] == [
         "### Request", "### Problem", "### Solution", "### Tasks", "### How to check", "### Evidence",
         "### Noted, not blocking",
@@ -99,7 +99,7 @@ def test_what_a_model_writes_cannot_forge_the_evidence() -> None:
 
 
 def test_a_draft_says_so_first_and_what_was_not_done_is_named() -> None:
-    text = body(
+    text = pull_request_body(
         WORK.model_copy(update={"draft_reason": "tests are red"}), CONTRACT, None, Review(summary="", issues=[])
     )
     assert text.startswith("> **Draft:** tests are red\n")
@@ -108,12 +108,12 @@ def test_a_draft_says_so_first_and_what_was_not_done_is_named() -> None:
     assert "###" in text
     assert "### Problem" not in text
     none = TestVerdict(status=TestsStatus.NONE, tree="")
-    assert "no test command" in body(WORK.model_copy(update={"tests": none}), CONTRACT, None, None)
+    assert "no test command" in pull_request_body(WORK.model_copy(update={"tests": none}), CONTRACT, None, None)
 
 
 def test_a_plan_without_tasks_or_checks_has_no_empty_sections() -> None:
     plan = Plan(title="t", problem="p", solution="s", relevant_files=[], tasks=[], validation=[])
-    text = body(WORK, CONTRACT, plan, None)
+    text = pull_request_body(WORK, CONTRACT, plan, None)
     assert "### Tasks" not in text
     assert "### How to check" not in text
 
@@ -131,32 +131,34 @@ def from_issue(request: str = "", *, close: bool = True) -> Contract:
 
 
 def test_a_delivery_of_an_issue_names_it_closes_it_and_does_not_repeat_it() -> None:
-    text = body(WORK, from_issue("but leave #7 alone"), None, None, Receipt())
+    text = pull_request_body(WORK, from_issue("but leave #7 alone"), None, None, Receipt())
     lines = text.splitlines()
     assert "From #12" in lines
     assert "> but leave #\u200b7 alone" in lines
     assert "Closes #12" in lines
     assert "secret words" not in text
     assert lines[-1] == "<!-- perdure:delivery=d -->"
-    alone = body(WORK, from_issue(), None, None)
+    alone = pull_request_body(WORK, from_issue(), None, None)
     assert alone.splitlines()[0] == "Closes #12"  # which says where it comes from
     assert "From #12" not in alone
-    assert "From #12" in body(WORK, from_issue(close=False), None, None)
+    assert "From #12" in pull_request_body(WORK, from_issue(close=False), None, None)
 
 
 def test_a_draft_closes_its_issue_too_and_a_setting_keeps_it_open() -> None:
     draft = WORK.model_copy(update={"draft": True, "draft_reason": "tests are red\n\n### Evidence"})
-    text = body(draft, from_issue(), None, None)
+    text = pull_request_body(draft, from_issue(), None, None)
     assert text.startswith("> **Draft:** tests are red ### Evidence\n\n")
     assert "Closes #12" in text.splitlines()
-    kept = body(WORK, from_issue(close=False), None, None)
+    kept = pull_request_body(WORK, from_issue(close=False), None, None)
     assert not re.search(r"(?i)(clos|fix|resolv)\w* #12", kept)
     assert "Merging this leaves #12 open." in kept.splitlines()
 
 
 def test_the_receipt_says_what_was_survived_and_which_tree_was_green() -> None:
     receipt = Receipt(worker_deaths=2, turns_redone=1)
-    lines = body(WORK.model_copy(update={"tests": green("4 green")}), CONTRACT, None, None, receipt).splitlines()
+    lines = pull_request_body(
+        WORK.model_copy(update={"tests": green("4 green")}), CONTRACT, None, None, receipt
+    ).splitlines()
     assert lines[lines.index("### Receipt") + 2 :][:4] == [
         "- worker deaths: 2",
         "- turns redone: 1",
@@ -164,28 +166,30 @@ def test_the_receipt_says_what_was_survived_and_which_tree_was_green() -> None:
         "- tested green: tree `c0ffeec0ffee`, which is commit `h`",
     ]
     red = WORK.model_copy(update={"tests": TestVerdict(status=TestsStatus.RED, tree="c0ffee" * 7, summary="1 red")})
-    text = body(red, CONTRACT, None, None, Receipt(replies_cut=3))
+    text = pull_request_body(red, CONTRACT, None, None, Receipt(replies_cut=3))
     assert "tested green" not in text
     assert "- replies cut off: 3, possibly billed" in text
-    assert "### Receipt" not in body(WORK, CONTRACT, None, None)
+    assert "### Receipt" not in pull_request_body(WORK, CONTRACT, None, None)
 
 
 def test_artifacts_are_linked_where_they_belong_and_only_to_the_web() -> None:
     links = {name: f"https://x/o/r/blob/c/{name}" for name in ("plan.md", "tests.md", "review.md", "receipt.json")}
     clean = ReviewResult(status=ReviewStatus.CLEAN)
     work = WORK.model_copy(update={"artifacts": links, "tests": green("4 green"), "review_result": clean})
-    text = body(work, CONTRACT, None, None, Receipt())
+    text = pull_request_body(work, CONTRACT, None, None, Receipt())
     assert "on tree `c0ffeec0ffee` ([report](https://x/o/r/blob/c/tests.md))" in text
     assert "0 skippable ([findings](https://x/o/r/blob/c/review.md))" in text
     assert "- plan: [as it was made](https://x/o/r/blob/c/plan.md)" in text
     assert "- [receipt.json](https://x/o/r/blob/c/receipt.json)" in text
     odd = WORK.model_copy(update={"artifacts": {"plan": "javascript:x", "receipt": "https://x/a) <img>"}})
-    assert not {"link_open", "image", "html_inline"} & set(shapes(body(odd, CONTRACT, None, None, Receipt())))
+    assert not {"link_open", "image", "html_inline"} & set(
+        shapes(pull_request_body(odd, CONTRACT, None, None, Receipt()))
+    )
 
 
 def test_a_body_that_is_too_long_loses_its_longest_parts_and_nothing_that_counts() -> None:
     plan = plan_of("w").model_copy(update={"problem": "p" * 70_000, "solution": "two words\n" * 9_000})
-    text = body(
+    text = pull_request_body(
         WORK.model_copy(update={"draft_reason": "r" * 5000, "tests": green("g" * 5000)}),
         from_issue("x" * 50_000),
         plan,

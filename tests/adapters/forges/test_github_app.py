@@ -43,8 +43,8 @@ def at(known: Forges, twin: TwinRepository, name: str = "me/calc") -> GitHub:
 async def test_an_app_delivers_like_a_token(twin: TwinRepository, tmp_path: Path) -> None:
     known = forges(twin, twin.hub.add_app(repositories=["me/calc"]), tmp_path)
     forge = at(known, twin)
-    assert (await to_thread(forge.check, "main")).notes == ()
-    opened = await to_thread(forge.create, twin.proposal(labels=("perdure",)))
+    assert (await to_thread(forge.check_access, "main")).notes == ()
+    opened = await to_thread(forge.open_or_update_pull, twin.proposal(labels=("perdure",)))
     assert opened.notes == ()
     assert twin.hub.pulls("me/calc")[0]["user"]["login"] == "perdure-app[bot]"
 
@@ -75,8 +75,8 @@ async def test_many_threads_ask_for_one_token(twin: TwinRepository, tmp_path: Pa
 async def test_a_comment_of_the_app_is_found_again_and_a_persons_is_not(twin: TwinRepository, tmp_path: Path) -> None:
     number = twin.hub.add_issue("me/calc", "Add sub", "x", comments=(("perdure-bot", f"{MARKER}\nnot the app's"),))
     forge = at(forges(twin, twin.hub.add_app(repositories=["me/calc"]), tmp_path), twin)
-    await to_thread(forge.comment, number, "d-1", "Working on it.")
-    await to_thread(forge.comment, number, "d-1", "Done.")
+    await to_thread(forge.write_status_comment, number, "d-1", "Working on it.")
+    await to_thread(forge.write_status_comment, number, "d-1", "Done.")
     bodies = [comment["body"] for comment in twin.hub.comments("me/calc", number)]
     assert bodies == [f"{MARKER}\nnot the app's", f"{MARKER}\nDone."]
 
@@ -85,7 +85,7 @@ async def test_an_app_that_is_not_installed_there_is_told_to_be(twin: TwinReposi
     twin.hub.add_repository("me/other")
     known = forges(twin, twin.hub.add_app(repositories=["me/calc"]), tmp_path)
     for ask in (
-        lambda: at(known, twin, "me/other").check("main"),
+        lambda: at(known, twin, "me/other").check_access("main"),
         lambda: known.credential(f"{twin.hub.url}/me/other"),
     ):
         with pytest.raises(ForgeRefused, match="not installed on me/other") as refused:
@@ -101,12 +101,12 @@ async def test_a_permission_that_the_app_lacks_is_named(
 ) -> None:
     pem = twin.hub.add_app(repositories=["me/calc"], permissions=WRITE | {lacking: "read"})
     with pytest.raises(ForgeRefused, match=f"lacks the permission {words}"):
-        await to_thread(at(forges(twin, pem, tmp_path), twin).check, "main")
+        await to_thread(at(forges(twin, pem, tmp_path), twin).check_access, "main")
 
 
 async def test_without_issues_it_can_still_deliver(twin: TwinRepository, tmp_path: Path) -> None:
     pem = twin.hub.add_app(repositories=["me/calc"], permissions=WRITE | {"issues": "read"})
-    (note,) = (await to_thread(at(forges(twin, pem, tmp_path), twin).check, "main")).notes
+    (note,) = (await to_thread(at(forges(twin, pem, tmp_path), twin).check_access, "main")).notes
     assert "Issues: write" in note
 
 
@@ -114,7 +114,7 @@ async def test_a_key_of_another_app_is_refused(twin: TwinRepository, tmp_path: P
     pem = twin.hub.add_app(number=99, slug="other")
     twin.hub.add_app(repositories=["me/calc"])
     with pytest.raises(ForgeRefused, match="does not accept the token") as refused:
-        await to_thread(at(forges(twin, pem, tmp_path), twin).check, "main")
+        await to_thread(at(forges(twin, pem, tmp_path), twin).check_access, "main")
     assert refused.value.where == "PERDURE_GITHUB_APP_KEY"
     assert "PRIVATE KEY" not in str(refused.value)
 
@@ -123,11 +123,11 @@ async def test_a_token_that_was_ended_early_is_replaced_by_the_next_attempt(
     twin: TwinRepository, tmp_path: Path
 ) -> None:
     forge = at(forges(twin, twin.hub.add_app(repositories=["me/calc"]), tmp_path), twin)
-    await to_thread(forge.check, "main")
+    await to_thread(forge.check_access, "main")
     twin.hub.end_tokens()
     with pytest.raises(ForgeUnavailable, match="ended our token early"):
-        await to_thread(forge.check, "main")
-    await to_thread(forge.check, "main")
+        await to_thread(forge.check_access, "main")
+    await to_thread(forge.check_access, "main")
     assert twin.made("apps/create-installation-access-token") == 2
 
 
@@ -135,7 +135,7 @@ async def test_an_app_whose_new_token_is_not_taken_either_is_refused(twin: TwinR
     forge = at(forges(twin, twin.hub.add_app(repositories=["me/calc"]), tmp_path), twin)
     twin.hub.faults.add("repos/get", "unauthorized")
     with pytest.raises(ForgeRefused, match="does not accept the token"):
-        await to_thread(forge.check, "main")
+        await to_thread(forge.check_access, "main")
 
 
 @pytest.mark.parametrize("wrong_by", [timedelta(), timedelta(days=-2), timedelta(days=2)])

@@ -17,13 +17,13 @@ FINE = "github_pat_11AAAAAAA0fine0grained0token0fine0grained0"
 
 async def refused(twin: TwinRepository, token: str = TOKEN, base: str = "main", name: str = "me/calc") -> ForgeRefused:
     with pytest.raises(ForgeRefused) as caught:
-        await to_thread(twin.forge(token, name).check, base)
+        await to_thread(twin.forge(token, name).check_access, base)
     assert token not in str(caught.value)
     return caught.value
 
 
 async def test_a_token_that_may_do_it_all_leaves_nothing_to_say(twin: TwinRepository) -> None:
-    access = await to_thread(twin.forge().check, "main")
+    access = await to_thread(twin.forge().check_access, "main")
     assert (access.repository, access.notes) == ("me/calc", ())
     assert {call[0] for call in twin.hub.calls} == {"GET"}
 
@@ -47,7 +47,7 @@ async def test_a_private_repository_needs_more(twin: TwinRepository) -> None:
 
 async def test_a_public_repository_needs_no_more_than_its_scope(twin: TwinRepository) -> None:
     twin.hub.add_token(OTHER, login="ada", scopes=("public_repo",), permissions={"me/calc": "write"})
-    assert (await to_thread(twin.forge(OTHER).check, "main")).notes == ()
+    assert (await to_thread(twin.forge(OTHER).check_access, "main")).notes == ()
 
 
 async def test_somebody_who_may_only_read_is_told_so(twin: TwinRepository) -> None:
@@ -73,20 +73,20 @@ async def test_a_base_branch_that_is_not_there_is_refused(twin: TwinRepository) 
 
 async def test_a_protected_base_branch_is_no_obstacle(twin: TwinRepository) -> None:
     twin.hub.protect("me/calc", "main")
-    access = await to_thread(twin.forge().check, "main")
+    access = await to_thread(twin.forge().check_access, "main")
     assert access.notes == ("main is protected: Perdure only proposes",)
 
 
 async def test_a_renamed_repository_is_found_and_said(twin: TwinRepository) -> None:
     twin.hub.rename("me/calc", "me/calculator")
-    access = await to_thread(twin.forge().check, "main")
+    access = await to_thread(twin.forge().check_access, "main")
     assert access.repository == "me/calculator"
     assert access.notes == ("the repository me/calc is called me/calculator now",)
 
 
 async def test_a_fine_grained_token_that_may_do_it_all_leaves_no_trace(twin: TwinRepository) -> None:
     twin.hub.add_token(FINE, login="ada", permissions={"me/calc": "write"}, kind="fine-grained")
-    access = await to_thread(twin.forge(FINE).check, "main")
+    access = await to_thread(twin.forge(FINE).check_access, "main")
     assert access.notes == ()
     assert twin.hub.pulls("me/calc") == []
 
@@ -118,12 +118,12 @@ async def test_over_ssh_it_is_not_the_token_that_pushes(twin: TwinRepository) ->
     known = Forges.from_environment({"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": FINE})
     forge = known.forge("git@127.0.0.1:me/calc.git")
     assert isinstance(forge, GitHub)
-    assert (await to_thread(forge.check, "main")).notes == ()
+    assert (await to_thread(forge.check_access, "main")).notes == ()
 
 
 async def test_switched_off_issues_are_worth_a_word(twin: TwinRepository) -> None:
     twin.hub.add_repository("me/quiet", has_issues=False)
-    access = await to_thread(twin.forge(name="me/quiet").check, "main")
+    access = await to_thread(twin.forge(name="me/quiet").check_access, "main")
     assert access.notes == ("me/quiet has its issues switched off",)
 
 
@@ -131,8 +131,8 @@ async def test_a_github_that_is_away_is_tried_again(twin: TwinRepository) -> Non
     for operation in ("repos/get", "repos/get-branch"):
         twin.hub.faults.add(operation, "bad_gateway")
         with pytest.raises(ForgeUnavailable):
-            await to_thread(twin.forge().check, "main")
-    await to_thread(twin.forge().check, "main")
+            await to_thread(twin.forge().check_access, "main")
+    await to_thread(twin.forge().check_access, "main")
 
 
 def _pattern(kind: str, operator: str, pattern: str, **more: object) -> dict[str, object]:
@@ -166,16 +166,16 @@ async def test_a_rule_that_would_refuse_the_push_is_named_with_what_to_do(
 ) -> None:
     twin.hub.add_ruleset("me/calc", "perdure/*", rules=[rule])
     with pytest.raises(ForgeRefused) as caught:
-        await to_thread(twin.forge().check, "main", [OURS])
+        await to_thread(twin.forge().check_access, "main", [OURS])
     assert caught.value.what.startswith(f"a rule of me/calc ({rule['type']}) would refuse the push of {OURS}: ")
     assert words in caught.value.what
     assert "bypass the ruleset, or set [git] branch" in caught.value.fix
-    assert (await to_thread(twin.forge().check, "main", ["elsewhere"])).notes == ()
+    assert (await to_thread(twin.forge().check_access, "main", ["elsewhere"])).notes == ()
 
 
 async def test_who_stands_above_a_rule_is_not_held_up_by_it(twin: TwinRepository) -> None:
     twin.hub.add_ruleset("me/calc", "*", rules=[{"type": "creation"}], bypass=("perdure-bot",))
-    assert (await to_thread(twin.forge().check, "main", [OURS])).notes == ()
+    assert (await to_thread(twin.forge().check_access, "main", [OURS])).notes == ()
 
 
 async def test_rules_of_the_base_and_of_merging_are_no_obstacle(twin: TwinRepository) -> None:
@@ -193,36 +193,36 @@ async def test_rules_of_the_base_and_of_merging_are_no_obstacle(twin: TwinReposi
         {"type": "required_status_checks", "parameters": harmless},
     ]
     twin.hub.add_ruleset("me/calc", "perdure/*", rules=[*more, *kept])
-    assert (await to_thread(twin.forge().check, "main", [OURS])).notes == ()
+    assert (await to_thread(twin.forge().check_access, "main", [OURS])).notes == ()
 
 
 async def test_a_rule_for_what_is_not_written_yet_is_a_note(twin: TwinRepository) -> None:
     twin.hub.add_ruleset("me/calc", "*", rules=[_pattern("commit_message_pattern", "starts_with", "CALC-")])
-    (note,) = (await to_thread(twin.forge().check, "main", [OURS])).notes
+    (note,) = (await to_thread(twin.forge().check_access, "main", [OURS])).notes
     assert f"a rule for {OURS} is about the messages of commits must begin with CALC-: say so in the request" in note
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "[[:alpha:]]+", "(?<never"])
 async def test_a_pattern_that_cannot_be_tried_is_a_note_and_no_wait(twin: TwinRepository, pattern: str) -> None:
     twin.hub.add_ruleset("me/calc", "*", rules=[_pattern("branch_name_pattern", "regex", pattern)])
-    (note,) = (await to_thread(twin.forge().check, "main", ["a" * 60 + "b"])).notes
+    (note,) = (await to_thread(twin.forge().check_access, "main", ["a" * 60 + "b"])).notes
     assert "could not be tried" in note
 
 
 async def test_of_several_possible_names_one_that_is_let_in_is_enough(twin: TwinRepository) -> None:
     twin.hub.add_ruleset("me/calc", "chore/*", rules=[{"type": "creation"}])
-    (note,) = (await to_thread(twin.forge().check, "main", ["bug/x", "chore/x"])).notes
+    (note,) = (await to_thread(twin.forge().check_access, "main", ["bug/x", "chore/x"])).notes
     assert "would refuse the push of chore/x" in note
 
 
 async def test_an_existing_branch_that_must_not_change_is_refused(twin: TwinRepository) -> None:
     twin.hub.add_ruleset("me/calc", "*", rules=[{"type": "creation"}, {"type": "update"}])
     with pytest.raises(ForgeRefused, match="changes such a branch"):
-        await to_thread(twin.forge().check, "main", ["main"])
+        await to_thread(twin.forge().check_access, "main", ["main"])
 
 
 async def test_more_rules_than_one_answer_holds_are_all_looked_at(twin: TwinRepository) -> None:
     many = [_pattern("branch_name_pattern", "contains", "/") for _ in range(100)]
     twin.hub.add_ruleset("me/calc", "*", rules=[*many, {"type": "creation"}])
     with pytest.raises(ForgeRefused, match="creation"):
-        await to_thread(twin.forge().check, "main", [OURS])
+        await to_thread(twin.forge().check_access, "main", [OURS])

@@ -36,11 +36,11 @@ def empty(twin: TwinRepository, tmp_path: Path) -> Path:
 async def test_an_empty_repository_is_no_obstacle_and_worth_a_word(
     twin: TwinRepository, empty: Path, token: str
 ) -> None:
-    access = await to_thread(twin.forge(token, "me/new").check, "trunk", [BRANCH], empty=True)
+    access = await to_thread(twin.forge(token, "me/new").check_access, "trunk", [BRANCH], empty=True)
     assert access.notes == (NOTE,)
     assert git(empty, "for-each-ref") == ""
     with pytest.raises(ForgeRefused, match="me/new has no branch trunk"):
-        await to_thread(twin.forge(token, "me/new").check, "trunk", [BRANCH])
+        await to_thread(twin.forge(token, "me/new").check_access, "trunk", [BRANCH])
 
 
 async def test_a_rule_that_lets_nobody_begin_the_base_is_named_before_any_money_is_spent(
@@ -48,7 +48,7 @@ async def test_a_rule_that_lets_nobody_begin_the_base_is_named_before_any_money_
 ) -> None:
     twin.hub.add_ruleset("me/new", "trunk", rules=[{"type": "creation"}])
     with pytest.raises(ForgeRefused, match=r"a rule of me/new \(creation\) would refuse the push of trunk") as caught:
-        await to_thread(twin.forge(name="me/new").check, "trunk", [BRANCH], empty=True)
+        await to_thread(twin.forge(name="me/new").check_access, "trunk", [BRANCH], empty=True)
     assert "or push a first commit yourself: git commit --allow-empty" in caught.value.fix
 
 
@@ -73,7 +73,7 @@ async def test_it_becomes_the_base_of_a_pull_request_and_the_default_branch(
     await to_thread(publish_first_commit, vault, terms)
     await to_thread(publish_branch, vault, terms, branch=BRANCH, head=head, retry_command="")
     proposal = twin.proposal(head=BRANCH, head_sha=head, base="trunk")
-    opened = await to_thread(twin.forge(name="me/new").create, proposal)
+    opened = await to_thread(twin.forge(name="me/new").open_or_update_pull, proposal)
     assert opened.pull_request.number == 1
     (pull,) = twin.hub.pulls("me/new")
     assert (pull["base"]["ref"], pull["base"]["sha"]) == ("trunk", FIRST_COMMIT)

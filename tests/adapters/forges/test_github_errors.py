@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from canned_github import Canned, canned
 
-from perdure.adapters.forges.github.access import Server
+from perdure.adapters.forges.github.access import GitHubServer
 from perdure.adapters.forges.github.accounts import AppAccount, TokenAccount
 from perdure.adapters.forges.github.forge import GitHub
 from perdure.adapters.worker.attempt import _to_application_error
@@ -29,14 +29,14 @@ def server() -> Iterator[Canned]:
 
 
 def forge(server: Canned) -> GitHub:
-    at = Server.parse(server.url)
-    return GitHub(at, "me/calc", TokenAccount(at.api, TOKEN, "PERDURE_GITHUB_TOKEN"))
+    at = GitHubServer.parse(server.url)
+    return GitHub(at, "me/calc", TokenAccount(at.api_url, TOKEN, "PERDURE_GITHUB_TOKEN"))
 
 
 def refused(server: Canned, status: int, body: Any, **headers: str) -> ForgeRefused:
     server.put(REPO, status, body, **headers)
     with pytest.raises(ForgeRefused) as caught:
-        forge(server).find("x")
+        forge(server).find_open_pull("x")
     assert TOKEN not in str(caught.value) + repr(caught.value.__cause__) + repr(caught.value.__context__ or "")
     return caught.value
 
@@ -44,7 +44,7 @@ def refused(server: Canned, status: int, body: Any, **headers: str) -> ForgeRefu
 def unavailable(server: Canned, status: int, body: Any, **headers: str) -> ForgeUnavailable:
     server.put(REPO, status, body, **headers)
     with pytest.raises(ForgeUnavailable) as caught:
-        forge(server).find("x")
+        forge(server).find_open_pull("x")
     return caught.value
 
 
@@ -141,7 +141,7 @@ def test_nobody_there_is_tried_again() -> None:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(ForgeUnavailable, match="cannot be reached: Connection refused"):
-            forge(Canned(url)).find("x")
+            forge(Canned(url)).find_open_pull("x")
 
 
 def test_a_redirect_to_another_server_gets_no_token(server: Canned) -> None:
@@ -156,7 +156,7 @@ def test_redirects_in_a_circle_end(server: Canned) -> None:
     for one, other in (("calc", "calc2"), ("calc2", "calc")):
         server.put(f"GET /api/v3/repos/me/{one}", 301, {}, location=f"{server.url}/api/v3/repos/me/{other}")
     with pytest.raises(ForgeRefused, match="more than once"):
-        forge(server).find("x")
+        forge(server).find_open_pull("x")
     assert len(server.asked) == 2
 
 
@@ -179,9 +179,9 @@ def test_a_list_that_comes_unfiltered_makes_nobodys_pull_request_ours(server: Ca
     server.put(REPO, 200, there)
     others = [pull(1, "other", 1), pull(2, "mine", 2), pull(3, "mine", None)]
     server.put(f"{REPO}/pulls", 200, others)
-    assert forge(server).find("mine") is None
+    assert forge(server).find_open_pull("mine") is None
     server.put(f"{REPO}/pulls", 200, [*others, pull(5, "mine", 1), pull(4, "mine", 1)])
-    found = forge(server).find("mine")
+    found = forge(server).find_open_pull("mine")
     assert found is not None
     assert found.number == 4
 
@@ -192,16 +192,16 @@ def test_nothing_is_tried_twice_by_the_client_itself(server: Canned) -> None:
 
 
 def test_an_apps_bad_key_is_named(server: Canned, tmp_path: Path) -> None:
-    at = Server.parse(server.url)
-    account = AppAccount(at.api, "7", "-----BEGIN RSA PRIVATE KEY-----\nnonsense\n-----END RSA PRIVATE KEY-----\n")
+    at = GitHubServer.parse(server.url)
+    account = AppAccount(at.api_url, "7", "-----BEGIN RSA PRIVATE KEY-----\nnonsense\n-----END RSA PRIVATE KEY-----\n")
     with pytest.raises(ForgeRefused, match="private key") as caught:
-        GitHub(at, "me/calc", account).find("x")
+        GitHub(at, "me/calc", account).find_open_pull("x")
     assert caught.value.where == "PERDURE_GITHUB_APP_KEY"
     assert "nonsense" not in str(caught.value)
 
 
 def test_a_build_servers_token_learns_its_name_over_graphql(server: Canned) -> None:
-    at = Server.parse(server.url)
+    at = GitHubServer.parse(server.url)
     server.put("GET /api/v3/user", 403, {"message": "Resource not accessible by integration"})
     server.put("POST /api/graphql", 200, {"data": {"viewer": {"login": "github-actions[bot]"}}})
-    assert TokenAccount(at.api, "ghs_x", "GITHUB_TOKEN").login("me/calc") == "github-actions[bot]"
+    assert TokenAccount(at.api_url, "ghs_x", "GITHUB_TOKEN").login_name("me/calc") == "github-actions[bot]"

@@ -38,8 +38,8 @@ def together(name, do):
             time.sleep(0.05)
 
 
-pull = together("open", lambda: forge.create(proposal)).pull_request.number
-comment = together("comment", lambda: forge.comment(told["issue"], proposal.delivery, "Working on it."))
+pull = together("open", lambda: forge.open_or_update_pull(proposal)).pull_request.number
+comment = together("comment", lambda: forge.write_status_comment(told["issue"], proposal.delivery, "Working on it."))
 pathlib.Path(sys.argv[1]).write_text(json.dumps([pull, comment]))
 """
 

@@ -56,7 +56,7 @@ def proposal(head: str, sha: str, title: str = "feat: x", *, draft: bool = False
 def test_a_pull_request_is_a_head_and_a_record_in_the_repository(bare: Path, form: str) -> None:
     forge = LocalForge(form.format(bare))
     sha = grow(bare, "perdure/d-1")
-    pull = forge.create(proposal("perdure/d-1", sha)).pull_request
+    pull = forge.open_or_update_pull(proposal("perdure/d-1", sha)).pull_request
     assert (pull.number, pull.title, pull.draft) == (1, "feat: x", False)
     assert pull.url == f"{bare}#pull/1"
     assert git(bare, "rev-parse", "refs/pull/1/head") == sha
@@ -77,8 +77,8 @@ def test_a_pull_request_is_a_head_and_a_record_in_the_repository(bare: Path, for
 def test_show_gives_the_exact_command_that_takes_it(bare: Path, tmp_path: Path) -> None:
     forge = LocalForge(str(bare))
     sha = grow(bare, "topic")
-    forge.create(proposal("topic", sha))
-    shown = forge.show(1)
+    forge.open_or_update_pull(proposal("topic", sha))
+    shown = forge.pull_details(1)
     assert (shown.state, shown.head_sha, shown.body) == ("open", sha, "Why: ä\n")
     git(tmp_path, "clone", "-q", str(bare), "mine")
     subprocess.run(
@@ -86,41 +86,44 @@ def test_show_gives_the_exact_command_that_takes_it(bare: Path, tmp_path: Path) 
     )
     assert git(tmp_path / "mine", "rev-parse", "HEAD") == sha
     with pytest.raises(ForgeRefused, match="no pull request 2"):
-        forge.show(2)
+        forge.pull_details(2)
 
 
 def test_creating_again_finds_the_open_one_and_brings_it_up_to_date(bare: Path) -> None:
     forge = LocalForge(str(bare))
-    first = forge.create(proposal("topic", grow(bare, "topic"), draft=True)).pull_request
+    first = forge.open_or_update_pull(proposal("topic", grow(bare, "topic"), draft=True)).pull_request
     newer = grow(bare, "topic")
-    again = forge.create(proposal("topic", newer, "feat: better")).pull_request
+    again = forge.open_or_update_pull(proposal("topic", newer, "feat: better")).pull_request
     assert again.number == first.number == 1
     assert (again.title, again.draft) == ("feat: better", False)
     assert git(bare, "rev-parse", "refs/pull/1/head") == newer
-    assert forge.find("topic") == again
-    assert forge.find("other") is None
-    assert len(forge.list()) == 1
+    assert forge.find_open_pull("topic") == again
+    assert forge.find_open_pull("other") is None
+    assert len(forge.list_pulls()) == 1
 
 
 def test_it_is_merged_when_its_head_is_in_the_base_and_a_new_one_gets_a_new_number(bare: Path) -> None:
     forge = LocalForge(str(bare))
     sha = grow(bare, "topic")
-    forge.create(proposal("topic", sha))
+    forge.open_or_update_pull(proposal("topic", sha))
     git(bare, "update-ref", "refs/heads/main", sha)
-    assert [state for _, state in forge.list()] == ["merged"]
-    assert forge.find("topic") is None
-    assert forge.create(proposal("topic", grow(bare, "topic"))).pull_request.number == 2
-    assert [state for _, state in forge.list()] == ["merged", "open"]
+    assert [state for _, state in forge.list_pulls()] == ["merged"]
+    assert forge.find_open_pull("topic") is None
+    assert forge.open_or_update_pull(proposal("topic", grow(bare, "topic"))).pull_request.number == 2
+    assert [state for _, state in forge.list_pulls()] == ["merged", "open"]
 
 
 def test_many_at_once_get_one_number_each_and_one_pull_request_a_head(bare: Path) -> None:
     heads = {f"topic-{n}": grow(bare, f"topic-{n}") for n in range(5)}
     with ThreadPoolExecutor(10) as pool:
         made = list(
-            pool.map(lambda h: LocalForge(str(bare)).create(proposal(h, heads[h])).pull_request, [*heads, *heads])
+            pool.map(
+                lambda h: LocalForge(str(bare)).open_or_update_pull(proposal(h, heads[h])).pull_request,
+                [*heads, *heads],
+            )
         )
     assert sorted({pull.number for pull in made}) == [1, 2, 3, 4, 5]
-    assert len(LocalForge(str(bare)).list()) == 5
+    assert len(LocalForge(str(bare)).list_pulls()) == 5
 
 
 def test_locks_of_a_killed_writer_do_not_stop_the_next_one(bare: Path) -> None:
@@ -128,23 +131,23 @@ def test_locks_of_a_killed_writer_do_not_stop_the_next_one(bare: Path) -> None:
     (bare / "refs" / "pull" / "1").mkdir(parents=True)
     for name in ("head", "record"):
         (bare / "refs" / "pull" / "1" / f"{name}.lock").touch()
-    assert LocalForge(str(bare)).create(proposal("topic", sha)).pull_request.number == 1
+    assert LocalForge(str(bare)).open_or_update_pull(proposal("topic", sha)).pull_request.number == 1
 
 
 def test_what_was_not_pushed_or_has_no_base_is_refused(bare: Path) -> None:
     forge = LocalForge(str(bare))
     with pytest.raises(ForgeRefused, match="push it first"):
-        forge.create(proposal("topic", "1" * 40))
+        forge.open_or_update_pull(proposal("topic", "1" * 40))
     sha = grow(bare, "topic")
     git(bare, "update-ref", "-d", "refs/heads/main")
     with pytest.raises(ForgeRefused, match="base branch main"):
-        forge.create(proposal("topic", sha))
-    assert forge.list() == []
+        forge.open_or_update_pull(proposal("topic", sha))
+    assert forge.list_pulls() == []
 
 
 def test_a_repository_that_is_away_is_worth_another_try(tmp_path: Path) -> None:
     with pytest.raises(ForgeUnavailable):
-        LocalForge(str(tmp_path / "gone.git")).find("topic")
+        LocalForge(str(tmp_path / "gone.git")).find_open_pull("topic")
 
 
 def test_a_working_repository_can_be_the_origin(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_a_working_repository_can_be_the_origin(tmp_path: Path) -> None:
     here = tmp_path / "here"
     git(here, "commit", "-q", "--allow-empty", "-m", "first")
     sha = grow(here, "topic")
-    assert LocalForge(str(here)).create(proposal("topic", sha)).pull_request.number == 1
+    assert LocalForge(str(here)).open_or_update_pull(proposal("topic", sha)).pull_request.number == 1
 
 
 def test_only_local_origins_have_this_forge(bare: Path) -> None:
@@ -168,12 +171,12 @@ def test_a_linked_worktree_has_the_branches_of_the_repository_it_belongs_to(bare
     """Its own git directory has a HEAD and an index, nothing else: a pull request was refused there at the very end."""
     git(bare, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"), "main")
     forge = LocalForge(str(tmp_path / "linked"))
-    forge.check("main")
+    forge.check_access("main")
     sha = grow(bare, "perdure/d-1")
-    assert forge.create(proposal("perdure/d-1", sha)).pull_request.number == 1
+    assert forge.open_or_update_pull(proposal("perdure/d-1", sha)).pull_request.number == 1
     assert git(bare, "rev-parse", "refs/pull/1/head") == sha
     with pytest.raises(ForgeRefused, match="the base branch trunk is not there"):
-        forge.check("trunk")
+        forge.check_access("trunk")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -181,6 +184,6 @@ def test_a_repository_that_may_not_be_written_to_is_told_before_anything_is_paid
     (bare / "objects").chmod(0o500)
     try:
         with pytest.raises(ForgeRefused, match="may not be written to"):
-            LocalForge(str(bare)).check("main")
+            LocalForge(str(bare)).check_access("main")
     finally:
         (bare / "objects").chmod(0o700)

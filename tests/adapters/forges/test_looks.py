@@ -10,7 +10,7 @@ from hypothesis import given
 from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.base import Proposal
-from perdure.adapters.forges.body import Looks, body, marker
+from perdure.adapters.forges.body import EngineObservations, marker, pull_request_body
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.forges.pictures import picture_files
 from perdure.adapters.forges.reports import artifact_files
@@ -61,9 +61,11 @@ def issue(*pages: str, severity: Severity = Severity.TECH_DEBT, title: str = "cr
     )
 
 
-def text_of(review: Review | None = None, *, looks: Looks, draft: str = "", template: str = "", **links: str) -> str:
+def text_of(
+    review: Review | None = None, *, looks: EngineObservations, draft: str = "", template: str = "", **links: str
+) -> str:
     work = WORK.model_copy(update={"artifacts": links, "draft_reason": draft})
-    return body(work, CONTRACT, None, review, None, template, looks)
+    return pull_request_body(work, CONTRACT, None, review, None, template, looks)
 
 
 def images(text: str) -> list[str]:
@@ -80,19 +82,21 @@ PUBLISHED = {"page-1.png": f"{WEB}/page-1.png", "page-3.png": f"{WEB}/page-3.png
 
 
 def test_published_pictures_are_shown_where_a_reader_who_may_see_the_repository_sees_them() -> None:
-    text = text_of(looks=Looks(None, TAKEN), **PUBLISHED)
+    text = text_of(looks=EngineObservations(None, TAKEN), **PUBLISHED)
     assert images(text) == [f"{WEB}/page-1.png?raw=true", f"{WEB}/page-3.png?raw=true"]
     lines = text.replace("\u200b", "").splitlines()
     assert "`/` (1280 × 800)" in lines
     assert "`/gone`: does not load: net::ERR_FAILED" in lines
     assert "### Screenshots" in lines
-    assert images(text_of(looks=Looks(None, TAKEN))) == [], "there is nothing to be seen where nothing was published"
-    assert "Screenshots" not in text_of(looks=Looks())
+    assert images(text_of(looks=EngineObservations(None, TAKEN))) == [], (
+        "there is nothing to be seen where nothing was published"
+    )
+    assert "Screenshots" not in text_of(looks=EngineObservations())
 
 
 def test_an_issue_names_its_screenshots_and_pages_nobody_took_are_left_out() -> None:
     review = Review(summary="", issues=[issue("/list?a=[b]", "/gone", "/made-up", "/list?a=[b]"), issue()])
-    text = text_of(review, looks=Looks(None, TAKEN), **PUBLISHED)
+    text = text_of(review, looks=EngineObservations(None, TAKEN), **PUBLISHED)
     assert links(text) == [f"{WEB}/page-3.png?raw=true"]
     assert "made-up" not in text
     page = artifact_files(None, review, None, None, None, TAKEN, {"page-3.png": b"p"})
@@ -104,20 +108,20 @@ def test_an_issue_names_its_screenshots_and_pages_nobody_took_are_left_out() -> 
 
 def test_why_there_are_no_pictures_is_said_in_one_line() -> None:
     none = Screenshots(commit="c", note="the app exited at once (exit code 1)\n# Evidence\n@ada")
-    text = text_of(looks=Looks(None, none))
+    text = text_of(looks=EngineObservations(None, none))
     assert "No pictures: the app exited at once (exit code 1) # Evidence @\u200bada" in text.splitlines()
 
 
 def test_a_template_that_asks_for_screenshots_gets_them() -> None:
     form = "## What\n\nx\n\n## Screenshots\n\n(drag them here)\n"
-    text = text_of(looks=Looks(None, TAKEN), template=form, **PUBLISHED)
+    text = text_of(looks=EngineObservations(None, TAKEN), template=form, **PUBLISHED)
     below = text.partition("## Screenshots\n")[2]
     assert images(below.partition("\n## ")[0]) == [f"{WEB}/page-1.png?raw=true", f"{WEB}/page-3.png?raw=true"]
-    assert "None." in text_of(looks=Looks(), template=form).splitlines()
+    assert "None." in text_of(looks=EngineObservations(), template=form).splitlines()
 
 
 def test_what_the_engine_found_has_a_section_a_line_of_evidence_and_a_page_the_worst_first() -> None:
-    text = text_of(looks=Looks(FINDINGS), **PUBLISHED)
+    text = text_of(looks=EngineObservations(FINDINGS), **PUBLISHED)
     lines = text.splitlines()
     assert (
         f"- the engine's own look: 1 blocker, 1 tech debt, in 3 files, +48 −7 ([all of it]({WEB}/findings.md))" in lines
@@ -128,17 +132,17 @@ def test_what_the_engine_found_has_a_section_a_line_of_evidence_and_a_page_the_w
     assert page.index("## Blocker: a binary") < page.index("## Tech debt: a large change")
     for words in ("`x.bin:3`", "> split it", "### test_a", "`t.py:9`", "> assert 1", "> assert 2"):
         assert words in page.splitlines()
-    quiet = text_of(looks=Looks(Findings(base="b", head="h", files=1)))
+    quiet = text_of(looks=EngineObservations(Findings(base="b", head="h", files=1)))
     assert "- the engine's own look: nothing found, in 1 file, +0 −0" in quiet.splitlines()
     assert "### Found by the engine" not in quiet
 
 
 def test_a_draft_names_the_reviewers_blockers_and_what_is_to_be_merged_does_not_need_to() -> None:
     review = Review(summary="", issues=[issue("/", severity=Severity.BLOCKER, title="it is wrong")])
-    draft = text_of(review, looks=Looks(None, TAKEN), draft="blockers", **PUBLISHED)
+    draft = text_of(review, looks=EngineObservations(None, TAKEN), draft="blockers", **PUBLISHED)
     assert "### Blocking" in draft.splitlines()
     assert "- **blocker** it is wrong (`a.css`) (screenshots: [`/`]" in draft
-    assert "it is wrong" not in text_of(review, looks=Looks(None, TAKEN), **PUBLISHED)
+    assert "it is wrong" not in text_of(review, looks=EngineObservations(None, TAKEN), **PUBLISHED)
 
 
 @given(PIECES, PIECES)
@@ -151,13 +155,13 @@ def test_nothing_that_others_wrote_is_more_than_words(text: str, other: str) -> 
     changed = ChangedTest(name=text, file=other, before=text, after=other)
     findings = Findings(base="b", head="h", findings=(finding,), changed_tests=(changed,))
     review = Review(summary=text, issues=[issue(text, other)])
-    whole = text_of(review, looks=Looks(findings, taken), draft="x")
+    whole = text_of(review, looks=EngineObservations(findings, taken), draft="x")
     assert not {"link_open", "image", "html_inline"} & set(shapes(whole))
     assert whole.splitlines()[-1] == marker("d")
     assert not re.search(r"@\w|#\d", shown(whole))
     page = artifact_files(None, None, None, None, findings)["findings.md"].decode()
     assert not {"link_open", "image", "html_inline", "html_block"} & set(shapes(page))
-    published = text_of(review, looks=Looks(findings, taken), **PUBLISHED)
+    published = text_of(review, looks=EngineObservations(findings, taken), **PUBLISHED)
     assert {src.partition("?")[0] for src in images(published)} <= set(PUBLISHED.values())
     assert {href.partition("?")[0] for href in links(published)} <= set(PUBLISHED.values())
 
@@ -168,12 +172,12 @@ def test_a_local_pull_request_keeps_its_pictures_beside_its_text(tmp_path: Path)
     git(origin, "branch", "perdure/d", "main")
     pictures = picture_files(TAKEN, lambda shot: b"\x89PNG" + shot.artifact.encode() if shot.page == "/" else b"")
     assert list(pictures) == ["page-1.png"]
-    text = text_of(looks=Looks(None, TAKEN, beside=True))
+    text = text_of(looks=EngineObservations(None, TAKEN, pictures_beside=True))
     proposal = Proposal(
-        delivery="d", title="t", body=text, head="perdure/d", head_sha=head, base="main", beside=pictures
+        delivery="d", title="t", body=text, head="perdure/d", head_sha=head, base="main", attachments=pictures
     )
-    opened = LocalForge(str(origin)).create(proposal)
+    opened = LocalForge(str(origin)).open_or_update_pull(proposal)
     record = f"refs/pull/{opened.pull_request.number}/record"
     assert git(origin, "ls-tree", "--name-only", record).split() == ["body.md", "page-1.png", "pull.json"]
     assert images(git(origin, "show", f"{record}:body.md"))[0] == "page-1.png"
-    assert images(body(WORK, CONTRACT, None, None, Receipt(), None, Looks(None, TAKEN))) == []
+    assert images(pull_request_body(WORK, CONTRACT, None, None, Receipt(), None, EngineObservations(None, TAKEN))) == []

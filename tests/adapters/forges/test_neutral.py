@@ -9,7 +9,7 @@ from body_fixtures import PIECES, shapes, shown
 from hypothesis import given
 
 from perdure.adapters.forges.body import marker
-from perdure.adapters.forges.neutral import code, line, neutral, plain, quote
+from perdure.adapters.forges.neutral import code_span, neutral_line, neutral_text, neutral_title, quote_block
 
 
 def check_harmless(safe: str) -> None:
@@ -22,16 +22,16 @@ def check_harmless(safe: str) -> None:
 
 @given(PIECES)
 def test_no_mention_no_closing_word_no_markup_and_no_control_character_survives(text: str) -> None:
-    check_harmless(neutral(text))
-    check_harmless(quote(text))
-    check_harmless(f"- {line(text)}")
-    assert not re.search(r"(?m)^\s*/\w", neutral(text))
-    assert all(shown.startswith("> ") for shown in quote(text).splitlines())
+    check_harmless(neutral_text(text))
+    check_harmless(quote_block(text))
+    check_harmless(f"- {neutral_line(text)}")
+    assert not re.search(r"(?m)^\s*/\w", neutral_text(text))
+    assert all(shown.startswith("> ") for shown in quote_block(text).splitlines())
 
 
 @given(PIECES)
 def test_a_line_is_one_whatever_it_holds(text: str) -> None:
-    once = shapes(f"- {line(text)}\n- ours\n\n### Ours")
+    once = shapes(f"- {neutral_line(text)}\n- ours\n\n### Ours")
     assert once[:2] == ["bullet_list_open", "list_item_open"]
     assert once.count("list_item_open") == 2
     assert once.count("heading_open") == 1
@@ -39,7 +39,7 @@ def test_a_line_is_one_whatever_it_holds(text: str) -> None:
 
 
 def test_words_stay_apart_where_a_tab_stood_between_them() -> None:
-    assert neutral("a\tb\u00a0c\x07") == "a b c"
+    assert neutral_text("a\tb\u00a0c\x07") == "a b c"
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_words_stay_apart_where_a_tab_stood_between_them() -> None:
     ],
 )
 def test_what_does_no_harm_stays_as_it_was(text: str, safe: str) -> None:
-    assert neutral(text) == safe.replace("|", "\u200b")
+    assert neutral_text(text) == safe.replace("|", "\u200b")
 
 
 def test_a_name_cannot_end_its_code_span_and_a_title_keeps_its_brackets() -> None:
-    assert code("a`b\n<i>") == "`ab <i>`"
-    assert code(" `") == ""
-    assert marker("d") not in code(marker("d"))
-    assert plain("list[int](x) <b> & @ada") == "list[int](x) <b> & @\u200bada"
-    assert line("x" * 30, 10) == "x" * 10 + "…"
-    assert line("\u202e\n# no heading") == "\u200b# no heading"
+    assert code_span("a`b\n<i>") == "`ab <i>`"
+    assert code_span(" `") == ""
+    assert marker("d") not in code_span(marker("d"))
+    assert neutral_title("list[int](x) <b> & @ada") == "list[int](x) <b> & @\u200bada"
+    assert neutral_line("x" * 30, 10) == "x" * 10 + "…"
+    assert neutral_line("\u202e\n# no heading") == "\u200b# no heading"

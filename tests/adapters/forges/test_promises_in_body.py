@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from body_fixtures import CONTRACT, WORK
 
-from perdure.adapters.forges.body import Looks, body
+from perdure.adapters.forges.body import EngineObservations, pull_request_body
 from perdure.adapters.forges.reports import artifact_files
 from perdure.adapters.forges.status import status_comment
 from perdure.models.publishing import CommentInput
@@ -16,7 +16,7 @@ RECEIPT = Receipt(experiment=LINE)
 
 def text_of(draft: str = "") -> str:
     work = WORK.model_copy(update={"tests": VERDICT, "draft_reason": draft})
-    return body(work, CONTRACT, None, REVIEW, RECEIPT, None, Looks(report=report()))
+    return pull_request_body(work, CONTRACT, None, REVIEW, RECEIPT, None, EngineObservations(report=report()))
 
 
 def test_a_pull_request_draft_or_not_has_the_line_and_each_promise_with_both_versions_and_its_reason() -> None:
@@ -27,12 +27,14 @@ def test_a_pull_request_draft_or_not_has_the_line_and_each_promise_with_both_ver
         assert f"the request says “{QUOTE}”" in text
         assert "**: nothing in the request asks for it" in text
         assert ">     -     assert add(1, 2) == 3\n>     +     assert add(1, 2) == -1" in text
-    assert "Changed promises" not in body(WORK, CONTRACT, None, REVIEW, RECEIPT, None, Looks())
+    assert "Changed promises" not in pull_request_body(
+        WORK, CONTRACT, None, REVIEW, RECEIPT, None, EngineObservations()
+    )
 
 
 def test_names_and_versions_of_tests_call_nobody_and_end_nothing() -> None:
     hostile = report(promises=({"name": "@everyone closes #12", "before": "```\n<b>", "after": "```\n<!-- @ada"},))
-    text = body(WORK, CONTRACT, None, None, RECEIPT, None, Looks(report=hostile))
+    text = pull_request_body(WORK, CONTRACT, None, None, RECEIPT, None, EngineObservations(report=hostile))
     assert "@everyone" not in text
     assert "@ada" not in text
     assert "#12" not in text

@@ -6,7 +6,7 @@ import json
 
 from markdown_it import MarkdownIt
 
-from perdure.adapters.forges.reports import artifact_files, fenced
+from perdure.adapters.forges.reports import artifact_files, fence_text
 from perdure.models.plan import Plan, Task
 from perdure.models.report import BaseComparison, CommandResult, Review, ReviewIssue, Severity, TestCase, TestReport
 from perdure.models.result import Receipt
@@ -85,4 +85,4 @@ def test_what_there_is_not_makes_no_file_and_a_quiet_review_says_so() -> None:
 
 
 def test_output_cannot_end_its_fence() -> None:
-    assert fenced("a\n````\nb\x1b[0m\r\n") == "`````text\na\n````\nb\n`````"
+    assert fence_text("a\n````\nb\x1b[0m\r\n") == "`````text\na\n````\nb\n`````"

@@ -37,7 +37,7 @@ def test_every_way_to_write_a_repository_there_is_that_repository(url: str) -> N
     forge = forges().forge(url)
     assert isinstance(forge, GitHub)
     assert isinstance(forge, HostedForge)
-    assert forge.web == "https://github.com/me/durations"
+    assert forge.web_url == "https://github.com/me/durations"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_an_enterprise_server_is_the_home_of_plain_names() -> None:
     assert known.home_server() == ENTERPRISE
     forge = known.forge("git@ghe.example.com:me/durations.git")
     assert isinstance(forge, GitHub)
-    assert forge.web == f"{ENTERPRISE}/me/durations"
+    assert forge.web_url == f"{ENTERPRISE}/me/durations"
     assert known.secrets == (TOKEN,)
 
 
@@ -151,11 +151,11 @@ def test_plain_http_is_for_this_machine_alone(url: str) -> None:
 
 
 def test_where_the_api_is() -> None:
-    from perdure.adapters.forges.github.access import Server
+    from perdure.adapters.forges.github.access import GitHubServer
 
-    assert Server.parse("https://github.com").api == "https://api.github.com"
-    assert Server.parse(ENTERPRISE).api == f"{ENTERPRISE}/api/v3"
-    assert Server.parse("https://acme.ghe.com").api == "https://api.acme.ghe.com"
+    assert GitHubServer.parse("https://github.com").api_url == "https://api.github.com"
+    assert GitHubServer.parse(ENTERPRISE).api_url == f"{ENTERPRISE}/api/v3"
+    assert GitHubServer.parse("https://acme.ghe.com").api_url == "https://api.acme.ghe.com"
 
 
 def test_a_token_with_a_line_break_is_refused_without_showing_it() -> None:
@@ -191,7 +191,11 @@ def test_without_a_token_nothing_is_written_and_the_refusal_says_what_to_grant()
     forge = forges(PERDURE_GITHUB_URL="http://127.0.0.1:9").forge("http://127.0.0.1:9/me/calc")
     assert isinstance(forge, GitHub)
     proposal = Proposal(delivery="d", title="t", body="b", head="h", head_sha="0" * 40, base="main")
-    for write in (lambda: forge.check("main"), lambda: forge.create(proposal), lambda: forge.comment(1, "d", "t")):
+    for write in (
+        lambda: forge.check_access("main"),
+        lambda: forge.open_or_update_pull(proposal),
+        lambda: forge.write_status_comment(1, "d", "t"),
+    ):
         with pytest.raises(ForgeRefused, match="no token for GitHub") as refused:
             write()
         assert refused.value.where == "PERDURE_GITHUB_TOKEN"

@@ -8,18 +8,18 @@ from typing import Any
 
 from twin_repository import HEAD, TwinRepository
 
-from perdure.adapters.forges.base import Opened, Proposal
+from perdure.adapters.forges.base import Proposal, ProposedPullRequest
 from perdure.adapters.forges.body import marker
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.forges.parts import begins
+from perdure.adapters.forges.shared_body import part_start
 from tests.engine import git, make_target
 
 
 def part(delivery: str, words: str, issue: int) -> dict[str, Any]:
     """The fields of its proposal that are its own."""
     end = f"\nCloses #{issue}.\n\n{marker(delivery)}\n"
-    body = f"{begins(delivery)}\n{words}\n{end}"
-    return {"delivery": delivery, "title": f"Items of {delivery}", "body": body, "end": end, "shares": True}
+    body = f"{part_start(delivery)}\n{words}\n{end}"
+    return {"delivery": delivery, "title": f"Items of {delivery}", "body": body, "body_end": end, "shares_body": True}
 
 
 NIGHT, DAY = part("night", "| api | landed |", 1), part("day", "| mail | landed |", 2)
@@ -41,7 +41,7 @@ async def test_on_github_a_part_is_added_to_what_others_and_people_wrote_and_its
     (pull,) = twin.hub.pulls("me/calc")
     assert pull["body"].strip() == both.replace("| landed |", "| landed again |", 1)
     for name, ours in (("night", True), ("day", True), ("eve", False)):
-        assert [one.ours for one in await to_thread(twin.forge().of_branch, HEAD, name)] == [ours]
+        assert [one.ours for one in await to_thread(twin.forge().pulls_of_branch, HEAD, name)] == [ours]
 
 
 async def test_on_github_backlogs_that_close_in_the_same_moment_all_have_their_part(twin: TwinRepository) -> None:
@@ -63,7 +63,7 @@ async def test_on_github_a_strangers_pull_request_for_the_branch_gets_no_part(tw
 
 
 async def made(twin: TwinRepository, fields: dict[str, Any]) -> tuple[int, tuple[str, ...]]:
-    opened: Opened = await to_thread(twin.forge().create, twin.proposal(**fields))
+    opened: ProposedPullRequest = await to_thread(twin.forge().open_or_update_pull, twin.proposal(**fields))
     return opened.pull_request.number, opened.notes
 
 
@@ -73,9 +73,9 @@ def test_a_local_one_is_each_ones_own_of_those_that_have_a_part_in_it(tmp_path: 
     git(bare, "update-ref", "refs/heads/shared", sha)
     forge = LocalForge(str(bare))
     for fields in (NIGHT, DAY, DAY, NIGHT_AGAIN):
-        opened = forge.create(Proposal(head="shared", head_sha=sha, base="main", **fields)).pull_request
+        opened = forge.open_or_update_pull(Proposal(head="shared", head_sha=sha, base="main", **fields)).pull_request
         assert (opened.number, opened.title) == (1, "Items of night")
-    assert forge.show(1).body == NIGHT_AGAIN["body"] + "\n" + DAY["body"]
+    assert forge.pull_details(1).body == NIGHT_AGAIN["body"] + "\n" + DAY["body"]
     for name, ours in (("night", True), ("day", True), ("eve", False)):
-        assert [one.ours for one in forge.of_branch("shared", name)] == [ours]
-    assert [forge.open_ours(but, 9) for but in ("night", "day", "eve", "")] == [0, 0, 1, 1]
+        assert [one.ours for one in forge.pulls_of_branch("shared", name)] == [ours]
+    assert [forge.count_open_pulls(but, 9) for but in ("night", "day", "eve", "")] == [0, 0, 1, 1]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from perdure.adapters.forges.body import body, marker
-from perdure.adapters.forges.template import NOT_FILLED_IN, clean
+from perdure.adapters.forges.body import marker, pull_request_body
+from perdure.adapters.forges.template import NOT_FILLED_IN, clean_template
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.issue import ForgeIssue
@@ -55,7 +55,7 @@ WORK = ShipInput(
 def filled(
     template: str | None, work: ShipInput = WORK, contract: Contract = CONTRACT, plan: Plan | None = PLAN
 ) -> str:
-    return body(work, contract, plan, None, Receipt(), template)
+    return pull_request_body(work, contract, plan, None, Receipt(), template)
 
 
 def headings(text: str) -> list[str]:
@@ -293,5 +293,7 @@ def test_no_mixture_of_them_does_either(template: str) -> None:
 
 
 def test_html_is_taken_out_and_what_only_looks_like_it_stays() -> None:
-    text = clean("Use `a<b>` &amp; <https://x.org>, List<T>, a < b, <img src=x>done<br/>\n\n```\nif a < b\n```\n")
+    text = clean_template(
+        "Use `a<b>` &amp; <https://x.org>, List<T>, a < b, <img src=x>done<br/>\n\n```\nif a < b\n```\n"
+    )
     assert text == "Use `a<\u200bb>` &amp; <https://x.org>, List<\u200bT>, a < b, done\n\n```\nif a < b\n```"

@@ -13,9 +13,9 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import git_view as views
 from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.base import Command, GitView
+from perdure.adapters.sandbox.base import GitView, SandboxCommand
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system import boot as boots
 from perdure.adapters.system.home import Home
@@ -53,7 +53,7 @@ def inside(home: Home, workspace: Workspace, tmp_path: Path) -> Any:
 
     async def run(script: str, git_dir: Path | GitView) -> str:
         output = tmp_path / "output"
-        await sandbox.run(Command(script, workspace.path, output, 60, git_dir=git_dir))
+        await sandbox.run_command(SandboxCommand(script, workspace.path, output, 60, git_dir=git_dir))
         return output.read_text(errors="replace")
 
     return run
@@ -110,7 +110,7 @@ def test_an_unmoved_view_is_not_made_again_and_a_moved_base_adds_to_the_same_his
         count = git(moved.path, "-c", f"core.worktree={moved.path}", "rev-list", "--count", base)
         assert count == str(number + 2)
     assert len(list((first.history / "pack").glob("*.pack"))) <= 3
-    bare = git(seen(moved).shown, "log", "--format=%s", "refs/remotes/origin/main")
+    bare = git(seen(moved).view_path, "log", "--format=%s", "refs/remotes/origin/main")
     assert bare.splitlines() == [*(f"number {number}" for number in range(5, -1, -1)), "first"]
 
 
@@ -121,7 +121,7 @@ def test_another_base_branch_is_not_in_this_ones_history(workspace, vault, origi
     git(later, "commit", "-q", "--allow-empty", "-m", "internal secret-7d1f")
     git(later, "push", "-q", "origin", "internal")
     vault.fetch("internal")
-    shown = seen(workspace).shown
+    shown = seen(workspace).view_path
     listed = git(shown, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
     assert [line for line in listed if "commit" in line] == [f"commit {workspace.record().base_sha}"]
 
@@ -129,7 +129,7 @@ def test_another_base_branch_is_not_in_this_ones_history(workspace, vault, origi
 def test_a_view_that_a_power_cut_has_emptied_is_filled_again(
     workspace: Workspace, monkeypatch: Any, tmp_path: Path
 ) -> None:
-    shown = seen(workspace).shown
+    shown = seen(workspace).view_path
     names = ("config", "HEAD", "objects/info/alternates")
     whole = [(shown / name).read_text() for name in names]
     for name in names:
@@ -142,7 +142,7 @@ def test_a_view_that_a_power_cut_has_emptied_is_filled_again(
 
 def test_half_a_pack_of_one_that_was_cut_off_is_removed(workspace: Workspace) -> None:
     found = seen(workspace)
-    torn = [found.shown / "objects/pack/tmp_pack_Ab12", found.history / "pack/tmp_pack_Cd34"]
+    torn = [found.view_path / "objects/pack/tmp_pack_Ab12", found.history / "pack/tmp_pack_Cd34"]
     for path in torn:
         path.write_bytes(b"half")
     made = work(workspace, "more.py", workspace.record().base_sha)

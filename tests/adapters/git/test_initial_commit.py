@@ -234,10 +234,10 @@ def test_a_persons_own_checkout_that_is_empty_gets_base_and_pull_request_and_no_
     (mine / "secret.env").write_text("x\n")
     target: TargetRepository = resolve_repository("mine", tmp_path)
     vault = Vault.open_or_create(Home(tmp_path / "home"), target.url)
-    LocalForge(target.url).check("trunk", empty=True)
+    LocalForge(target.url).check_access("trunk", empty=True)
     assert deliver(vault)
     proposal = Proposal("demo-1", "feat: x", "what", OWN, built(vault), "trunk")
-    assert LocalForge(target.url).create(proposal).pull_request.number == 1
+    assert LocalForge(target.url).open_or_update_pull(proposal).pull_request.number == 1
     assert git(mine, "status", "--porcelain", "--ignored") == "!! secret.env"
     assert git(mine, "rev-parse", "HEAD") == FIRST_COMMIT
     git(mine, "merge", "-q", "--ff-only", OWN)

@@ -19,25 +19,25 @@ SLACK = "https://hooks.slack.com/services/T0/B0/secret-part"
 
 
 def listeners(**env: str) -> Listeners:
-    return Listeners.of(NotifySettings(), env)
+    return Listeners.from_settings(NotifySettings(), env)
 
 
 def test_addresses_are_named_by_their_hosts_the_second_of_one_host_by_a_number() -> None:
     settings = NotifySettings.model_validate({"url": [SLACK, "http://10.0.0.7:8065/hooks/x", SLACK + "2"]})
-    found = Listeners.of(settings, {})
+    found = Listeners.from_settings(settings, {})
     assert [address.name for address in found.addresses] == [
         "hooks.slack.com",
         "10.0.0.7:8065",
         "hooks.slack.com (2)",
     ]
-    assert found.who("ended") == tuple(address.name for address in found.addresses)
+    assert found.names_for("ended") == tuple(address.name for address in found.addresses)
     assert "secret-part" not in repr(found) + repr(settings) + settings.model_dump_json()
 
 
 def test_the_variables_stand_for_the_file_and_are_gone_from_the_environment() -> None:
     env = {"PERDURE_WEBHOOK_URL": f"{SLACK} https://b.example/", "PERDURE_WEBHOOK_SECRET": SECRET, "PATH": "/bin"}
     found = Listeners.from_environment(NotifySettings.model_validate({"url": "https://a.example/"}), env)
-    assert found.who("waiting") == ("hooks.slack.com", "b.example")
+    assert found.names_for("waiting") == ("hooks.slack.com", "b.example")
     assert env == {"PATH": "/bin"}
     assert {SLACK, SECRET} <= set(found.secrets)
 
@@ -54,7 +54,7 @@ def test_a_worker_keeps_them_out_of_its_environment_and_out_of_what_tools_print(
 
 def test_who_is_named_twice_is_told_once_and_an_address_of_another_form_is_named_by_its_host() -> None:
     found = listeners(PERDURE_WEBHOOK_URL=f"{SLACK} http://[::1]:80/x {SLACK} https://me:pass-secret@b.example/x")
-    assert found.who("ended") == ("hooks.slack.com", "[::1]:80", "b.example")
+    assert found.names_for("ended") == ("hooks.slack.com", "[::1]:80", "b.example")
     assert "secret" not in repr(found)
 
 
@@ -67,14 +67,14 @@ def test_an_empty_secret_signs_nothing_and_several_of_both_may_stand_on_lines() 
 
 
 def test_only_events_that_are_wanted_are_told_and_a_test_always() -> None:
-    found = Listeners.of(NotifySettings.model_validate({"url": SLACK, "events": ["question", "ended"]}), {})
-    assert [bool(found.who(event)) for event in ("question", "ended", "waiting", "budget")] == [
+    found = Listeners.from_settings(NotifySettings.model_validate({"url": SLACK, "events": ["question", "ended"]}), {})
+    assert [bool(found.names_for(event)) for event in ("question", "ended", "waiting", "budget")] == [
         True,
         True,
         False,
         False,
     ]
-    assert found.who("test")
+    assert found.names_for("test")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_is_no_address_is_refused_and_not_shown(url: str) -> None:
 
 def test_a_line_break_in_an_address_of_the_file_is_refused() -> None:
     with pytest.raises(BadInput, match="this is not an") as error:
-        Listeners.of(NotifySettings.model_validate({"url": "https://h.example/x-secret\nx: y"}), {})
+        Listeners.from_settings(NotifySettings.model_validate({"url": "https://h.example/x-secret\nx: y"}), {})
     assert "secret" not in str(error.value)
 
 

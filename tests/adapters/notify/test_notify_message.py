@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.adapters.notify.message import message_of
+from perdure.adapters.notify.message import make_message
 from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
 from perdure.models.ledger import Spend
 from perdure.models.notice import NOTICE_RESULT_BYTES, Notice, notice_of, trial_notice
@@ -33,7 +33,7 @@ def notice(told: str = "waiting", *, title: str = "Add sub", **changes: Any) -> 
 
 
 def test_a_gate_is_told_with_every_way_to_decide_it() -> None:
-    told = message_of(notice(), UI)
+    told = make_message(notice(), UI)
     assert (told.event, told.gate, told.target, told.version) == ("waiting", "plan", "1a2b", 1)
     assert [(way.update, way.payload.get("of"), way.command) for way in told.decisions] == [
         ("approve", "1a2b", "perdure approve d --of 1a2b"),
@@ -60,7 +60,7 @@ def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that
         question=question,
         options=("answer",),
     )
-    told = message_of(notice(asked=asked))
+    told = make_message(notice(asked=asked))
     assert told.event == "question"
     assert told.question == question
     assert "Which unit?\n1. s\n2. ms\nIt matters because: callers rely on it" in told.text
@@ -68,32 +68,32 @@ def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that
     limit = PendingDecision(
         gate=Gate.BUDGET, target="1", summary="$5.00 are spent", since=NOW, options=("add_budget", "reject")
     )
-    assert message_of(notice(asked=limit)).event == "budget"
-    again = message_of(notice("reminder", asked=limit))
+    assert make_message(notice(asked=limit)).event == "budget"
+    again = make_message(notice("reminder", asked=limit))
     assert (again.event, again.gate) == ("reminder", "budget")
     assert again.text.startswith("*Still waiting for you: $5.00 are spent*")
     for days, words in ((1, "for 1 day now"), (21, "for 21 days now")):
-        told = message_of(notice("reminder", asked=limit).model_copy(update={"at": NOW + timedelta(days=days)}))
+        told = make_message(notice("reminder", asked=limit).model_copy(update={"at": NOW + timedelta(days=days)}))
         assert told.text.startswith(f"*Still waiting for you, {words}: $5.00")
 
 
 def test_the_end_is_told_with_the_result_and_the_pull_request() -> None:
     pull = PullRequest(number=7, url="https://forge.example/me/calc/pull/7", title="Add sub")
-    told = message_of(notice("ended", status=Status.DELIVERED, pull_request=pull), UI)
+    told = make_message(notice("ended", status=Status.DELIVERED, pull_request=pull), UI)
     assert told.result is not None
     assert (told.event, told.gate, told.decisions, told.result["status"]) == ("ended", None, (), "delivered")
     assert told.links.pull_request == pull.url
     assert told.text.splitlines()[0] == "*Delivered*"
     assert told.text.splitlines()[-1] == f"<{pull.url}|pull request #7> · <{UI}|Web UI>"
-    red = message_of(notice("ended", status=Status.NOT_DELIVERED, reason=Reason.TESTS_RED, message="2 fail"))
+    red = make_message(notice("ended", status=Status.NOT_DELIVERED, reason=Reason.TESTS_RED, message="2 fail"))
     assert red.text.splitlines()[0] == "*Not delivered (tests red): 2 fail*"
     local = PullRequest(number=1, url="/srv/calc.git#pull/1", title="Add sub")
-    assert message_of(notice("ended", status=Status.DELIVERED, pull_request=local)).links.pull_request is None
+    assert make_message(notice("ended", status=Status.DELIVERED, pull_request=local)).links.pull_request is None
 
 
 def test_what_others_wrote_calls_nobody_links_nowhere_and_stays_on_its_line() -> None:
     bad = "<!channel> <@U1> @here <https://evil.example|click> [x](https://evil.example) *a*\n*Delivered* `rm` &lt;"
-    text = message_of(notice(title=bad), UI).text
+    text = make_message(notice(title=bad), UI).text
     first, *_ = text.splitlines()
     assert len(text.splitlines()) == 4
     assert "<" not in first
@@ -109,8 +109,8 @@ def test_what_others_wrote_calls_nobody_links_nowhere_and_stays_on_its_line() ->
 
 def test_a_workflow_id_that_somebody_chose_stays_one_word_of_the_command() -> None:
     given = notice().model_copy(update={"delivery_id": "a b`; rm -rf /"})
-    assert message_of(given).decisions[0].command == "perdure approve 'a b`; rm -rf /' --of 1a2b"
-    assert message_of(given).text.splitlines()[1].startswith("`perdure approve 'a b; rm -rf /' --of 1a2b`")
+    assert make_message(given).decisions[0].command == "perdure approve 'a b`; rm -rf /' --of 1a2b"
+    assert make_message(given).text.splitlines()[1].startswith("`perdure approve 'a b; rm -rf /' --of 1a2b`")
 
 
 def test_the_longest_that_can_be_asked_is_shown_whole_by_a_chat() -> None:
@@ -120,20 +120,20 @@ def test_the_longest_that_can_be_asked_is_shown_whole_by_a_chat() -> None:
     asked = PendingDecision(
         gate=Gate.QUESTION, target="q", summary=long, since=NOW, question=question, options=("answer",)
     )
-    text = message_of(notice(asked=asked, title=long), UI).text
+    text = make_message(notice(asked=asked, title=long), UI).text
     assert len(text) < 20_000
     assert "perdure answer d --of q" in text
 
 
 def test_a_test_is_one_for_people_and_programs_and_about_no_delivery() -> None:
-    told = message_of(trial_notice("notify-test-1", NOW))
+    told = make_message(trial_notice("notify-test-1", NOW))
     assert (told.event, told.decisions, told.result, told.gate) == ("test", (), None, None)
     assert told.text == "*A test: deliveries can be heard of here*\nNothing waits for you."
 
 
 def test_an_address_of_a_pull_request_that_is_none_is_not_linked() -> None:
     pull = PullRequest(number=7, url="javascript:alert(1)", title="x")
-    assert "javascript" not in message_of(notice("ended", status=Status.DELIVERED, pull_request=pull)).text
+    assert "javascript" not in make_message(notice("ended", status=Status.DELIVERED, pull_request=pull)).text
 
 
 def test_a_long_result_leaves_its_steps_out() -> None:

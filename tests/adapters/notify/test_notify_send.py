@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.notify.addresses import Address, headers, key_of
-from perdure.adapters.notify.send import NOTIFY_RETRY_AFTER_S, retry_after, send
+from perdure.adapters.notify.addresses import Address, parse_secret, webhook_headers
+from perdure.adapters.notify.send import NOTIFY_RETRY_AFTER_S, parse_retry_after, post_notice
 from perdure.models.errors import BadInput, NoticeRefused, NoticeUnheard
 from tests.receiver import SECRET, Receiver, genuine
 
 PATH = "/services/T0/B0/this-part-is-a-secret"
-KEYS = (key_of(SECRET, "x"),)
+KEYS = (parse_secret(SECRET, "x"),)
 
 
 def address(receiver: Receiver) -> Address:
@@ -32,7 +32,7 @@ def address(receiver: Receiver) -> Address:
 
 async def test_what_is_sent_is_signed_as_the_specification_says_and_its_body_arrives_byte_by_byte() -> None:
     async with Receiver.open() as receiver:
-        status = await send(address(receiver), "notice-1", '{"text": "ä"}'.encode(), KEYS)
+        status = await post_notice(address(receiver), "notice-1", '{"text": "ä"}'.encode(), KEYS)
     (told,) = receiver.told
     assert (status, told.path, told.id) == (204, PATH, "notice-1")
     assert told.body == '{"text": "ä"}'.encode()
@@ -42,16 +42,16 @@ async def test_what_is_sent_is_signed_as_the_specification_says_and_its_body_arr
 
 
 def test_a_signature_is_the_one_of_the_specification() -> None:
-    key = key_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "x")
-    made = headers("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}', [key])
+    key = parse_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "x")
+    made = webhook_headers("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}', [key])
     assert made["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 async def test_while_a_secret_is_replaced_both_sign_and_without_one_nothing_pretends_to() -> None:
     old = "whsec_" + "b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQ="
     async with Receiver.open() as receiver:
-        await send(address(receiver), "n", b"{}", (*KEYS, key_of(old, "x")))
-        await send(address(receiver), "n", b"{}", ())
+        await post_notice(address(receiver), "n", b"{}", (*KEYS, parse_secret(old, "x")))
+        await post_notice(address(receiver), "n", b"{}", ())
     assert genuine(receiver.told[0])
     assert genuine(receiver.told[0], old)
     assert "webhook-signature" not in receiver.told[1].headers
@@ -67,7 +67,7 @@ async def test_an_answer_that_may_change_is_worth_another_try_after_the_pause_it
     async with Receiver.open() as receiver:
         receiver.answers = [(status, {"retry-after": asked} if asked else {})]
         with pytest.raises(NoticeUnheard, match=f"^127.0.0.1:\\d+ answered {status}$") as unheard:
-            await send(address(receiver), "n", b"{}", KEYS)
+            await post_notice(address(receiver), "n", b"{}", KEYS)
     assert unheard.value.retry_after == pause
 
 
@@ -106,7 +106,7 @@ async def raw(answer: bytes, *, stays: bool = False, tls: ssl.SSLContext | None 
 )
 async def test_what_follows_the_headers_is_not_waited_for(answer: bytes, stays: bool) -> None:
     async with asyncio.timeout(10), raw(answer, stays=stays) as address:
-        assert await send(address, "n", b"{}", KEYS) == 200
+        assert await post_notice(address, "n", b"{}", KEYS) == 200
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_what_follows_the_headers_is_not_waited_for(answer: bytes, stays: 
 async def test_what_is_no_answer_is_worth_another_try(answer: bytes) -> None:
     async with raw(answer) as address:
         with pytest.raises(NoticeUnheard, match=f"^{address.name} did not answer$"):
-            await send(address, "n", b"{}", KEYS)
+            await post_notice(address, "n", b"{}", KEYS)
 
 
 async def test_a_certificate_nobody_vouches_for_is_refused_until_the_host_trusts_it(
@@ -129,25 +129,25 @@ async def test_a_certificate_nobody_vouches_for_is_refused_until_the_host_trusts
     tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     async with raw(b"HTTP/1.1 204 OK\r\n\r\n", tls=tls) as address:
         with pytest.raises(NoticeUnheard, match="its certificate or its TLS is not accepted"):
-            await send(address, "n", b"{}", KEYS)
+            await post_notice(address, "n", b"{}", KEYS)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-        assert await send(address, "n", b"{}", KEYS) == 204
+        assert await post_notice(address, "n", b"{}", KEYS) == 204
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
         with pytest.raises(NoticeUnheard, match="SSL_CERT_FILE"):
-            await send(address, "n", b"{}", KEYS)
+            await post_notice(address, "n", b"{}", KEYS)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://u:pass-secret@h:1", "ftp://u:pass-secret@h", "http://u:pass-secret@h:x"])
 async def test_a_proxy_that_is_none_is_named_by_its_variable_alone(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)
     with pytest.raises(NoticeUnheard, match="HTTP_PROXY") as error:
-        await send(Address("h", "http://h.invalid/"), "n", b"{}", KEYS)
+        await post_notice(Address("h", "http://h.invalid/"), "n", b"{}", KEYS)
     assert "secret" not in str(error.value)
 
 
 async def test_a_password_in_an_address_is_sent_as_one() -> None:
     async with Receiver.open() as receiver:
-        await send(Address("h", receiver.url.replace("//", "//me:p%40ss@") + PATH), "n", b"{}", KEYS)
+        await post_notice(Address("h", receiver.url.replace("//", "//me:p%40ss@") + PATH), "n", b"{}", KEYS)
     assert receiver.told[0].headers["authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
 
 
@@ -156,7 +156,7 @@ async def test_a_redirect_is_not_followed_and_not_tried_again(status: int) -> No
     async with Receiver.open() as elsewhere, Receiver.open() as receiver:
         receiver.answers = [(status, {"location": elsewhere.url})]
         with pytest.raises(NoticeRefused, match=f"answered {status}: it sends elsewhere"):
-            await send(address(receiver), "n", b"{}", KEYS)
+            await post_notice(address(receiver), "n", b"{}", KEYS)
     assert len(receiver.told) == 1
     assert elsewhere.told == []
 
@@ -166,14 +166,14 @@ async def test_a_no_is_not_tried_again(status: int, words: str) -> None:
     async with Receiver.open() as receiver:
         receiver.answers = [(status, {})]
         with pytest.raises(NoticeRefused, match=f"answered {status}.*{words}"):
-            await send(address(receiver), "n", b"{}", KEYS)
+            await post_notice(address(receiver), "n", b"{}", KEYS)
 
 
 async def test_one_who_does_not_answer_costs_no_more_than_the_time_for_a_try() -> None:
     async with Receiver.open() as receiver:
         receiver.answers = [(0, {})]
         with pytest.raises(NoticeUnheard, match=r"did not answer within 1 s"):
-            await send(address(receiver), "n", b"{}", KEYS, within=1)
+            await post_notice(address(receiver), "n", b"{}", KEYS, timeout_s=1)
 
 
 async def test_nobody_there_is_told_from_no_such_host() -> None:
@@ -181,19 +181,19 @@ async def test_nobody_there_is_told_from_no_such_host() -> None:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening
         port = taken.getsockname()[1]
         with pytest.raises(NoticeUnheard, match="could not be reached: nobody listens there"):
-            await send(Address(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}{PATH}"), "n", b"{}", KEYS)
+            await post_notice(Address(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}{PATH}"), "n", b"{}", KEYS)
     with pytest.raises(NoticeUnheard, match=r"nowhere\.invalid could not be reached"):
-        await send(Address("nowhere.invalid", f"https://nowhere.invalid{PATH}"), "n", b"{}", KEYS)
+        await post_notice(Address("nowhere.invalid", f"https://nowhere.invalid{PATH}"), "n", b"{}", KEYS)
 
 
 async def test_the_path_of_an_address_is_in_no_log_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with Receiver.open() as receiver:
         receiver.answers = [(200, {}), (503, {}), (404, {})]
-        await send(address(receiver), "n", b"{}", KEYS)
+        await post_notice(address(receiver), "n", b"{}", KEYS)
         for kind in (NoticeUnheard, NoticeRefused):
             with pytest.raises(kind) as error:
-                await send(address(receiver), "n", b"{}", KEYS)
+                await post_notice(address(receiver), "n", b"{}", KEYS)
             assert "secret" not in str(error.value)
     assert len(receiver.told) == 3
     assert "this-part-is-a-secret" not in caplog.text
@@ -205,7 +205,7 @@ async def test_what_others_send_over_the_same_library_is_logged_as_before(caplog
 
     caplog.set_level(logging.INFO)
     async with Receiver.open() as receiver:
-        await send(address(receiver), "n", b"{}", KEYS)
+        await post_notice(address(receiver), "n", b"{}", KEYS)
         async with httpx2.AsyncClient() as client:
             await client.get(receiver.url + "/other")
     assert "/other" in caplog.text
@@ -213,19 +213,19 @@ async def test_what_others_send_over_the_same_library_is_logged_as_before(caplog
 
 def test_a_pause_may_be_a_date() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert retry_after(format_datetime(datetime(2026, 1, 1, 0, 1, tzinfo=UTC), usegmt=True), now) == 60
-    assert retry_after("Wed, 31 Dec 2025 23:00:00 GMT", now) == 1, "it is over"
+    assert parse_retry_after(format_datetime(datetime(2026, 1, 1, 0, 1, tzinfo=UTC), usegmt=True), now) == 60
+    assert parse_retry_after("Wed, 31 Dec 2025 23:00:00 GMT", now) == 1, "it is over"
     hopeless = ("", "soon", "nan", "inf", "1e400", "Thu, 01 Jan 99999 00:00:00 GMT", "Thu, 01 Jan 2026 00:00:00 -0000")
-    assert [retry_after(text, now) for text in hopeless] == [None] * 7
+    assert [parse_retry_after(text, now) for text in hopeless] == [None] * 7
 
 
 def test_a_pause_is_never_below_what_the_tries_before_have_earned() -> None:
-    assert [retry_after(text, least=64.0) for text in ("0", "1", "65", "")] == [64, 64, 65, None]
+    assert [parse_retry_after(text, min_pause_s=64.0) for text in ("0", "1", "65", "")] == [64, 64, 65, None]
 
 
 def test_a_secret_that_cannot_be_one_is_refused_and_not_shown() -> None:
     for secret in ("whsec_not base64!", "whsec_c2hvcnQ=", "short"):
         with pytest.raises(BadInput) as error:
-            key_of(secret, "PERDURE_WEBHOOK_SECRET")
+            parse_secret(secret, "PERDURE_WEBHOOK_SECRET")
         assert secret not in str(error.value)
-    assert key_of("sixteen bytes ok", "x") == b"sixteen bytes ok"
+    assert parse_secret("sixteen bytes ok", "x") == b"sixteen bytes ok"

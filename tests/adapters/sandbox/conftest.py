@@ -10,15 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.sandbox.base import Command, Finished, Sandbox
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.base import Sandbox, SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox
 from perdure.adapters.sandbox.probe import probe, probe_landlock
-from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.adapters.system.home import Home
 from tests.waiting import patient
 
-Run = Callable[..., Awaitable[tuple[Finished, str]]]
+Run = Callable[..., Awaitable[tuple[SandboxResult, str]]]
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def full(home: Home, binds: Binds) -> Sandbox:
     error = probe().error
     if error is not None:
         pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
-    return Bubblewrap(home, binds)
+    return BubblewrapSandbox(home, binds)
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def reduced(home: Home, binds: Binds) -> Sandbox:
     error = probe_landlock()
     if error is not None:
         pytest.skip(f"LANDLOCK DOES NOT WORK HERE: {error}")
-    return Landlock(home, binds)
+    return LandlockSandbox(home, binds)
 
 
 @pytest.fixture
 def off(home: Home, binds: Binds) -> Sandbox:
-    return Off(home, binds)
+    return OffSandbox(home, binds)
 
 
 @pytest.fixture(params=["full", "reduced", "off"])
@@ -70,10 +70,10 @@ def any_grade(request: pytest.FixtureRequest) -> Sandbox:
 def run(worktree: Path, tmp_path: Path) -> Run:
     """`await run(sandbox, script, **fields of Command)` gives how it ended and what it wrote."""
 
-    async def go(sandbox: Sandbox, script: str, **fields: object) -> tuple[Finished, str]:
+    async def go(sandbox: Sandbox, script: str, **fields: object) -> tuple[SandboxResult, str]:
         output = tmp_path / "output"
-        command = Command(script, **{"worktree": worktree, "output": output, "timeout_s": 30.0, **fields})  # type: ignore[arg-type]
-        return await sandbox.run(command), output.read_text(errors="replace")
+        command = SandboxCommand(script, **{"worktree": worktree, "output": output, "timeout_s": 30.0, **fields})  # type: ignore[arg-type]
+        return await sandbox.run_command(command), output.read_text(errors="replace")
 
     return go
 

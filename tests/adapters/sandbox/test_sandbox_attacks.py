@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
 
@@ -38,7 +38,7 @@ async def test_planted_credentials_are_nowhere_to_be_found(home, worktree, tmp_p
     path = f"{owner}/.cargo/bin:{owner}/.ssh/bin:{owner}/.local/bin:{owner}:/usr/bin:/bin"
     binds = compute_binds(worktree, path, owner)
     script = f"tool; find {owner} -type f | sort; grep -rs {SECRET} {owner} /root /home /run /tmp; true"
-    finished, said = await run(Bubblewrap(home, binds), script)
+    finished, said = await run(BubblewrapSandbox(home, binds), script)
     assert finished.exit_code == 0
     assert said.split() == ["ran", f"{owner}/.cargo/bin/tool", f"{owner}/.local/bin/tool"]
 
@@ -216,7 +216,7 @@ async def test_a_virtual_environment_made_by_an_agent_does_not_widen_what_is_sho
     (evil / "bin/python3").symlink_to(private / "python")
     binds = compute_binds(worktree, "/usr/bin:/bin", tmp_path / "owner")
     assert not [prefix for prefix in binds.prefixes if str(tmp_path) in prefix]
-    _, said = await run(Bubblewrap(home, binds), f"cat {private}/key")
+    _, said = await run(BubblewrapSandbox(home, binds), f"cat {private}/key")
     assert SECRET not in said
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.sandbox.base import Command
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.process import SANDBOX_LOOK_S
-from perdure.adapters.sandbox.status import StatusFile, end_sandboxes, forget
-from perdure.adapters.sandbox.usage import killed
+from perdure.adapters.sandbox.base import SandboxCommand
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from perdure.adapters.sandbox.status import StatusFile, empty_if_unused, end_sandboxes
+from perdure.adapters.sandbox.supervision import SANDBOX_CHECK_S
+from perdure.adapters.sandbox.usage import describe_kill
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.limits import SANDBOX_NICE
@@ -57,7 +57,7 @@ HOLDS = 'exec python3 -c \'import time; held = bytearray(150_000_000); open("up"
 async def test_a_sandbox_that_is_killed_says_so_with_the_memory_it_was_seen_to_hold(any_grade, run, until, worktree):
     task = asyncio.ensure_future(run(any_grade, HOLDS))
     await until((worktree / "up").exists)
-    await asyncio.sleep(8 * SANDBOX_LOOK_S)
+    await asyncio.sleep(8 * SANDBOX_CHECK_S)
     supervisor = max(psutil.Process().children(), key=lambda each: each.create_time())
     assert "\n".join(each.name() for each in (supervisor, *supervisor.children(recursive=True))).count("python") >= 1
     supervisor.kill()
@@ -66,7 +66,7 @@ async def test_a_sandbox_that_is_killed_says_so_with_the_memory_it_was_seen_to_h
     assert finished.peak > 140_000_000
     assert re.fullmatch(r"the sandbox was killed, perhaps for memory: peak 1\d\d MB", finished.failure)
     with pytest.raises(WorkCutOff, match="perhaps for memory"):
-        finished.raise_for(Command("", worktree, worktree, 1.0), "here")
+        finished.raise_for_failure(SandboxCommand("", worktree, worktree, 1.0), "here")
 
 
 async def test_a_command_that_is_killed_is_a_command_that_failed(any_grade, run, until, worktree):
@@ -89,9 +89,9 @@ async def test_a_command_that_is_killed_is_a_command_that_failed(any_grade, run,
 
 
 def test_a_peak_that_nobody_saw_is_not_made_up():
-    assert killed(signal.SIGKILL, 0) == "killed, perhaps for memory"
-    assert killed(signal.SIGKILL, 1_990_000_000) == "killed, perhaps for memory: peak 1.9 GB"
-    assert killed(signal.SIGTERM, 10**9) == "killed by signal 15"
+    assert describe_kill(signal.SIGKILL, 0) == "killed, perhaps for memory"
+    assert describe_kill(signal.SIGKILL, 1_990_000_000) == "killed, perhaps for memory: peak 1.9 GB"
+    assert describe_kill(signal.SIGTERM, 10**9) == "killed by signal 15"
 
 
 async def test_survivors_are_dead_when_the_command_has_ended(any_grade, run, sleeper, left):
@@ -132,7 +132,7 @@ async def test_whatever_goes_wrong_while_a_command_is_watched_ends_the_whole_tre
 
 
 async def test_a_flood_of_output_is_cut_off_and_ends_the_command(home, binds, full, run, sleeper, left):
-    sandbox = Bubblewrap(home, binds, output_limit=100_000)
+    sandbox = BubblewrapSandbox(home, binds, output_limit=100_000)
     finished, said = await run(sandbox, f"(setsid {sleeper} &); yes")
     assert finished.truncated
     assert finished.exit_code == 153
@@ -141,7 +141,7 @@ async def test_a_flood_of_output_is_cut_off_and_ends_the_command(home, binds, fu
 
 
 async def test_a_large_file_is_not_mistaken_for_a_flood(home, binds, full, run, worktree):
-    finished, _ = await run(Bubblewrap(home, binds, output_limit=1000), "head -c 300000 /dev/zero > big")
+    finished, _ = await run(BubblewrapSandbox(home, binds, output_limit=1000), "head -c 300000 /dev/zero > big")
     assert finished.exit_code == 0
     assert (worktree / "big").stat().st_size == 300_000
 
@@ -156,7 +156,7 @@ async def test_a_failing_sandbox_is_never_a_failing_command(home, binds, full, r
         finished, _ = await run(full, "true", **fields)
         assert finished.exit_code is None
         assert "absent" in finished.failure
-    finished, _ = await run(Bubblewrap(home, binds, bwrap="/no/bwrap"), "true")
+    finished, _ = await run(BubblewrapSandbox(home, binds, bwrap="/no/bwrap"), "true")
     assert "/no/bwrap" in finished.failure
     assert finished.failure.endswith("No such file or directory")
     finished, _ = await run(full, "true " + "x" * 200_000)
@@ -189,23 +189,25 @@ async def test_the_lock_is_held_while_anything_lives_and_free_afterwards(any_gra
 
 async def test_what_a_command_reported_stays_until_it_was_read_whoever_ends_meanwhile(tmp_path):
     lock = tmp_path / "lock"
-    with await StatusFile.open(lock) as first, await StatusFile.open(lock) as second:
+    with await StatusFile.open_locked(lock) as first, await StatusFile.open_locked(lock) as second:
         os.write(first.fd, b'{"exit-code": 3}\n')
         first.hand_over()  # both sandboxes have ended: nobody holds the lock
         second.hand_over()
-        forget(lock)
-        assert first.read().exit_code == 3
-    with await StatusFile.open(lock) as last:
+        empty_if_unused(lock)
+        assert first.read_status().exit_code == 3
+    with await StatusFile.open_locked(lock) as last:
         last.hand_over()
-        forget(lock)
+        empty_if_unused(lock)
     assert lock.stat().st_size == 0
 
 
 async def test_two_commands_share_a_lock_without_mixing_what_they_report(full, worktree, tmp_path, home, binds):
-    from perdure.adapters.sandbox.base import Command
+    from perdure.adapters.sandbox.base import SandboxCommand
 
     lock = tmp_path / "lock"
-    commands = [Command(f"sleep 0.{n}; exit {n}", worktree, tmp_path / f"out{n}", 20.0, lock=lock) for n in range(1, 6)]
+    commands = [
+        SandboxCommand(f"sleep 0.{n}; exit {n}", worktree, tmp_path / f"out{n}", 20.0, lock=lock) for n in range(1, 6)
+    ]
     codes = [finished.exit_code for finished in await asyncio.gather(*map(full.run, commands))]
     assert codes == [1, 2, 3, 4, 5]
     assert not locked(lock)
@@ -236,14 +238,14 @@ RUNNER = """
 import asyncio, os, sys
 from pathlib import Path
 from perdure.adapters.system.home import Home
-from perdure.adapters.sandbox.base import Command
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.base import SandboxCommand
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import SandboxGrade
 grade, root, script = sys.argv[1:]
 root = Path(root)
 sandbox = sandbox_for(SandboxGrade(grade), Home(root / "perdure"), Binds(path=("/usr/bin", "/bin")))
-asyncio.run(sandbox.run(Command(script, root / "tree", root / "out", 60.0, lock=root / "lock")))
+asyncio.run(sandbox.run_command(Command(script, root / "tree", root / "out", 60.0, lock=root / "lock")))
 """
 
 WRITER = "while :; do echo x >> written; done"

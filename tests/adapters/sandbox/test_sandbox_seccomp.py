@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox import seccomp
-from perdure.adapters.sandbox.process import KEYCTL
+from perdure.adapters.sandbox.supervision import KEYCTL
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = sorted(seccomp.AUDIT)
@@ -40,7 +40,7 @@ def answer(program: bytes, machine: str, number: int, *arguments: int) -> int:
                 value = int(struct.unpack_from("=I", data, operand)[0])
             case seccomp.AND:
                 value &= operand
-            case seccomp.GIVE:
+            case seccomp.RETURN:
                 return int(operand)
             case seccomp.EQUAL | seccomp.ABOVE | seccomp.AT_LEAST:
                 hit = {seccomp.EQUAL: value == operand, seccomp.ABOVE: value > operand}.get(code, value >= operand)
@@ -70,7 +70,7 @@ def numbers(machine: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_system_call_gets_the_answer_the_table_says(machine):
-    program, allowed = seccomp.program(machine), seccomp.allowed(machine)
+    program, allowed = seccomp.filter_program(machine), seccomp.allowed_calls(machine)
     special = {seccomp.SOCKET[machine], seccomp.CLONE[machine], seccomp.IOCTL[machine], seccomp.PERSONALITY[machine]}
     assert not special & set(allowed.values())
     for number in set(range(seccomp.NEWEST + 1)) - special - {seccomp.CLONE3}:
@@ -84,7 +84,7 @@ def test_every_system_call_gets_the_answer_the_table_says(machine):
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_arguments_decide_about_sockets_namespaces_terminals_and_personalities(machine):
-    program, unix_only = seccomp.program(machine), seccomp.program(machine, internet=False)
+    program, unix_only = seccomp.filter_program(machine), seccomp.filter_program(machine, internet=False)
     socket, clone = seccomp.SOCKET[machine], seccomp.CLONE[machine]
     for family in range(50):
         allowed = family in (1, 2, 10, 16)
@@ -103,7 +103,7 @@ def test_arguments_decide_about_sockets_namespaces_terminals_and_personalities(m
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_numbers_are_the_kernels_and_every_name_is_one_docker_allows_too(machine):
-    known, allowed = numbers(machine), seccomp.allowed(machine)
+    known, allowed = numbers(machine), seccomp.allowed_calls(machine)
     assert {name: number for name, number in allowed.items() if known.get(name, number) != number} == {}
     assert not set(allowed) & set(FORBIDDEN)
     profile = json.loads((ROOT / "deploy/seccomp.json").read_text())

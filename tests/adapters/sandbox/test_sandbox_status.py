@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 
-from perdure.adapters.sandbox.status import REGION, end_sandboxes, forget, parse
+from perdure.adapters.sandbox.status import REGION, empty_if_unused, end_sandboxes, parse_status
 
 
 def test_a_reused_process_id_is_not_killed(tmp_path):
@@ -19,7 +19,7 @@ def test_a_reused_process_id_is_not_killed(tmp_path):
 
 
 def test_a_line_cut_short_by_a_death_counts_as_not_written():
-    status = parse(b'{ "child-pid": 7, "pid-namespace": 9 }\n\0\0\n{ "exit-co')
+    status = parse_status(b'{ "child-pid": 7, "pid-namespace": 9 }\n\0\0\n{ "exit-co')
     assert status.holder is not None
     assert (status.holder.pid, status.holder.namespace, status.exit_code) == (7, 9, None)
 
@@ -29,7 +29,7 @@ def test_a_lock_file_in_use_is_not_emptied(tmp_path):
     lock.write_bytes(b"x" * REGION)
     with open(lock, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
-        forget(lock)
+        empty_if_unused(lock)
         assert lock.stat().st_size == REGION
-    forget(lock)
+    empty_if_unused(lock)
     assert lock.stat().st_size == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.missing import missing_inside
-from perdure.adapters.sandbox.toolchain import Binds, Dropped, compute_binds
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
+from perdure.adapters.sandbox.hidden_commands import explain_hidden_command
+from perdure.adapters.sandbox.toolchain import Binds, DroppedPath, compute_binds
 
 
 @pytest.fixture
@@ -153,7 +153,9 @@ def test_binds_survive_being_stored(worktree):
 async def test_this_python_runs_inside(home, worktree, run, full):
     real = Path(sys.executable).resolve().parent
     binds = compute_binds(worktree, f"{real}:/usr/bin:/bin", Path.home())
-    finished, said = await run(Bubblewrap(home, binds), "python3 -c 'import sys, ssl, sqlite3; print(sys.version)'")
+    finished, said = await run(
+        BubblewrapSandbox(home, binds), "python3 -c 'import sys, ssl, sqlite3; print(sys.version)'"
+    )
     assert (finished.exit_code, said.strip()) == (0, sys.version.replace("\r", ""))
 
 
@@ -165,11 +167,11 @@ async def test_pytest_in_a_virtual_environment_of_the_worktree_runs_inside(home,
     script = (
         f"python3 -m venv --without-pip .venv && echo {packages} > $(echo .venv/lib/python*/site-packages)/here.pth"
     )
-    finished, said = await run(Bubblewrap(home, outside), script, network=True)
+    finished, said = await run(BubblewrapSandbox(home, outside), script, network=True)
     assert finished.exit_code == 0, said
     (worktree / "test_it.py").write_text("import sys\ndef test_it(): assert '.venv' in sys.prefix\n")
     binds = compute_binds(worktree, "/usr/bin:/bin", Path.home())
-    inside = Bubblewrap(home, binds.model_copy(update={"prefixes": (*binds.prefixes, packages)}))
+    inside = BubblewrapSandbox(home, binds.model_copy(update={"prefixes": (*binds.prefixes, packages)}))
     finished, said = await run(inside, "python -m pytest -q; touch .venv/x")
     assert "1 passed" in said
     assert "Read-only file system" in said
@@ -234,7 +236,7 @@ async def test_setup_sees_the_owners_index_settings_and_later_commands_do_not(
     for wanted in ("packages.example", "npm_config_registry=https://npm.example/", "PIP_TIMEOUT=77", "certificate"):
         assert wanted in said
     assert "planted" not in said
-    named = Bubblewrap(home, binds.model_copy(update={"cache": "a-repository"}))
+    named = BubblewrapSandbox(home, binds.model_copy(update={"cache": "a-repository"}))
     await run(named, "echo x > $XDG_CACHE_HOME/kept", network=True)
     _, again = await run(named, "cat $XDG_CACHE_HOME/kept", network=True)
     assert again == "x\n"
@@ -247,20 +249,22 @@ async def test_setup_sees_the_owners_index_settings_and_later_commands_do_not(
 
 def test_a_command_that_is_outside_but_not_inside_is_named(owner):
     tool = executable(owner / ".config/tools/bin/foo")
-    binds = Binds(dropped=(Dropped(entry=str(tool.parent), reason="is a place for credentials"),))
+    binds = Binds(dropped=(DroppedPath(entry=str(tool.parent), reason="is a place for credentials"),))
     path = f"{tool.parent}:/usr/bin"
     for said in (
         "/bin/bash: line 1: foo: command not found\n",
         "sh: 1: foo: not found\n",
         "/usr/bin/env: ‘foo’: No such file or directory\n",
     ):
-        named = missing_inside("some output\n" + said, 127, binds, path)
+        named = explain_hidden_command("some output\n" + said, 127, binds, path)
         assert named is not None
         assert named.startswith(f"`foo` is on the host at {tool} but not visible in the sandbox: ")
         assert "credentials" in named
-    assert missing_inside("bash: foo: command not found", 1, binds, path) is None
-    assert missing_inside("bash: bar: command not found", 127, binds, path) is None
-    assert missing_inside("bash: env: command not found", 127, binds, path) is None  # visible: something else is wrong
+    assert explain_hidden_command("bash: foo: command not found", 1, binds, path) is None
+    assert explain_hidden_command("bash: bar: command not found", 127, binds, path) is None
+    assert (
+        explain_hidden_command("bash: env: command not found", 127, binds, path) is None
+    )  # visible: something else is wrong
 
 
 def test_worktrees_of_one_home_see_the_same_until_a_program_is_installed(worktree, owner):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox import disk
+from perdure.adapters.sandbox import disk_usage
 from perdure.adapters.sandbox.base import Sandbox
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.environment import UNPACKED
-from perdure.adapters.sandbox.select import Landlock, Off
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox
+from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.models.amounts import parse_size
 from perdure.models.host_config import CommandLimits, HostConfig
 
@@ -26,10 +26,10 @@ HOLD = "x = bytearray({mb} << 20)\nimport time; time.sleep({s})"
 def capped(request, home, binds):
     """A sandbox of each grade with small limits."""
     request.getfixturevalue(request.param)
-    kind = {"full": Bubblewrap, "reduced": Landlock, "off": Off}[request.param]
+    kind = {"full": BubblewrapSandbox, "reduced": LandlockSandbox, "off": OffSandbox}[request.param]
 
     def make(**caps: float) -> Sandbox:
-        return kind(home, binds, caps=Caps(**{**ROOMY, **caps}))  # type: ignore[arg-type]
+        return kind(home, binds, caps=ResourceCaps(**{**ROOMY, **caps}))  # type: ignore[arg-type]
 
     return make
 
@@ -73,11 +73,11 @@ async def test_pages_that_children_share_with_their_parent_count_once(capped, ru
 
 @pytest.mark.parametrize("place", ["/tmp", f"{UNPACKED}/archive"])
 async def test_files_in_private_memory_count_as_memory(full, home, binds, run, tmp_path, place):
-    caps = Caps(**ROOMY)
+    caps = ResourceCaps(**ROOMY)
     (tmp_path / "archive").touch()
     script = f"head -c 250M /dev/zero > {place}/big; sleep 60"
     shown = {"shown": (tmp_path / "archive",), "unpacked": {"archive": tmp_path / "archive"}}
-    finished, _ = await run(Bubblewrap(home, binds, caps=caps), script, **shown)
+    finished, _ = await run(BubblewrapSandbox(home, binds, caps=caps), script, **shown)
     assert finished.over.startswith("over its memory limit of 0.2 GB")
 
 
@@ -101,14 +101,14 @@ async def test_processor_time_of_ended_children_counts_too(capped, run):
 
 
 async def test_a_worktree_has_a_quota_and_can_be_cleaned_up_when_it_is_full(capped, run, worktree):
-    disk._rooms.clear()
+    disk_usage._usages.clear()
     fill = "for n in $(seq 1 500); do head -c 4M /dev/zero > big$n; sleep 0.05; done"
     finished, _ = await run(capped(disk=60 * MB), fill)
     assert finished.over.startswith("over the worktree's limit of 0.1 GB on disk: 0.")
-    assert disk.written(worktree)[0] < 1000 * MB
+    assert disk_usage.measure_worktree(worktree)[0] < 1000 * MB
     finished, said = await run(capped(disk=60 * MB), "sleep 0.4; rm big*; sleep 0.4; echo cleaned")
     assert (finished.exit_code, said) == (0, "cleaned\n")
-    assert disk.written(worktree) == (0, True)
+    assert disk_usage.measure_worktree(worktree) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_what_commands_cannot_write_is_not_counted_and_links_are_not_followed(tm
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "data").write_bytes(b"x" * MB)
     (tmp_path / "link").symlink_to("/usr")
-    assert MB <= disk.written(tmp_path)[0] < MB + 10 * disk.LEAST
+    assert MB <= disk_usage.measure_worktree(tmp_path)[0] < MB + 10 * disk_usage.LEAST_FILE_BYTES
 
 
 def test_empty_files_cost_their_place_in_the_disks_table(tmp_path: Path):
     for number in range(100):
         (tmp_path / str(number)).touch()
-    assert disk.written(tmp_path) == (100 * disk.LEAST, True)
+    assert disk_usage.measure_worktree(tmp_path) == (100 * disk_usage.LEAST_FILE_BYTES, True)
 
 
 async def test_the_kernel_would_end_a_command_before_the_worker(any_grade, run):
@@ -140,9 +140,9 @@ async def test_the_kernel_would_end_a_command_before_the_worker(any_grade, run):
 
 def test_limits_are_the_hosts_owners_to_set_and_smaller_hosts_have_smaller_ones():
     given = HostConfig.model_validate({"commands": {"memory": "500m", "disk": "2.5GB", "processes": 100, "cpu": "10m"}})
-    assert Caps.of(given.commands) == Caps(500 * MB, 100, 2560 * MB, 600.0)
+    assert ResourceCaps.from_limits(given.commands) == ResourceCaps(500 * MB, 100, 2560 * MB, 600.0)
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert Caps.of(CommandLimits()).memory == min(8 * 1024 * MB, int(physical * 0.75))
+    assert ResourceCaps.from_limits(CommandLimits()).memory == min(8 * 1024 * MB, int(physical * 0.75))
     for wrong in ("4", "g", "-1g", "4t", "0g", "1" * 100 + "g", "٤g"):
         with pytest.raises(ValueError, match="no size"):
             parse_size(wrong)

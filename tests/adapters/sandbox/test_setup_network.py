@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.outside import SETUP_CONNECTIONS, way_out
-from perdure.adapters.sandbox.reach import Reach, ReachRefused, named_by_owner, outside
+from perdure.adapters.sandbox.reach import Reach, ReachRefused, addresses_in_settings, is_outside
+from perdure.adapters.sandbox.setup_proxy import SETUP_CONNECTIONS, open_setup_proxy
 from tests.waiting import patient
 
 INDEX = "files"
@@ -111,7 +111,7 @@ async def test_installers_find_the_proxy_in_their_variables(full, run, index, mo
 )
 async def test_a_host_is_judged_by_its_addresses(hosts: tuple[str, ...], host: str, port: int, allowed: bool) -> None:
     try:
-        found = await Reach(hosts).addresses(host, port)
+        found = await Reach(hosts).resolve_addresses(host, port)
     except ReachRefused:
         found = []
     assert bool(found) is allowed
@@ -119,13 +119,13 @@ async def test_a_host_is_judged_by_its_addresses(hosts: tuple[str, ...], host: s
 
 def test_every_address_of_this_machine_is_its_own() -> None:
     own = {one[4][0] for one in socket.getaddrinfo(socket.gethostname(), None)}
-    assert not any(outside(str(address)) for address in own)
+    assert not any(is_outside(str(address)) for address in own)
 
 
 def test_hosts_of_the_owners_own_index_are_trusted(tmp_path: Path) -> None:
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://me:secret@packages.internal:8443/simple\n")
     given = {"UV_INDEX_URL": "http://10.0.0.7/simple", "https_proxy": "http://proxy.internal:3128"}
-    found = named_by_owner(given, [tmp_path / "pip.conf", tmp_path / "absent"])
+    found = addresses_in_settings(given, [tmp_path / "pip.conf", tmp_path / "absent"])
     assert found == {"packages.internal:8443", "10.0.0.7:80"}
 
 
@@ -141,7 +141,7 @@ async def test_through_the_owners_proxy_everything_goes_there_with_its_password(
     port = server.sockets[0].getsockname()[1]
     told: list[str] = []
     owner = {"https_proxy": f"http://me:p%40ss@127.0.0.1:{port}"}
-    async with way_out(Reach(hosts=("known.invalid",)), owner, told.append) as path:
+    async with open_setup_proxy(Reach(hosts=("known.invalid",)), owner, told.append) as path:
         for name in ("known.invalid", "other.invalid"):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(f"CONNECT {name}:443 HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
@@ -165,7 +165,7 @@ async def test_no_connection_of_the_proxy_outlives_it_and_no_setup_has_more_than
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     ours, told = asyncio.all_tasks(), []
-    async with way_out(Reach(trusted=frozenset([f"127.0.0.1:{port}"])), {}, told.append) as path:
+    async with open_setup_proxy(Reach(trusted=frozenset([f"127.0.0.1:{port}"])), {}, told.append) as path:
         streams, answers = [], []
         for _ in range(SETUP_CONNECTIONS + 1):
             reader, writer = await asyncio.open_unix_connection(path)

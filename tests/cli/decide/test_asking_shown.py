@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.decide.asking import chosen, commands, diffstat, meant, none_of, waiting_words, waits_for_you
+from perdure.cli.decide.pending_text import (
+    commands_for_decision,
+    diffstat_lines,
+    explain_invalid_answer,
+    pending_lines,
+    pending_summary,
+    resolve_answer,
+    resolve_choice,
+)
 from perdure.cli.look.closing import closing_lines
 from perdure.cli.look.progress_lines import REWOUND, ProgressReporter, waiting_lines
 from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
@@ -36,7 +44,7 @@ def progress(*steps: str, **more: Any) -> Progress:
 
 
 def test_a_gate_is_told_with_every_command_that_decides_it() -> None:
-    assert waits_for_you(asked(expires=NOON), "calc sub") == [
+    assert pending_lines(asked(expires=NOON), "calc sub") == [
         "! waits for you: approve the plan: Add sub",
         "             without a decision it ends at 2031-05-01 12:00 UTC",
         "             perdure approve 'calc sub'",
@@ -46,7 +54,7 @@ def test_a_gate_is_told_with_every_command_that_decides_it() -> None:
 
 
 def test_a_question_is_told_with_its_reason_and_choices_and_moves_no_cursor() -> None:
-    assert waits_for_you(asked(Gate.QUESTION, options=("answer",), question=WHICH), "d") == [
+    assert pending_lines(asked(Gate.QUESTION, options=("answer",), question=WHICH), "d") == [
         "! waits for you: Which?",
         "             it matters because: a fork",
         "             1  left",
@@ -61,7 +69,7 @@ def test_a_question_is_told_with_its_reason_and_choices_and_moves_no_cursor() ->
 )
 def test_a_question_is_answered_as_it_wants_to_be(kind: QuestionKind, typed: str) -> None:
     question = Question(text="Well?", kind=kind)
-    assert commands(asked(Gate.QUESTION, options=("answer",), question=question), "d") == [typed]
+    assert commands_for_decision(asked(Gate.QUESTION, options=("answer",), question=question), "d") == [typed]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,7 @@ def test_a_question_is_answered_as_it_wants_to_be(kind: QuestionKind, typed: str
     [("1", "left"), ("2", "right"), ("L", "left"), ("r", "r"), ("0", "0"), ("4", "4"), ("", ""), ("right", "right")],
 )
 def test_a_choice_is_named_by_its_number_or_by_what_only_it_begins_with(typed: str, means: str) -> None:
-    assert chosen(WHICH, typed) == means
+    assert resolve_choice(WHICH, typed) == means
 
 
 COUNTS = Question(text="How many?", kind=QuestionKind.CHOICE, choices=("2", "4", "8"))
@@ -91,22 +99,26 @@ WELL = Question(text="Well?", kind=QuestionKind.YES_NO)
 def test_an_answer_in_words_means_the_choice_that_reads_so_before_its_number(
     question: Question, typed: str, means: str
 ) -> None:
-    assert meant(question, typed) == means
+    assert resolve_answer(question, typed) == means
 
 
 def test_what_is_no_answer_is_refused_with_every_choice_and_its_number() -> None:
-    assert none_of(WHICH, "up", "d") == (
+    assert explain_invalid_answer(WHICH, "up", "d") == (
         "'up' is none of the 3 choices",
         "perdure answer d --choice 1 (left), 2 (right) or 3 (read)",
     )
-    assert none_of(WELL, "perhaps", "d") == ("'perhaps' is neither yes nor no", "perdure answer d yes")
-    assert none_of(Question(text="Name?"), "perhaps", "d") == none_of(WHICH, "left", "d") == ("", "")
+    assert explain_invalid_answer(WELL, "perhaps", "d") == ("'perhaps' is neither yes nor no", "perdure answer d yes")
+    assert (
+        explain_invalid_answer(Question(text="Name?"), "perhaps", "d")
+        == explain_invalid_answer(WHICH, "left", "d")
+        == ("", "")
+    )
 
 
 def test_a_pull_request_is_told_with_what_shows_it_and_a_question_names_itself_once() -> None:
-    assert "             perdure diff d" in waits_for_you(asked(Gate.PULL_REQUEST), "d")
+    assert "             perdure diff d" in pending_lines(asked(Gate.PULL_REQUEST), "d")
     put = asked(Gate.QUESTION, of="plan-1-1", words="question: Which?", options=("answer",), question=WHICH)
-    assert waiting_words(put) == "question plan-1-1: Which?"
+    assert pending_summary(put) == "question plan-1-1: Which?"
 
 
 def test_one_that_waits_and_is_held_says_both() -> None:
@@ -161,4 +173,4 @@ def test_a_change_is_counted_file_by_file() -> None:
         "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
         "diff --git a/p.png b/p.png\nBinary files differ\n"
     )
-    assert diffstat(patch, 2) == ["  +2 −1        calc.py", "  +1 −0        x", "  … 1 more files"]
+    assert diffstat_lines(patch, 2) == ["  +2 −1        calc.py", "  +1 −0        x", "  … 1 more files"]

@@ -9,7 +9,7 @@ import pytest
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from perdure.cli.decide.answer import who
+from perdure.cli.decide.answer import login_name
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.plan import Plan
 from perdure.models.rules.inbox import NotCounted
@@ -96,8 +96,11 @@ async def test_a_question_takes_one_of_its_choices_and_says_which_there_are(desk
         listed = json.loads((await desk("list", "--waiting", "--json")).out)
         assert [(one["delivery_id"], one["asked"]["gate"]) for one in listed] == [("question-one", "question")]
         told = (await desk("answer", "@waiting", "2")).out
-        assert told == f"✓ answered: right\n! held by {who()}: let me look\n  next     perdure resume question-one\n"
-        assert f"held by {who()}: let me look" in await desk.refused("approve", "question-one")
+        assert (
+            told
+            == f"✓ answered: right\n! held by {login_name()}: let me look\n  next     perdure resume question-one\n"
+        )
+        assert f"held by {login_name()}: let me look" in await desk.refused("approve", "question-one")
         await desk("resume", "question-one")
         assert (await desk.result("question-one")).status == "completed"
         answers = [(said.question, said.text) for work in desk.scene.seen for said in work.messages]
@@ -135,7 +138,7 @@ async def test_what_is_decided_while_no_worker_runs_is_recorded_and_read_by_the_
     told = (await approving).out
     assert told == "! recorded, not yet read: no worker is running (perdure up --detach)\n"
     assert await desk.signals("nobody") == [
-        ("decide", {"update": "approve", "said": {"of": asked.target, "by": who()}})
+        ("decide", {"update": "approve", "said": {"of": asked.target, "by": login_name()}})
     ]
     await desk("say", "nobody", "one")
     await desk("say", "nobody", "-", stdin="two")
@@ -163,10 +166,10 @@ async def test_a_held_delivery_says_who_holds_it_and_goes_on_after_resume(desk: 
 
         await desk.until(held)
         shown = (await desk("show", "held-one")).out
-        assert f"! held by {who()}: wait for me\n" in shown
+        assert f"! held by {login_name()}: wait for me\n" in shown
         assert "perdure resume held-one" in shown
         told = await desk.refused("approve", "held-one")
-        assert f"nothing waits for a decision: held by {who()}: wait for me" in told
+        assert f"nothing waits for a decision: held by {login_name()}: wait for me" in told
         assert "fix: perdure resume held-one" in told
         assert desk.scene.seen == []
         await desk("resume", "held-one")

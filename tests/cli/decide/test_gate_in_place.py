@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from perdure.cli.decide.gate import choices
-from perdure.cli.decide.showing import verdict_lines
+from perdure.cli.decide.decision_view import verdict_lines
+from perdure.cli.decide.gate import gate_choices
 from perdure.models.decisions import Gate, PendingDecision
 from perdure.models.ledger import Spend
 from perdure.models.result import StepRecord
@@ -24,7 +24,9 @@ PLAN_GATE = r"\[a\]pprove \[r\]eject \[e\]dit \[l\]ater "
 
 
 def asks(gate: Gate, *options: str) -> str:
-    return " ".join(choices(PendingDecision(gate=gate, target="1a", summary="w", since=NOON, options=options)).values())
+    return " ".join(
+        gate_choices(PendingDecision(gate=gate, target="1a", summary="w", since=NOON, options=options)).values()
+    )
 
 
 def test_what_a_key_can_decide_is_offered_and_nothing_else() -> None:

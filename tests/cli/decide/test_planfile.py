@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.decide.planfile import blank, editable, parsed
+from perdure.cli.decide.planfile import is_blank, parse_plan, to_editable
 from perdure.models.errors import BadInput
 from perdure.models.plan import Plan, Task
 
@@ -45,16 +45,16 @@ def squeezed(value: Any) -> Any:
 
 @given(plans)
 def test_whatever_a_plan_says_comes_back_but_for_blanks_that_nobody_sees(plan: Plan) -> None:
-    text, ending = editable(plan.model_dump_json(), "calc-sub")
+    text, ending = to_editable(plan.model_dump_json(), "calc-sub")
     assert ending == ".yaml"
-    made, title = parsed(text, markdown=False)
+    made, title = parse_plan(text, markdown=False)
     found = Plan.model_validate_json(made)
     assert squeezed(found.model_dump()) == squeezed(plan.model_dump())
     assert title == found.title
 
 
 def test_a_plan_reads_as_people_write_it() -> None:
-    text, _ = editable(PLAN.model_dump_json(), "calc-sub")
+    text, _ = to_editable(PLAN.model_dump_json(), "calc-sub")
     assert text.splitlines()[2:] == [
         "title: Add sub",
         "problem: |-",
@@ -89,10 +89,10 @@ def test_a_plan_reads_as_people_write_it() -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_line_and_its_field(old: str, new: str, says: str) -> None:
-    text, _ = editable(PLAN.model_dump_json(), "calc-sub")
+    text, _ = to_editable(PLAN.model_dump_json(), "calc-sub")
     assert old in text
     with pytest.raises(BadInput) as refusal:
-        parsed(text.replace(old, new, 1), markdown=False)
+        parse_plan(text.replace(old, new, 1), markdown=False)
     assert refusal.value.what.startswith(says)
 
 
@@ -101,15 +101,15 @@ def test_a_mistake_is_named_with_its_line_and_its_field(old: str, new: str, says
 )
 def test_what_is_no_plan_at_all_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
-        parsed(text, markdown=False)
+        parse_plan(text, markdown=False)
 
 
 def test_a_plan_in_somebody_s_own_words_stays_in_them() -> None:
-    text, ending = editable("# Add sub\n\nBeside add.\n", "calc-sub")
+    text, ending = to_editable("# Add sub\n\nBeside add.\n", "calc-sub")
     assert (text, ending) == ("# Add sub\n\nBeside add.\n", ".md")
-    assert parsed(text + "And mul.", markdown=True) == ("# Add sub\n\nBeside add.\nAnd mul.", "Add sub")
+    assert parse_plan(text + "And mul.", markdown=True) == ("# Add sub\n\nBeside add.\nAnd mul.", "Add sub")
 
 
 def test_comments_alone_are_nothing_to_send() -> None:
-    assert blank("# a\n\n  # b\n")
-    assert not blank("# a\ntitle: x\n")
+    assert is_blank("# a\n\n  # b\n")
+    assert not is_blank("# a\ntitle: x\n")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from perdure.cli.decide.budget import budget
-from perdure.cli.decide.shared import as_data, budget_rows, holder_rows, nearest
+from perdure.cli.decide.shared import budget_rows, budgets_json, holder_rows, nearest_name_hint
 from perdure.models.errors import BadInput
 from perdure.models.treasury import BudgetLease, DayBudget, TreasuryTable
 
@@ -49,11 +49,11 @@ def test_those_who_hold_or_wait_are_named_and_what_became_of_them() -> None:
     assert [row.split()[2] for row in rows] == ["until", "silent", "waits"]
     assert "until 12:05 UTC" in rows[0]
     assert holder_rows(TreasuryTable(), NOON, None) == []
-    data = as_data(TABLE.model_copy(update={"note": "it was ended"}))
+    data = budgets_json(TABLE.model_copy(update={"note": "it was ended"}))
     assert [(one["delivery_id"], one["waits"]) for one in data["deliveries"]] == [  # type: ignore[attr-defined]
         ("holds", False), ("silent", False), ("waits", True),
     ]  # fmt: skip
-    assert (data["note"], as_data(TABLE)["note"]) == ("it was ended", None)
+    assert (data["note"], budgets_json(TABLE)["note"]) == ("it was ended", None)
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_more_of_a_shared_budget_needs_its_name_and_dollars(options: dict[str, o
 
 
 def test_a_name_that_is_nearly_right_is_found() -> None:
-    assert nearest("team-a", ["label:team-a", "repository:x"]) == "did you mean label:team-a?"
-    assert nearest("zzz", []) == "there are none yet"
+    assert nearest_name_hint("team-a", ["label:team-a", "repository:x"]) == "did you mean label:team-a?"
+    assert nearest_name_hint("zzz", []) == "there are none yet"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.forges.base import Access
+from perdure.adapters.forges.base import AccessReport
 from perdure.cli.host.origin import _call_within
 from tests.cli.conftest import Cli, Ran
 from tests.engine import git, make_target
@@ -178,10 +178,10 @@ async def test_a_github_that_is_away_could_not_be_asked_and_nothing_is_wrong_her
 def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     asked, never = threading.Event(), threading.Event()
 
-    def ask() -> Access:
+    def ask() -> AccessReport:
         asked.set()
         never.wait(30)
-        return Access("me/calc")
+        return AccessReport("me/calc")
 
     with pytest.raises(TimeoutError):
         _call_within(0.1, ask)

@@ -159,7 +159,7 @@ async def test_a_pull_request_is_no_issue(github: GitHubTwin, env: dict[str, str
     assert isinstance(forge, HostedForge)
     head = git(here, "rev-parse", "HEAD")
     proposal = Proposal(delivery="d", title="t", body="b", head="topic", head_sha=head, base="main")
-    opened = await asyncio.to_thread(forge.create, proposal)
+    opened = await asyncio.to_thread(forge.open_or_update_pull, proposal)
     refusal = (await taken(env, issue=str(opened.pull_request.number))).work.refusal
     assert refusal is not None
     assert "pull request" in refusal.what

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.adapters.agents.acp import stdio_over_socket
 from perdure.adapters.sandbox import bridge
-from perdure.adapters.sandbox.base import Command
+from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.models.errors import BadInput
 from perdure.models.limits import DEFAULTS
 from perdure.models.preset import Preset, fill_placeholders
@@ -94,7 +94,7 @@ def write_home_files(home: Path, preset: Preset, start_request: AgentStartReques
 
 
 def make_agent_command(
-    base_command: Command,
+    base_command: SandboxCommand,
     preset: Preset,
     start_request: AgentStartRequest,
     *,
@@ -102,7 +102,7 @@ def make_agent_command(
     socket: Path,
     output: Path,
     streams: Path | None,
-) -> Command:
+) -> SandboxCommand:
     """Return the sandboxed command: the bridge, and behind it the agent in its home, which is the host's `home`.
 
     base_command  what all commands of the delivery share
@@ -137,8 +137,8 @@ def make_agent_command(
             **_HOMES,
             **{name: fill_placeholders(text, values) for name, text in preset.env.items()},
         },
-        shown=(
-            *base_command.shown,
+        visible_paths=(
+            *base_command.visible_paths,
             package_of(file),
             socket,
             *stream_paths,

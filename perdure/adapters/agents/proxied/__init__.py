@@ -1,1 +1,1 @@
-"""Agents with a command line of their own: their requests to a model pass through here, which adds the key."""
+"""Agents with a command line of their own: their requests to a model pass through a proxy here, which adds the key."""

@@ -1,4 +1,5 @@
-"""A request that came from an agent and its whole reply, as data; a wire, which understands both; the ledger."""
+"""The data and protocols of the proxy: an agent's request, its whole reply, the wire that parses both, and the
+ledger."""
 
 from __future__ import annotations
 
@@ -12,45 +13,46 @@ from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
 from perdure.models.ledger import Usage
 
 REQUEST_BYTES = 32 * 1024**2
-"""Of an agent's request: the Messages API itself takes no more."""
+"""The most bytes of an agent's request: the Messages API itself takes no more."""
 
 REPLY_TOKENS = 128_000
-"""The longest reply, for requests that set no limit: the most that any of the models here writes at once."""
+"""The longest reply in tokens, for requests that set no limit: the most that any of the models here writes at once."""
 
 Json = dict[str, Any]
 OnBegun = Callable[[], None]
-"""Called when the reply has begun: from there on it may be billed."""
+"""A function that is called when the reply has begun: from there on it may be billed."""
 
 
 class WireError(Exception):
-    """An answer that is no reply, in the words of the wire.
+    """An error answer of a model's API, or of the proxy in its place, with what the wire says about it.
 
     status       HTTP status
-    kind         of the error, as the wire names it; empty: what the wire says with that status
-    said         for the agent and whoever reads its output; without secrets
-    retry_after  seconds, when the agent shall come again
+    kind         the error's type, as the wire names it; empty: the type that the wire has for that status
+    message      for the agent and whoever reads its output; without secrets
+    retry_after  seconds after which the agent shall try again; None: not said
     """
 
-    def __init__(self, status: int, kind: str, said: str, *, retry_after: float | None = None) -> None:
-        super().__init__(said)
-        self.status, self.kind, self.said, self.retry_after = status, kind, said, retry_after
+    def __init__(self, status: int, kind: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message, self.retry_after = status, kind, message, retry_after
 
 
 @dataclass(frozen=True)
 class ProxiedRequest:
-    """One request of an agent, understood by its wire.
+    """One request of an agent, parsed by its wire.
 
     path          below the upstream's base address, with the query it is sent with
     model         as the agent names it
-    body          what is sent on: of the agent's, all that was understood and may be sent
-    key           sha256 of the canonical body without the fields that are ids: equal for a request that comes again
-    upper_usd     the most that it and its reply can cost; None when that is not known
+    body          what is sent on: the part of the agent's body that is known and may be sent
+    key           SHA-256 of the canonical body without the fields that are ids: equal for a request that is sent again
+    upper_usd     the most that it and its reply can cost, in US dollars; None when that is not known
     upper_tokens  the most tokens both can have together
     messages      the conversation in the shape of our transcripts (Anthropic's): user and assistant in turns
-    turn          it goes on with the agent's work, so a turn begins: it offers tools. Others (titles, summaries,
-                  counting tokens) are beside the conversation
-    stream        the reply is wanted as events
-    price_known   the price table holds for it: no option of it changes the price
+    turn          whether it goes on with the agent's work, so that a turn begins: it offers tools. Other requests
+    (titles,
+                  summaries, counting tokens) are beside the conversation
+    stream        whether the reply is requested as server-sent events
+    price_known   whether the price table holds for it: no option of it changes the price
     """
 
     wire: str
@@ -68,7 +70,7 @@ class ProxiedRequest:
 
 @dataclass(frozen=True)
 class ProxiedReply:
-    """A whole reply: as the bytes the agent gets, and understood.
+    """A whole reply: the bytes that the agent gets, and what was parsed of them.
 
     message      {"role": "assistant", "content": [blocks]} in the shape of our transcripts
     stop_reason  end_turn, tool_use, max_tokens, refusal or another word of the wire; None beside a conversation
@@ -82,47 +84,57 @@ class ProxiedReply:
     stop_reason: str | None
 
     def to_json(self) -> Json:
-        """As it is kept; `from_json` gives the reply back, byte for byte."""
-        kept = {"body": base64.b64encode(self.body).decode(), "usage": self.usage.model_dump(mode="json")}
-        return {**vars(self), **kept}
+        """Return the reply as a JSON object to be stored; `from_json` gives it back, byte for byte."""
+        encoded = {"body": base64.b64encode(self.body).decode(), "usage": self.usage.model_dump(mode="json")}
+        return {**vars(self), **encoded}
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> ProxiedReply:
-        """ValueError, KeyError or TypeError when this is no reply that was kept."""
+    def from_json(cls, stored: Mapping[str, Any]) -> ProxiedReply:
+        """Parse a reply that `to_json` made. Raises ValueError, KeyError or TypeError for anything else."""
         return cls(
-            status=kept["status"],
-            content_type=kept["content_type"],
-            body=base64.b64decode(kept["body"], validate=True),
-            usage=Usage.model_validate(kept["usage"]),
-            message=kept["message"],
-            stop_reason=kept["stop_reason"],
+            status=stored["status"],
+            content_type=stored["content_type"],
+            body=base64.b64decode(stored["body"], validate=True),
+            usage=Usage.model_validate(stored["usage"]),
+            message=stored["message"],
+            stop_reason=stored["stop_reason"],
         )
 
 
-Ask = Callable[[OnBegun], Awaitable[ProxiedReply]]
-"""Asks the upstream once."""
+UpstreamCall = Callable[[OnBegun], Awaitable[ProxiedReply]]
+"""A function that sends a request to the upstream once and returns the reply."""
 
 
 class Ledger(Protocol):
-    """The place where each request waits for its turn, is looked for among the replies that were kept, and paid."""
+    """The place where a request waits for its turn, where its reply is looked up among the stored ones, and where it is
+    paid."""
 
-    async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
-        """The reply for the agent: a kept one, or that of `ask`, kept and settled before it is returned.
+    async def reply(self, request: ProxiedRequest, ask: UpstreamCall) -> ProxiedReply:
+        """Return the reply for the agent: a stored one, or that of `ask`, which is stored and settled before it is
+        returned.
 
-        `ask` asks the upstream once. It raises ModelUnavailable (`limited`: for everybody with this key) or
-        ModelRefusesUs; one that the API itself has sent is caused by its WireError. Before `OnBegun` was called nothing
-        was billed. Raising these answers the agent with the API's error, any other PerdureError (a budget, an end of
-        the step) with one that it does not try again after; a WireError says all of it itself.
+        `ask` sends the request to the upstream once. It raises ModelUnavailable (with a `limit_reason`: for everybody
+        with this key) or ModelRefusesUs; an error that the API itself has sent is their cause, as a WireError. Before
+        it has called its `OnBegun`, nothing was billed.
+
+        The proxy turns what this raises into the agent's answer: these two into the API's error, any other PerdureError
+        (a budget, the end of the step) into one that the agent does not try again after, a WireError into itself.
 
         It is cancelled when the agent goes away before `ask` was called; afterwards the reply, which may be billed, is
-        taken and kept although nobody waits for it any more. Two equal requests at one time are one call.
+        fetched and stored although nobody waits for it any more. Two equal requests at one time are one call.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Route:
-    """A path that the wire serves. `model`: that of the path, where it is there; `free`: it costs nothing."""
+    """A path of the API that the wire serves.
+
+    path    as it was requested; query: the part behind its `?`
+    model   the one that the path names; empty: the body names it
+    stream  whether the path requests server-sent events
+    free    whether it costs nothing: it only counts tokens
+    """
 
     path: str
     query: str = ""
@@ -132,64 +144,90 @@ class Route:
 
     @property
     def target(self) -> str:
+        """Return the path, with its query where it has one."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-class Wire(Protocol):
-    """The shape in which an agent speaks to a model."""
+class ProxiedWire(Protocol):
+    """The API in whose shape an agent speaks to a model: it parses requests and replies, and writes errors."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def headers(self) -> frozenset[str]:
-        """The names, in small letters, of the agent's headers that are sent on."""
+    def forwarded_headers(self) -> frozenset[str]:
+        """Return the names, in small letters, of the agent's headers that are sent on."""
         ...
 
     @property
     def ping(self) -> bytes:
-        """An event that its clients take for a sign of life and nothing else; empty: they wait without one."""
+        """Return an event that the wire's clients take for a sign of life and nothing else; empty: they wait without
+        one."""
         ...
 
-    def route(self, path: str, query: str) -> Route | None:
-        """None for every path but the model's."""
+    def find_route(self, path: str, query: str) -> Route | None:
+        """Return the route for a path and its query; None for every path but the model's."""
         ...
 
-    def understand(self, route: Route, body: Json) -> ProxiedRequest:
-        """WireError when the request is not of this wire, or asks for what the proxy does not let through."""
+    def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
+        """Parse the body of an agent's request, and leave out what the proxy does not send on.
+
+        Raises WireError when the request is not of this wire, or asks for what the proxy does not let through.
+        """
         ...
 
-    def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
-        """The reply in the bytes of a 200; `events`: they are a stream. Cut when they are not whole, WireError when
-        they say that it failed."""
+    def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
+        """Parse the body of an answer with status 200, a stream of events where `is_stream`.
+
+        Raises IncompleteReply when it is not whole, and WireError when it says that the request failed.
+        """
         ...
 
-    def refusal(self, status: int, body: bytes) -> WireError:
-        """The error in another answer's bytes."""
+    def parse_error(self, status: int, body: bytes) -> WireError:
+        """Parse the body of an answer with another status than 200 as an error."""
         ...
 
-    def error(self, error: WireError) -> Json:
-        """The body that the wire's clients understand as this error."""
+    def error_body(self, error: WireError) -> Json:
+        """Return the JSON body that the wire's clients read as this error."""
         ...
 
 
-class Cut(Exception):
-    """A reply that is not whole, or none at all: it is neither kept nor acted on."""
+class IncompleteReply(Exception):
+    """A reply that is not whole, or no reply at all: it is neither stored nor acted on."""
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """The most a request can cost, and whether the price table holds for it."""
+class RequestBounds:
+    """The most that a request and its reply can cost.
+
+    usd          in US dollars; None: not known
+    tokens       of both together
+    price_known  whether the price table holds for the request
+    """
 
     usd: float | None
     tokens: int
-    known: bool = True
+    price_known: bool = True
 
     @classmethod
-    def of(cls, route: Route, model: str, body: Json, most: int, *, hour: bool = False, known: bool = True) -> Bounds:
-        """`most`: tokens of the longest reply; `hour`: what is cached is kept for an hour."""
+    def for_request(
+        cls,
+        route: Route,
+        model: str,
+        body: Json,
+        max_tokens: int,
+        *,
+        one_hour_cache: bool = False,
+        price_known: bool = True,
+    ) -> RequestBounds:
+        """Return the bounds of a request, from the size of its body and the longest reply; a free route costs nothing.
+
+        max_tokens      tokens of the longest reply
+        one_hour_cache  whether what is cached is kept for an hour, which costs more
+        price_known     whether the price table holds for the request; else `usd` is None
+        """
         if route.free:
-            return cls(0.0, 0, known)
+            return cls(0.0, 0, price_known)
         size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
-        usd = max_cost(model, size, most, hour=hour) if known else None
-        return cls(usd, -(-size // BYTES_PER_TOKEN) + most, known)
+        usd = max_cost(model, size, max_tokens, hour=one_hour_cache) if price_known else None
+        return cls(usd, -(-size // BYTES_PER_TOKEN) + max_tokens, price_known)

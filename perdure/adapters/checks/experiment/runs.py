@@ -1,4 +1,5 @@
-"""One run: a tree laid out where the worktree is otherwise, its test side read-only and looked at afterwards."""
+"""One run of a command in an experiment: a tree laid out where the worktree is otherwise, its test side read-only and
+compared afterwards."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perdure.adapters.checks.experiment.commits import Layout
-from perdure.adapters.checks.experiment.sides import Sides, allowed
+from perdure.adapters.checks.experiment.commit_pair import TreeLayout
+from perdure.adapters.checks.experiment.side_rules import SideRules, is_writable
 from perdure.adapters.checks.runners.base import append_options
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.git.repository import Repository
@@ -23,14 +24,14 @@ from perdure.models.crash import CrashPoint
 from perdure.models.report import CommandResult, TestCase
 
 EXPERIMENT_PATIENCE = 3
-"""Times the time-out of a command, for its runs in an experiment: three are beside each other where it had been alone,
-and one that is cut off would look as if the change had broken it."""
+"""The factor by which a command's time-out is longer in an experiment: three runs are beside each other where it had
+been alone, and one that is cut off would look as if the change had broken it."""
 
 
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
 
 
-_SAID = {
+_PROGRESS_TEXTS = {
     "b": "the base's tests on the change",
     "b-shared": "the base's tests on the change, with its settings",
     "b-again": "the base's tests on the change, again",
@@ -45,7 +46,7 @@ _SAID = {
     "change": "the change's tests",
 }
 
-_CRASHES = {
+_CRASH_POINTS = {
     "b": (CrashPoint.DURING_BASE_TESTS,),
     "bc": (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_CANARIES),
     "c": (CrashPoint.DURING_CANARIES,),
@@ -54,91 +55,118 @@ _CRASHES = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class ExperimentSetting:
     """The place experiments run in.
 
-    place    as for run_tests; its `source`, `log_dir` and `held` are the engine's
-    lay_out  checks a tree of the repository out into a directory, in the place of what lies there
-    away     removes such a checkout, or keeps it for another
-    room     a directory of the engine's own, for checkouts and logs
+    place      as for run_tests; its `source`, `log_dir` and `held` are set for each run
+    lay_out    checks a tree of the repository out into a directory, in the place of what lies there
+    put_away   removes such a checkout, or keeps it for another run
+    directory  the engine's own, for checkouts and logs
     """
 
     place: CommandPlace
     repository: Repository
     lay_out: Callable[[str, Path], None]
-    away: Callable[[Path], None]
-    room: Path
+    put_away: Callable[[Path], None]
+    directory: Path
 
 
 @dataclass(frozen=True)
-class Ran:
+class ExperimentRun:
+    """One run: the result of the command, and the paths of the read-only test side that were written to meanwhile."""
+
     result: CommandResult
-    written: tuple[str, ...]
+    written_paths: tuple[str, ...]
 
 
-async def run(
-    ground: Setting, layout: Layout, test: TestCommand, label: str, case: TestCase | None = None
-) -> Ran | None:
-    """One command in a checkout of its own, which is gone afterwards. `label`: no other run has it.
+async def run_in_checkout(
+    setting: ExperimentSetting, layout: TreeLayout, test: TestCommand, label: str, case: TestCase | None = None
+) -> ExperimentRun | None:
+    """Run a command once in a checkout of its own, which is removed afterwards, and return its result with the paths of
+    the test side that were written to.
 
-    case  this test alone; the result is None where its runner cannot select that one
+    label  part of the names of its directories; no other run has it
+    case   run this test alone; None is returned where its runner cannot select that one
+
+    Raises as run_tests does.
     """
-    source = ground.room / f"clean-{label}"
-    place = ground.place
+    source = setting.directory / f"clean-{label}"
+    place = setting.place
     try:
-        before = await in_thread(_laid_out, ground, layout, source, test)
+        stamps_before = await in_thread(_lay_out, setting, layout, source, test)
         full = place.sandbox.grade is SandboxGrade.FULL
-        held = await in_thread(layout.rules.held, layout.paths, test.writes) if full else ()
+        read_only_paths = await in_thread(layout.rules.read_only_paths, layout.paths, test.writes) if full else ()
         env = {**place.env, **{name: append_options(place.env, name, options) for name, options in layout.env.items()}}
-        there = replace(place, source=source, held=held, env=env, log_dir=ground.room / f"logs-{label}")
-        patient = test.model_copy(update={"timeout": f"{parse_duration(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
-        result = await (run_alone(there, patient, label, case) if case else run_once(there, patient, label))
-        after = await in_thread(looked_at, layout.rules, source, test.writes)
+        run_place = replace(
+            place, source=source, held=read_only_paths, env=env, log_dir=setting.directory / f"logs-{label}"
+        )
+        patient_test = test.model_copy(update={"timeout": f"{parse_duration(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
+        result = await (
+            run_alone(run_place, patient_test, label, case) if case else run_once(run_place, patient_test, label)
+        )
+        stamps_after = await in_thread(stamp_test_side, layout.rules, source, test.writes)
     finally:
-        await in_thread(ground.away, source)
+        await in_thread(setting.put_away, source)
     if result is None:
         return None
-    written = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-    return Ran(result, tuple(written))
+    written = sorted(
+        path for path in {*stamps_before, *stamps_after} if stamps_before.get(path) != stamps_after.get(path)
+    )
+    return ExperimentRun(result, tuple(written))
 
 
 @dataclass
-class Runs:
-    """The runs of one command, none with the label of another. `say`: told of each as it begins."""
+class CommandRuns:
+    """The runs of one command, none with the label of another.
 
-    ground: Setting
+    number       the command's, from 1
+    on_progress  called with one line as each run begins
+    """
+
+    setting: ExperimentSetting
     test: TestCommand
     number: int
-    say: Callable[[str], None]
-    count: int = 0
+    on_progress: Callable[[str], None]
+    run_count: int = 0
 
-    async def whole(self, what: str, layout: Layout) -> Ran:
-        ran = await self._run(what, layout, None)
-        assert ran is not None
-        return ran
+    async def run_whole(self, kind: str, layout: TreeLayout) -> ExperimentRun:
+        """Run the whole command in a layout. `kind`: one of _PROGRESS_TEXTS. Raises as run_tests does."""
+        test_run = await self._run_labelled(kind, layout, None)
+        assert test_run is not None
+        return test_run
 
-    async def alone(self, layout: Layout, case: TestCase) -> Ran | None:
-        """None where the runner cannot select that one."""
-        return await self._run("b-alone", layout, case)
+    async def run_single(self, layout: TreeLayout, case: TestCase) -> ExperimentRun | None:
+        """Run one test of the base alone in a layout; None where the runner cannot select that one."""
+        return await self._run_labelled("b-alone", layout, case)
 
-    async def _run(self, what: str, layout: Layout, case: TestCase | None) -> Ran | None:
-        self.count += 1
-        self.say(f"{self.test.name}: {_SAID[what]}")
-        ran = await run(self.ground, layout, self.test, f"{self.number}-{what}-{self.count}", case)
-        for point in _CRASHES.get(what, ()):
+    async def _run_labelled(self, kind: str, layout: TreeLayout, case: TestCase | None) -> ExperimentRun | None:
+        """Report that a run begins, make it under a label of its own, and pass the points at which tests of crashes
+        kill the worker."""
+        self.run_count += 1
+        self.on_progress(f"{self.test.name}: {_PROGRESS_TEXTS[kind]}")
+        test_run = await run_in_checkout(
+            self.setting, layout, self.test, f"{self.number}-{kind}-{self.run_count}", case
+        )
+        for point in _CRASH_POINTS.get(kind, ()):
             crash_point(point)
-        return ran
+        return test_run
 
 
-async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: SandboxGrade) -> list[Ran | None]:
-    """All of them at once where each has a network of its own; the first error ends the others."""
-    alone = asyncio.Semaphore(len(jobs) if grade is SandboxGrade.FULL else 1)  # else the ports can be had once
+async def run_together(
+    jobs: Sequence[Coroutine[None, None, ExperimentRun | None]], grade: SandboxGrade
+) -> list[ExperimentRun | None]:
+    """Run the jobs at the same time where each has a network of its own (grade `full`), else one after the other;
+    return their runs in order.
 
-    async def one(job: Coroutine[None, None, Ran | None]) -> Ran | None:
-        async with alone:
+    The first error cancels the others, and is raised when all have ended.
+    """
+    slots = asyncio.Semaphore(len(jobs) if grade is SandboxGrade.FULL else 1)  # otherwise they would share the ports
+
+    async def run_in_slot(job: Coroutine[None, None, ExperimentRun | None]) -> ExperimentRun | None:
+        async with slots:
             return await job
 
-    tasks = [asyncio.ensure_future(one(job)) for job in jobs]
+    tasks = [asyncio.ensure_future(run_in_slot(job)) for job in jobs]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -149,47 +177,60 @@ async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: Sandb
             job.close()
 
 
-def _laid_out(ground: Setting, layout: Layout, source: Path, test: TestCommand) -> dict[str, tuple[int, ...]]:
-    ground.lay_out(layout.tree, source)
-    for path, text in layout.over.items():
+def _lay_out(
+    setting: ExperimentSetting, layout: TreeLayout, source: Path, test: TestCommand
+) -> dict[str, tuple[int, ...]]:
+    """Check the layout's tree out into `source`, write its overlay over it, and return path → stamp (inode, size,
+    times) of its read-only files."""
+    setting.lay_out(layout.tree, source)
+    for path, text in layout.overlay.items():
         (source / path).write_text(text)
-    return _written(layout, source, test.writes)
+    return _stamp_layout(layout, source, test.writes)
 
 
-def _written(layout: Layout, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """As `looked_at`, of a checkout in which nothing but the layout's files can be: the rest is not walked through."""
-    found = dict[str, tuple[int, ...]]()
+def _stamp_layout(layout: TreeLayout, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return path → stamp (inode, size, times) of the test side's read-only files, as stamp_test_side does, in a
+    checkout that holds nothing but the layout's files: only these are looked at."""
+    stamps = dict[str, tuple[int, ...]]()
     for path in layout.paths:
-        if layout.rules.is_fixed(path) and not allowed(path, writes) and _SKIPPED.isdisjoint(path.split("/")):
+        if layout.rules.is_read_only(path) and not is_writable(path, writes) and _SKIPPED.isdisjoint(path.split("/")):
             with suppress(FileNotFoundError, NotADirectoryError):
                 status = os.lstat(source / path)
                 if not stat.S_ISDIR(status.st_mode):  # of a submodule
-                    found[path] = _stamp(status)
-    return found
+                    stamps[path] = _stamp_of(status)
+    return stamps
 
 
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
+def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
+    """Return what of a file's status changes when somebody writes to the file, and cannot be set back: inode, size, and
+    times of writing and of change in ns."""
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The test side as it lies there, without what may be written: what changes when somebody writes to a file, and
-    cannot be set back."""
+def stamp_test_side(rules: SideRules, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return path → stamp (inode, size, times) of each file of a checkout's test side, without what may be written.
+
+    writes  paths that the command may write
+
+    A stamp changes when somebody writes to the file, and cannot be set back. No two such walks go on at once.
+    """
     with tree_walk_lock:
-        return _looked_at(rules, source, writes)
+        return _walk_test_side(rules, source, writes)
 
 
-def _looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    found, left = dict[str, tuple[int, ...]](), [""]
-    while left:
-        directory = left.pop()
+def _walk_test_side(rules: SideRules, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return path → stamp (inode, size, times) of each file of a checkout's test side, without what may be written;
+    `.git`, dependencies and caches are skipped."""
+    stamps, pending = dict[str, tuple[int, ...]](), [""]
+    while pending:
+        directory = pending.pop()
         with os.scandir(source / directory) as entries:
             for entry in entries:
                 path = f"{directory}/{entry.name}" if directory else entry.name
                 if entry.name in _SKIPPED:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(path)
-                elif rules.is_fixed(path) and not allowed(path, writes):
-                    found[path] = _stamp(entry.stat(follow_symlinks=False))
-    return found
+                    pending.append(path)
+                elif rules.is_read_only(path) and not is_writable(path, writes):
+                    stamps[path] = _stamp_of(entry.stat(follow_symlinks=False))
+    return stamps

@@ -14,58 +14,63 @@ from perdure.adapters.git.object_reader import ObjectReader
 from perdure.adapters.git.repository import Repository, call_cached
 from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
-Entry = tuple[str, str]
-"""Mode and object."""
+TreeEntry = tuple[str, str]
+"""Mode and object name of a file."""
 
 _MODULE, _LINK = "160000", "120000"
 
 
-@functools.lru_cache(3)  # 30 MB each of 100,000 files: the base's is asked for by every delivery
-def _entries(repository: Repository, commit: str) -> Mapping[str, Entry]:
+@functools.lru_cache(3)  # 30 MB for each 100,000 files; every delivery needs its base's
+def _read_entries(repository: Repository, commit: str) -> Mapping[str, TreeEntry]:
+    """Read from git the path → mode and object of all files of a commit, links and submodules too. Raises GitError when
+    there is no such commit."""
     listed = repository.git.execute("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
-    found = {}
+    entries = {}
     for line in listed.split(b"\0")[:-1]:
         head, _, name = line.partition(b"\t")
         mode, _, oid = head.decode().split(" ")
-        found[os.fsdecode(name)] = (mode, oid)
-    return found
+        entries[os.fsdecode(name)] = (mode, oid)
+    return entries
 
 
 @dataclass(frozen=True)
-class Tree:
-    """The paths of a commit."""
+class CommitTree:
+    """The files of a commit, or of a tree made of two: path → mode and object."""
 
     repository: Repository
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, TreeEntry]
 
     @classmethod
-    def of(cls, repository: Repository, commit: str) -> Tree:
-        """Raises GitError when there is no such commit."""
-        return cls(repository, call_cached(_entries, repository, commit))
+    def from_commit(cls, repository: Repository, commit: str) -> CommitTree:
+        """Return the files of a commit. Raises GitError when there is no such commit."""
+        return cls(repository, call_cached(_read_entries, repository, commit))
 
-    def texts(self, paths: Iterable[str]) -> dict[str, str]:
-        """Path → text of those that are here, are files, no larger than the engine reads, and text in UTF-8."""
-        wanted = {path: self.entries[path] for path in paths if path in self.entries}
-        oids = {oid for mode, oid in wanted.values() if mode not in (_MODULE, _LINK)}
+    def read_texts(self, paths: Iterable[str]) -> dict[str, str]:
+        """Read path → text of those of these paths that are files of the tree, and text in UTF-8.
+
+        Without links and submodules, files over TAMPER_FILE_BYTES, and what is beyond TAMPER_TOTAL_BYTES together.
+        """
+        chosen = {path: self.entries[path] for path in paths if path in self.entries}
+        oids = {oid for mode, oid in chosen.values() if mode not in (_MODULE, _LINK)}
         contents = ObjectReader(self.repository.git)
         try:
             data = dict(contents.read_objects(sorted(oids), TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES))
         finally:
             contents.close()
-        found = {}
-        for path, (_, oid) in wanted.items():
-            text = _text(data.get(oid))
+        texts = {}
+        for path, (_, oid) in chosen.items():
+            text = _decode_utf8(data.get(oid))
             if text is not None:
-                found[path] = text
-        return found
+                texts[path] = text
+        return texts
 
-    def text(self, path: str) -> str:
-        """Empty where there is none."""
-        return self.texts([path]).get(path, "")
+    def read_text(self, path: str) -> str:
+        """Read the text of one file; empty where read_texts has none."""
+        return self.read_texts([path]).get(path, "")
 
 
-def write(repository: Repository, entries: Mapping[str, Entry]) -> str:
-    """A tree object of these entries, which git can check out."""
+def write_tree(repository: Repository, entries: Mapping[str, TreeEntry]) -> str:
+    """Write a tree of these entries into the repository and return its name."""
     lines = (f"{mode} {oid}\t".encode() + os.fsencode(path) + b"\0" for path, (mode, oid) in entries.items())
     with tempfile.TemporaryDirectory() as scratch:
         git = Git(git_dir=repository.path, index=Path(scratch) / "index")
@@ -73,7 +78,8 @@ def write(repository: Repository, entries: Mapping[str, Entry]) -> str:
         return git.text("write-tree").strip()
 
 
-def _text(data: bytes | None) -> str | None:
+def _decode_utf8(data: bytes | None) -> str | None:
+    """Return the data as text; None where there is none, or it is not UTF-8."""
     try:
         return data.decode() if data is not None else None
     except UnicodeDecodeError:

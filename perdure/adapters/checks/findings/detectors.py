@@ -1,4 +1,5 @@
-"""Detectors of secrets: the formats of providers from detect-secrets, and a few it does not know. No network."""
+"""Detectors of secrets: the formats of providers from detect-secrets, and a few that it does not know. Nothing is sent
+anywhere."""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ from functools import cache
 from itertools import pairwise
 
 SECRET_LINE_CHARS, SECRET_LINE_OVERLAP = 1_000, 300
-"""Longer lines are searched in pieces: some patterns take the square of a line's length. No token is longer."""
+"""Longer lines are searched in pieces that overlap: some patterns take the square of a line's length. No token is
+longer than the overlap."""
 
 
 @dataclass(frozen=True)
-class Detector:
-    """One kind of secret.
+class SecretDetector:
+    """A detector of one kind of secret.
 
     kind      with its article, for people
-    needles   one of them is in every text that holds such a secret: a cheap look before the patterns; with none, these
-              are cheap enough themselves
+    needles   one of them is in every text that holds such a secret: a cheap look before the patterns; with none, the
+              patterns are cheap enough themselves
     patterns  the secret is the last long group of a match, or the whole of it
     certain   nothing but a secret has this format, wherever it stands; otherwise tests and examples may hold one
     blocks    it must not be published; some keys are meant to be seen, and a person has to say so
@@ -30,22 +32,22 @@ class Detector:
     certain: bool = True
     blocks: bool = True
 
-    def possible(self, text: str) -> bool:
-        """True where a text could hold such a secret."""
+    def may_match(self, text: str) -> bool:
+        """Return whether a text could hold such a secret."""
         if not self.needles:
             return any(pattern.search(text) for pattern in self.patterns)
         return any(needle in text for needle in self.needles)
 
-    def values(self, line: str) -> Iterator[str]:
-        """Every secret of this kind in a line; what is plainly made up is none."""
-        if not self.possible(line):
+    def find_secrets(self, line: str) -> Iterator[str]:
+        """Yield every secret of this kind in a line, without what is plainly made up."""
+        if not self.may_match(line):
             return
-        for piece in _pieces(line):
+        for piece in _split_line(line):
             for pattern in self.patterns:
-                for found in pattern.finditer(piece):
-                    groups = [group for group in found.groups() if group and len(group) >= _GROUP_CHARS]
-                    value = groups[-1] if groups else found[0]
-                    if not made_up(value):
+                for match in pattern.finditer(piece):
+                    groups = [group for group in match.groups() if group and len(group) >= _GROUP_CHARS]
+                    value = groups[-1] if groups else match[0]
+                    if not is_made_up(value):
                         yield value
 
 
@@ -63,57 +65,62 @@ _MADE_UP = re.compile(
 )
 
 
-def detectors() -> tuple[Detector, ...]:
-    """The chosen ones; high entropy and words such as `password =` are not among them: they cry wolf."""
-    return _detectors()
+def all_detectors() -> tuple[SecretDetector, ...]:
+    """Return the detectors that are used; none for high entropy or words such as `password =`, which would cry wolf."""
+    return _load_detectors()
 
 
-def addresses(line: str) -> Iterator[str]:
-    """Passwords in addresses of hosts that are not this machine and no example."""
+def find_passwords(line: str) -> Iterator[str]:
+    """Yield the passwords in addresses (`scheme://user:password@host`), but for weak or made-up ones, and for hosts
+    that are this machine, private or an example."""
     if not may_have_address(line):
         return
-    for piece in _pieces(line):
-        for found in _ADDRESS.finditer(piece):
-            user, password, host = found.groups()
+    for piece in _split_line(line):
+        for match in _ADDRESS.finditer(piece):
+            user, password, host = match.groups()
             harmless = _WEAK.fullmatch(password) or _LOCAL.fullmatch(host) or _MADE_UP.search(password)
             if password != user and not harmless:
                 yield password
 
 
 def may_have_address(text: str) -> bool:
+    """Return whether a text could hold an address with a password: a cheap look before the pattern."""
     return "://" in text and "@" in text
 
 
-def made_up(value: str) -> bool:
-    """A word that says so, few different characters, or a run such as `12345678` or `abcdefgh`."""
+def is_made_up(value: str) -> bool:
+    """Return whether a value is plainly no secret: it holds a word that says so, few different characters, or a run
+    such as `12345678` or `abcdefgh`."""
     if _MADE_UP.search(value):
         return True
     core = value.rpartition("_")[2] if value.rpartition("_")[2][_GROUP_CHARS - 1 :] else value
     if len(set(core)) < (10 if len(core) >= 30 else 8):
         return True
-    return _run(core) >= 8
+    return _longest_run(core) >= 8
 
 
-def _run(value: str) -> int:
-    """The longest run of characters that each follow, or repeat, the one before."""
-    longest = up = same = 1
+def _longest_run(value: str) -> int:
+    """Return the length of the longest run of characters that each follow, or repeat, the one before."""
+    longest = rising = equal = 1
     for before, after in pairwise(value):
-        up = up + 1 if ord(after) == ord(before) + 1 else 1
-        same = same + 1 if after == before else 1
-        longest = max(longest, up, same)
+        rising = rising + 1 if ord(after) == ord(before) + 1 else 1
+        equal = equal + 1 if after == before else 1
+        longest = max(longest, rising, equal)
     return longest
 
 
-def _pieces(line: str) -> Iterable[str]:
+def _split_line(line: str) -> Iterable[str]:
+    """Split a line into pieces of SECRET_LINE_CHARS that overlap by SECRET_LINE_OVERLAP."""
     if len(line) <= SECRET_LINE_CHARS:
         return (line,)
     step = SECRET_LINE_CHARS - SECRET_LINE_OVERLAP
-    return (line[at : at + SECRET_LINE_CHARS] for at in range(0, len(line) - SECRET_LINE_OVERLAP, step))
+    return (line[start : start + SECRET_LINE_CHARS] for start in range(0, len(line) - SECRET_LINE_OVERLAP, step))
 
 
 @cache
-def _detectors() -> tuple[Detector, ...]:
-    """Imported when needed: the library brings an HTTP client along, for a verification that is never asked for."""
+def _load_detectors() -> tuple[SecretDetector, ...]:
+    """Make the detectors, once. Their library is imported only here: it brings an HTTP client along, for a verification
+    that is never used."""
     from detect_secrets.plugins.aws import AWSKeyDetector
     from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
     from detect_secrets.plugins.base import RegexBasedDetector
@@ -128,32 +135,38 @@ def _detectors() -> tuple[Detector, ...]:
     from detect_secrets.plugins.square_oauth import SquareOAuthDetector
     from detect_secrets.plugins.stripe import StripeDetector
 
-    def of(kind: str, plugin: type[RegexBasedDetector], *needles: str) -> Detector:
-        return Detector(kind, needles, tuple(plugin().denylist))
+    def from_plugin(kind: str, plugin: type[RegexBasedDetector], *needles: str) -> SecretDetector:
+        return SecretDetector(kind, needles, tuple(plugin().denylist))
 
-    def own(kind: str, needle: str, pattern: str, *, certain: bool = True, blocks: bool = True) -> Detector:
-        return Detector(kind, (needle,) if needle else (), (re.compile(pattern),), certain, blocks)
+    def from_pattern(
+        kind: str, needle: str, pattern: str, *, certain: bool = True, blocks: bool = True
+    ) -> SecretDetector:
+        return SecretDetector(kind, (needle,) if needle else (), (re.compile(pattern),), certain, blocks)
 
     return (
-        of("an AWS key", AWSKeyDetector, "A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws", "AWS", "Aws"),
-        of("an Azure storage key", AzureStorageKeyDetector, "AccountKey="),
-        of("a GitHub token", GitHubTokenDetector, "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
-        of("a GitLab token", GitLabTokenDetector, "gl", "GR1348941"),
-        of("a Mailchimp key", MailchimpDetector, "-us"),
-        of("an npm token", NpmDetector, ":_authToken="),
-        of("an OpenAI key", OpenAIDetector, "T3BlbkFJ"),
-        of("a PyPI token", PypiTokenDetector, "pypi-"),
-        of("a SendGrid key", SendGridDetector, "SG."),
-        of("a Slack token", SlackDetector, "xox", "XOX", "hooks.slack.com"),
-        of("a Square secret", SquareOAuthDetector, "sq0csp-"),
-        of("a Stripe key", StripeDetector, "_live_"),
-        own("a GitHub token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{60,100}\b"),
-        own("an Anthropic key", "sk-ant-", r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{60,150}"),
-        own("a Google API key", "AIza", r"\bAIza[0-9A-Za-z_-]{35}(?![0-9A-Za-z_-])", blocks=False),
-        own("a Google OAuth secret", "GOCSPX-", r"\bGOCSPX-[0-9A-Za-z_-]{28}"),
-        own("a Hugging Face token", "hf_", r"\bhf_[A-Za-z]{34}\b"),
-        own("a Discord bot token", "", r"\b[MNO](?=[\w-]*\d)[\w-]{23,25}\.[\w-]{6}\.(?=[\w-]*\d)[\w-]{27,38}\b"),
-        own("a Twilio key", "SK", r"\bSK[0-9a-f]{32}\b"),
-        own("a DigitalOcean token", "dop_v1_", r"\bdop_v1_[0-9a-f]{64}\b"),
-        own("a JSON Web Token", "eyJ", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}", certain=False, blocks=False),
+        from_plugin("an AWS key", AWSKeyDetector, "A3T", "ABIA", "ACCA", "AKIA", "ASIA", "aws", "AWS", "Aws"),
+        from_plugin("an Azure storage key", AzureStorageKeyDetector, "AccountKey="),
+        from_plugin("a GitHub token", GitHubTokenDetector, "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+        from_plugin("a GitLab token", GitLabTokenDetector, "gl", "GR1348941"),
+        from_plugin("a Mailchimp key", MailchimpDetector, "-us"),
+        from_plugin("an npm token", NpmDetector, ":_authToken="),
+        from_plugin("an OpenAI key", OpenAIDetector, "T3BlbkFJ"),
+        from_plugin("a PyPI token", PypiTokenDetector, "pypi-"),
+        from_plugin("a SendGrid key", SendGridDetector, "SG."),
+        from_plugin("a Slack token", SlackDetector, "xox", "XOX", "hooks.slack.com"),
+        from_plugin("a Square secret", SquareOAuthDetector, "sq0csp-"),
+        from_plugin("a Stripe key", StripeDetector, "_live_"),
+        from_pattern("a GitHub token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{60,100}\b"),
+        from_pattern("an Anthropic key", "sk-ant-", r"\bsk-ant-[a-z0-9]+-[A-Za-z0-9_-]{60,150}"),
+        from_pattern("a Google API key", "AIza", r"\bAIza[0-9A-Za-z_-]{35}(?![0-9A-Za-z_-])", blocks=False),
+        from_pattern("a Google OAuth secret", "GOCSPX-", r"\bGOCSPX-[0-9A-Za-z_-]{28}"),
+        from_pattern("a Hugging Face token", "hf_", r"\bhf_[A-Za-z]{34}\b"),
+        from_pattern(
+            "a Discord bot token", "", r"\b[MNO](?=[\w-]*\d)[\w-]{23,25}\.[\w-]{6}\.(?=[\w-]*\d)[\w-]{27,38}\b"
+        ),
+        from_pattern("a Twilio key", "SK", r"\bSK[0-9a-f]{32}\b"),
+        from_pattern("a DigitalOcean token", "dop_v1_", r"\bdop_v1_[0-9a-f]{64}\b"),
+        from_pattern(
+            "a JSON Web Token", "eyJ", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{20,}", certain=False, blocks=False
+        ),
     )

@@ -1,6 +1,7 @@
-"""Patterns of paths, matched in time that is bounded by their length times the path's: no star is tried twice.
+"""Patterns of paths, matched in time that is bounded by the pattern's length times the path's: no star is tried twice.
 
-As in .gitignore for `[protect] paths` and `[tests] side`; as a test runner means them in what its settings name.
+They mean what they do in .gitignore for `[protect] paths` and `[tests] side`, and what a test runner means by them in
+its settings.
 """
 
 from __future__ import annotations
@@ -10,184 +11,205 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 GLOB_ALTERNATIVES = 64
-"""Patterns that braces and groups of one may stand for: `**/*.{test,spec}.[cm]?[jt]s?(x)` stands for four."""
+"""The most patterns that braces and groups of one pattern may stand for: `**/*.{test,spec}.[cm]?[jt]s?(x)` stands for
+four."""
 
 
-def covering(path: str, patterns: Sequence[str]) -> str | None:
-    """The pattern that covers a path, None when none does. As in .gitignore: the last one that matches decides.
+def covering_pattern(path: str, patterns: Sequence[str]) -> str | None:
+    """Return the pattern that covers a path, None when none does. As in .gitignore, the last one that matches decides.
 
     A pattern with a slash at its beginning or in its middle starts at the root, any other one matches at any depth; one
     that names a directory covers what is in it; `**` stands for any directories, `!` takes back.
     """
-    last = last_of(path, patterns)
-    return None if last is None or last.startswith("!") else last
+    pattern = last_match(path, patterns)
+    return None if pattern is None or pattern.startswith("!") else pattern
 
 
-def last_of(path: str, patterns: Sequence[str]) -> str | None:
-    """The last pattern that matches a path; one that begins with `!` says that it is not covered."""
-    found = (pattern for pattern in reversed(patterns) if matches(path, pattern))
-    return next(found, None)
+def last_match(path: str, patterns: Sequence[str]) -> str | None:
+    """Return the last pattern that matches a path, None when none does; one that begins with `!` says that the path is
+    not covered."""
+    matching = (pattern for pattern in reversed(patterns) if matches(path, pattern))
+    return next(matching, None)
 
 
 def matches(path: str, pattern: str) -> bool:
-    """True when this one, by itself, says something about the path."""
-    compiled = _compiled(pattern)
+    """Return whether a pattern matches a path, by itself; a `!` before it is passed over."""
+    compiled = _compile_pattern(pattern)
     return compiled is not None and compiled.fullmatch(path) is not None
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """None for what matches nothing: blanks, comments, `/`."""
+def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
+    """Return the regular expression for a pattern as in .gitignore; None for one that matches nothing: blanks,
+    comments, `/`."""
     body = pattern.removeprefix("!").rstrip(" ")
     if body.startswith("#") or not body.strip("/"):
         return None
     inside_only = body.endswith("/")
     body = body.rstrip("/")
     rooted = "/" in body
-    more = "/." if inside_only else r"(?:/|\Z)"
-    return re.compile(_path(body.removeprefix("/") if rooted else f"**/{body}", more) + "(?:/.*)?", re.DOTALL)
+    ending = "/." if inside_only else r"(?:/|\Z)"
+    return re.compile(
+        _segments_regex(body.removeprefix("/") if rooted else f"**/{body}", ending) + "(?:/.*)?", re.DOTALL
+    )
 
 
-def exactly(pattern: str) -> str:
-    """As a regular expression, one that has to match the whole path: `src/**/*.spec.js`."""
-    return _path(pattern.removeprefix("./"), r"\Z")
+def path_regex(pattern: str) -> str:
+    """Return a regular expression for a pattern such as `src/**/*.spec.js`, which has to match the whole path."""
+    return _segments_regex(pattern.removeprefix("./"), r"\Z")
 
 
-def by_name(pattern: str) -> str:
-    """As Python's fnmatch means it, a pattern without a slash for the name alone; in others a star crosses slashes."""
+def fnmatch_regex(pattern: str) -> str:
+    """Return a regular expression for a pattern of Python's fnmatch: one without a slash is for the file's name alone,
+    in others a star crosses slashes."""
     body = pattern.removeprefix("./")
     if "/" not in body:
-        return f"(?s:(?:.*/)?{_name(body)})"
-    return f"(?s:{_name(body, '.')}|{_name(f'*/{body}', '.')})"
+        return f"(?s:(?:.*/)?{_name_regex(body)})"
+    return f"(?s:{_name_regex(body, '.')}|{_name_regex(f'*/{body}', '.')})"
 
 
-def alternatives(pattern: str) -> tuple[str, ...]:
-    """Without braces and the groups of `?(a|b)`: one pattern for each choice; more than once counts as once.
+def expand_alternatives(pattern: str) -> tuple[str, ...]:
+    """Return the patterns that one with braces or groups (`?(a|b)`) stands for, one for each choice; a group that may
+    repeat counts as once.
 
-    None of them where the pattern is beyond this: `!(a)`, braces without an end, or too many choices.
+    Empty where the pattern is beyond this: `!(a)`, braces without an end, or more than GLOB_ALTERNATIVES choices.
     """
-    done, left = list[str](), [pattern]
-    while left:
-        one = left.pop()
-        if len(done) + len(left) >= GLOB_ALTERNATIVES or "!(" in one:
+    expanded, pending = list[str](), [pattern]
+    while pending:
+        candidate = pending.pop()
+        if len(expanded) + len(pending) >= GLOB_ALTERNATIVES or "!(" in candidate:
             return ()
-        found = re.search(r"\{([^{}]*)\}|([?@+*])\(([^()]*)\)", one)
-        if found is None:
-            if re.search(r"[{}()]", one):
+        match = re.search(r"\{([^{}]*)\}|([?@+*])\(([^()]*)\)", candidate)
+        if match is None:
+            if re.search(r"[{}()]", candidate):
                 return ()
-            done.append(one)
+            expanded.append(candidate)
             continue
-        kind, braces = found[2] or "", found[1] is not None
-        choices = found[1].split(",") if braces else found[3].split("|")
+        kind, braces = match[2] or "", match[1] is not None
+        choices = match[1].split(",") if braces else match[3].split("|")
         choices += [""] if kind in ("?", "*") and kind else []
-        left += [one[: found.start()] + choice + one[found.end() :] for choice in reversed(choices)]
-    return tuple(dict.fromkeys(done))
+        pending += [candidate[: match.start()] + choice + candidate[match.end() :] for choice in reversed(choices)]
+    return tuple(dict.fromkeys(expanded))
 
 
-def _path(body: str, more: str) -> str:
-    """`more`: what follows, looked at only. What stands between two `**` is looked for once, at its first place: names
-    have a number of their own, so that a later place can do no better."""
+def _segments_regex(body: str, ending: str) -> str:
+    """Return a regular expression for a pattern of names between slashes.
+
+    ending  an expression for what must follow, looked at only
+
+    What stands between two `**` is searched for once, at its first place: it is a fixed number of names, so that a
+    later place can do no better.
+    """
     groups, names = [list[str]()], body.split("/")
     for name in names:
         if name == "**":
             groups += [[]] if groups[-1] or len(groups) == 1 else []
         else:
-            groups[-1].append(_name(name))
+            groups[-1].append(_name_regex(name))
     first, *others = ["/".join(group) for group in groups]
     if not others:
-        return f"{first}(?={more})"
+        return f"{first}(?={ending})"
     start = f"(?>{first}/)" if first else ""
     *middle, end = others
-    looked = "".join(f"(?>(?:[^/]+/)*?{group}/)" for group in middle)
-    return f"{start}{looked}(?>(?:[^/]+/)*?{end or '[^/]+'}(?={more}))"
+    between = "".join(f"(?>(?:[^/]+/)*?{group}/)" for group in middle)
+    return f"{start}{between}(?>(?:[^/]+/)*?{end or '[^/]+'}(?={ending}))"
 
 
-def _name(part: str, other: str = "[^/]") -> str:
-    """One name: what stands between two stars is looked for once, at its first place, so that time stays linear.
+def _name_regex(part: str, star_character: str = "[^/]") -> str:
+    """Return a regular expression for the pattern of one name; what stands between two stars is searched for once, at
+    its first place, so that time stays linear.
 
-    `other`: what a star stands for
+    star_character  an expression for each character a star or `?` stands for
     """
     pieces = [""]
-    at = 0
-    while at < len(part):
-        if part[at] == "*":
+    position = 0
+    while position < len(part):
+        if part[position] == "*":
             pieces += [""] if pieces[-1] or len(pieces) == 1 else []
-            at += 1
-        elif part[at] == "?":
-            pieces[-1] += other
-            at += 1
-        elif part[at] == "[" and (found := re.match(r"\[([!^]?)(\]?[^]]*)\]", part[at:])) is not None:
-            inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", found[2])
-            pieces[-1] += f"(?!/)[{'^' if found[1] else ''}{inner}]"
-            at += found.end()
+            position += 1
+        elif part[position] == "?":
+            pieces[-1] += star_character
+            position += 1
+        elif part[position] == "[" and (match := re.match(r"\[([!^]?)(\]?[^]]*)\]", part[position:])) is not None:
+            inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", match[2])
+            pieces[-1] += f"(?!/)[{'^' if match[1] else ''}{inner}]"
+            position += match.end()
         else:
-            at += part[at] == "\\" and at + 1 < len(part)
-            pieces[-1] += re.escape(part[at])
-            at += 1
+            position += part[position] == "\\" and position + 1 < len(part)
+            pieces[-1] += re.escape(part[position])
+            position += 1
     first, *others = pieces
     if not others:
         return first
     *middle, end = others
-    return first + "".join(f"(?>{other}*?{piece})" for piece in middle) + f"{other}*{end}"
+    return first + "".join(f"(?>{star_character}*?{piece})" for piece in middle) + f"{star_character}*{end}"
 
 
 _ANY = ""
 
 
-def searched(pattern: str) -> tuple[str, ...]:
-    """As a JavaScript regular expression that is looked for in `/` and the path: one for each of its choices.
+def search_regexes(pattern: str) -> tuple[str, ...]:
+    """Return regular expressions of whole paths for a JavaScript one that is searched for in `/` and the path: one or
+    two for each of its choices.
 
-    None of them where it is beyond this: it repeats anything but `.`, looks around, begins with `^`.
+    Empty where it is beyond this: it repeats anything but `.`, looks around, begins with `^`.
     """
     body = pattern.removesuffix("$")
     try:
-        choices, at = _choices(body, 0)
+        choices, position = _parse_choices(body, 0)
     except ValueError:
         return ()
-    if at != len(body):
+    if position != len(body):
         return ()
-    found = list[str]()
+    expressions = list[str]()
     for tokens in choices:
         open_end = [] if body != pattern else [_ANY]
-        found.append(_sequence([_ANY, *tokens, *open_end]))
+        expressions.append(_tokens_regex([_ANY, *tokens, *open_end]))
         if tokens[:1] == ["/"]:
-            found.append(_sequence([*tokens[1:], *open_end]))
-    return tuple(dict.fromkeys(found))
+            expressions.append(_tokens_regex([*tokens[1:], *open_end]))
+    return tuple(dict.fromkeys(expressions))
 
 
-def _choices(body: str, at: int, depth: int = 0) -> tuple[list[list[str]], int]:
-    """The choices from here to the end of the group, each as expressions of one character, and where that is."""
-    done, left = list[list[str]](), [list[str]()]
+def _parse_choices(body: str, position: int, depth: int = 0) -> tuple[list[list[str]], int]:
+    """Parse a regular expression from a position to the end of its group; return its choices, each a list of
+    expressions of one character, and the position of that end.
+
+    depth  groups around it
+
+    Raises ValueError for what is not understood here, and for more than GLOB_ALTERNATIVES choices or levels.
+    """
+    done, open_choices = list[list[str]](), [list[str]()]
     if depth > GLOB_ALTERNATIVES:
         raise ValueError("too deep")
-    while at < len(body) and body[at] != ")":
-        if body[at] == "|":
-            done, left, at = done + left, [[]], at + 1
+    while position < len(body) and body[position] != ")":
+        if body[position] == "|":
+            done, open_choices, position = done + open_choices, [[]], position + 1
             continue
-        if body[at] == "(":
-            inner, at = _choices(body, at + 1 + 2 * body.startswith("(?:", at), depth + 1)
-            at += 1
+        if body[position] == "(":
+            inner, position = _parse_choices(body, position + 1 + 2 * body.startswith("(?:", position), depth + 1)
+            position += 1
         else:
-            one = re.compile(r"\[\^?[\w.-]+\]|\\[./-]|[\w/.@~%=, -]").match(body, at)
-            if one is None:
-                raise ValueError(body[at])
-            at, inner = one.end(), [[one[0]]]
-        if at < len(body) and body[at] == "?":
-            at, inner = at + 1, [*inner, []]
-        elif at < len(body) and body[at] in "*+":
+            match = re.compile(r"\[\^?[\w.-]+\]|\\[./-]|[\w/.@~%=, -]").match(body, position)
+            if match is None:
+                raise ValueError(body[position])
+            position, inner = match.end(), [[match[0]]]
+        if position < len(body) and body[position] == "?":
+            position, inner = position + 1, [*inner, []]
+        elif position < len(body) and body[position] in "*+":
             if inner != [["."]]:
-                raise ValueError(body[at])
-            inner, at = [[_ANY] if body[at] == "*" else [".", _ANY]], at + 1
-        left = [some + more for some in left for more in inner]
-        if len(left) + len(done) > GLOB_ALTERNATIVES:
+                raise ValueError(body[position])
+            inner, position = [[_ANY] if body[position] == "*" else [".", _ANY]], position + 1
+        open_choices = [head + tail for head in open_choices for tail in inner]
+        if len(open_choices) + len(done) > GLOB_ALTERNATIVES:
             raise ValueError("too many choices")
-    if at == len(body) and depth:
+    if position == len(body) and depth:
         raise ValueError("no end")
-    return done + left, at
+    return done + open_choices, position
 
 
-def _sequence(tokens: Sequence[str]) -> str:
-    """Look for what stands between two stars once, at its first place."""
+def _tokens_regex(tokens: Sequence[str]) -> str:
+    """Return a regular expression for a sequence of one-character expressions; what stands between two `_ANY` is
+    searched for once, at its first place."""
     pieces = [list[str]()]
     for token in tokens:
         pieces += [[]] if token == _ANY else []

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from perdure.adapters.checks.runners.command_line import package_script_name, split_commands, unwrap_command
-from perdure.adapters.checks.tamper.inventory import is_test
+from perdure.adapters.checks.tamper.missing_tests import is_test_file
 from perdure.adapters.system.bounded import parse_json
 from perdure.models.limits import SIDE_READ_FILES
 
@@ -81,7 +81,7 @@ def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, 
         script_path = _script_path(argv, directory)
         if script_path:
             trace.files |= {script_path} | _loaded_files(script_path, directory)
-            if is_test(script_path):
+            if is_test_file(script_path):
                 continue  # what a test runs is the product
             if (
                 script_path.endswith(".sh")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from perdure.adapters.checks.findings.globs import alternatives, exactly, searched
+from perdure.adapters.checks.findings.globs import expand_alternatives, path_regex, search_regexes
 from perdure.adapters.checks.runners.base import ConfiguredTestSide, translate_patterns
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.system.bounded import parse_json
@@ -61,7 +61,7 @@ def _jest_config_side(settings: dict[str, Any], path: str, directory: CommandDir
     """
     roots = [root for root in map(_relative_path, _all_strings(settings.get("roots"))) if root not in ("", ".")]
     side = _pattern_side(map(_relative_path, _all_strings(settings.get("testMatch"))), roots)
-    side += translate_patterns(map(_javascript_regex, _all_strings(settings.get("testRegex"))), searched)
+    side += translate_patterns(map(_javascript_regex, _all_strings(settings.get("testRegex"))), search_regexes)
     return side + _existing_files(
         (word for key in _JEST_FILES for word in _all_strings(settings.get(key))), path, directory
     )
@@ -89,7 +89,7 @@ def _pattern_side(patterns: Iterable[str], roots: list[str]) -> ConfiguredTestSi
     lookahead = f"(?={'|'.join(re.escape(root) + '/' for root in roots)})" if roots else ""
     positive = [pattern for pattern in patterns if not pattern.startswith("!")]
     return translate_patterns(
-        positive, lambda pattern: [lookahead + exactly(alternative) for alternative in alternatives(pattern)]
+        positive, lambda pattern: [lookahead + path_regex(alternative) for alternative in expand_alternatives(pattern)]
     )
 
 

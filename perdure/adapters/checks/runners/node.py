@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from perdure.adapters.checks.findings.globs import alternatives, exactly
+from perdure.adapters.checks.findings.globs import expand_alternatives, path_regex
 from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
@@ -83,7 +83,7 @@ class Node(Runner):
         loaded_paths = [word.removeprefix("./") for word in loaded]
         side = translate_patterns(
             [word for word in arguments if "*" in word and word[0] != "-"],
-            lambda word: [exactly(alternative) for alternative in alternatives(word)],
+            lambda word: [path_regex(alternative) for alternative in expand_alternatives(word)],
         )
         return side + ConfiguredTestSide(files=tuple(word for word in loaded_paths if word in directory.paths))
 

@@ -8,7 +8,7 @@ from configparser import ConfigParser
 from configparser import Error as ConfigError
 from typing import Any
 
-from perdure.adapters.checks.findings.globs import by_name, exactly
+from perdure.adapters.checks.findings.globs import fnmatch_regex, path_regex
 from perdure.adapters.checks.runners.base import ConfiguredTestSide, translate_patterns
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.system.bounded import parse_toml
@@ -39,7 +39,7 @@ def pytest_test_side(commands: Sequence[list[str]], directory: CommandDirectory)
             modules += re.findall(r"""["']([\w.]+)["']""", plugins)
     side = translate_patterns(
         [word for settings in sections for word in _split_setting(settings.get("python_files"))],
-        lambda word: [by_name(word)],
+        lambda word: [fnmatch_regex(word)],
     )
     all_roots = [
         word.strip("/").removeprefix("./")
@@ -80,7 +80,7 @@ def _plugins_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def _expand_roots(roots: Sequence[str], directory: CommandDirectory) -> list[str]:
     """Return the roots, those with wildcards replaced by the directories that they match; at most SIDE_PATTERNS."""
     plain = [root for root in roots if not re.search(r"[*?\[]", root)]
-    stars = translate_patterns([root for root in roots if root not in plain], lambda word: [exactly(word)]).tests
+    stars = translate_patterns([root for root in roots if root not in plain], lambda word: [path_regex(word)]).tests
     if stars:
         directories = {path[: cut.start()] for path in directory.paths for cut in re.finditer("/", path)}
         pattern = re.compile("|".join(stars), re.DOTALL)

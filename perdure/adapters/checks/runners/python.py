@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.checks.findings.globs import by_name
+from perdure.adapters.checks.findings.globs import fnmatch_regex
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
@@ -155,7 +155,7 @@ class Unittest(Runner):
             start, pattern, *_ = [*positional[1:3], "", ""]
             root = (options.get("s") or start).strip("/").removeprefix("./")
             pattern = options.get("p") or pattern
-            side += translate_patterns([pattern] if pattern else [], lambda word: [by_name(word)])
+            side += translate_patterns([pattern] if pattern else [], lambda word: [fnmatch_regex(word)])
             side += ConfiguredTestSide(roots=(root,) if root not in (".", "src", "lib", "") else ())
         return side
 

@@ -8,31 +8,38 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perdure.adapters.checks.tamper.files import Files
-from perdure.adapters.checks.tamper.inventory import at_most, hit, is_now, is_test, only_new, was
-from perdure.adapters.checks.tamper.names import CHECKS, tests
+from perdure.adapters.checks.tamper.differing_files import DifferingFiles
+from perdure.adapters.checks.tamper.missing_tests import (
+    added_items,
+    is_test_file,
+    limit_hits,
+    make_hit,
+    minus_lines,
+    plus_lines,
+)
+from perdure.adapters.checks.tamper.source_tests import CHECKS, find_tests
 from perdure.models.config import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
 from perdure.models.report import ChangedTest, Tampering, TamperingHit
 
-_WHOLE = (
+_TEST_SETTINGS = (
     *("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", "nose.cfg", ".noserc", "tox.toml"),
     *("jest.config.*", "jest.setup.*", "jest.preset.*", "vitest.config.*", "vitest.workspace.*", "vitest.setup.*"),
     *("setupTests.*", ".mocharc*", "karma.conf.*", "ava.config.*", "playwright.config.*", "cypress.config.*"),
     *("cypress.json", ".taprc", ".nycrc*", ".c8rc*", "phpunit.xml*", ".rspec", "nextest.toml"),
     *("junit-platform.properties", "testng.xml", "maven.config", "jvm.config", "init.gradle*", ".testrc*"),
 )
-_SHARED = (
+_SHARED_SETTINGS = (
     *("pyproject.toml", "setup.cfg", "tox.ini", "setup.py", "entry_points.txt", "package.json", ".npmrc", "Cargo.toml"),
     *("pom.xml", "*.gradle", "*.gradle.kts", "gradle.properties", "go.mod", "vite.config.*"),
 )
 _RECIPES = ("[Mm]akefile", "GNUmakefile", "*.mk", "[Jj]ustfile", "Taskfile.y*ml", "Rakefile", "noxfile.py", "tasks.py")
-_IN_FRONT = (
+_STAND_INS = (
     *("sitecustomize.py", "usercustomize.py", "*.pth", "*.pyc", "pytest.py", "unittest.py", "pluggy.py", "mock.py"),
     *("TEST-*.xml", "junit*.xml", "test-results*.xml"),
 )
-_INSTALLED = {"node_modules", ".venv", "site-packages", ".pytest_cache", "__pycache__", "surefire-reports", "pytest",
-              "_pytest", "unittest"}  # fmt: skip
+_STAND_IN_DIRECTORIES = {"node_modules", ".venv", "site-packages", ".pytest_cache", "__pycache__", "surefire-reports",
+              "pytest", "_pytest", "unittest"}  # fmt: skip
 
 _SETTING = re.compile(
     r"(?i)test|addopts|coverage|python_(files|classes|functions)|norecursedirs|\bomit\b|exclude|markers|filterwarnings"
@@ -51,13 +58,13 @@ _SKIPS = re.compile(
     r"(?i)\bskip|\bxfail\b|expectedFailure|\b(xit|xtest|xdescribe|fit|fdescribe)\s?\(|\.(only|todo|failing)\b|only:\s?true"
     r"|@(Disabled|Ignore)\b|#\[(ignore|should_panic|cfg)|//go:build|\+build|importorskip|__test__|\bpending\("
 )
-_BENDS = re.compile(
+_WEAKENS = re.compile(
     r"\b_exit\(|\bsys\.exit\(|SystemExit|\batexit\b|process\.exit|exitCode\s?=|os\.Exit\(|TestMain|process::exit"
     r"|System\.exit|load_tests|(unittest|TestCase|pytest|assert|expect)(\.\w{1,40})?\s?=[^=>]|sys\.modules|globals\(\)"
     r"|setattr\(\s?(pytest|unittest)|except( (Base)?Exception| AssertionError)?\s?:|suppress\("
     r"|raises\(\s?(Base)?Exception"
 )
-_ASKS = re.compile(
+_LOOKS_AT_TESTS = re.compile(
     r"PYTEST_\w+|PERDURE_\w+|sys\._getframe|inspect\.(stack|currentframe|getouterframes)|sys\.modules|NODE_TEST_CONTEXT"
     r"|JEST_WORKER_ID|\bVITEST\b|NODE_ENV\W{1,20}test|testing\.Testing\(|Lookup\(.test\.|\.test['\"]\)|cfg!?\(test\)"
     r"|\bimport (pytest|_pytest|unittest)\b|from (pytest|_pytest|unittest)\b|<testsuites?\b|junit_?-?xml|currentframe"
@@ -74,7 +81,7 @@ _CODE = re.compile(r".*\.(py|[cm]?[jt]sx?|go|rs|java|kt|kts|groovy|scala|rb|php|
 
 
 @dataclass(frozen=True)
-class Hints:
+class ReviewHints:
     """Hints for a reviewer: places, and tests of the base that check something else now."""
 
     places: tuple[TamperingHit, ...] = ()
@@ -82,138 +89,163 @@ class Hints:
 
 
 @dataclass(frozen=True)
-class _Changed:
-    """One file: the lines it lost, and those it has more, each with its number."""
+class _ChangedFile:
+    """One file that differs: the lines it lost, and those that are new in it, each with its number."""
 
     path: str
-    lost: Sequence[tuple[int, str]]
-    more: Sequence[tuple[int, str]]
+    lost_lines: Sequence[tuple[int, str]]
+    added_lines: Sequence[tuple[int, str]]
 
     @property
     def name(self) -> str:
+        """Return the file's name, without its directory."""
         return self.path.rpartition("/")[2]
 
-    def is_one(self, patterns: Sequence[str]) -> bool:
+    def matches_any(self, patterns: Sequence[str]) -> bool:
+        """Return whether the file's name matches one of these patterns."""
         return any(fnmatch.fnmatchcase(self.name, pattern) for pattern in patterns)
 
-    def hint(
-        self, rule: Tampering, title: str, about: re.Pattern[str] | None = None, lost: bool = True
+    def make_hint(
+        self, rule: Tampering, title: str, pattern: re.Pattern[str] | None = None, with_lost: bool = True
     ) -> Iterator[TamperingHit]:
-        """One hint with the lines that a pattern is found in; none without any."""
-        gone = [line for _, line in self.lost if lost and (about is None or about.search(line))]
-        here = [(number, line) for number, line in self.more if about is None or about.search(line)]
-        if gone or here:
-            evidence = was("\n".join(gone[:10])), is_now("\n".join(line for _, line in here[:10]))
-            yield hit(rule, f"{self.path}: {title}", self.path, here[0][0] if here else None, *evidence)
+        """Yield one hint with the lines in which a pattern is found (None: all lines); none where there is no such
+        line.
+
+        with_lost  lines that the file lost count, too
+        """
+        lost = [line for _, line in self.lost_lines if with_lost and (pattern is None or pattern.search(line))]
+        added = [(number, line) for number, line in self.added_lines if pattern is None or pattern.search(line)]
+        if lost or added:
+            evidence = minus_lines("\n".join(lost[:10])), plus_lines("\n".join(line for _, line in added[:10]))
+            yield make_hit(rule, f"{self.path}: {title}", self.path, added[0][0] if added else None, *evidence)
 
 
-def hints(before: Files, after: Files, commands: Sequence[TestCommand]) -> Hints:
-    """The differences between two commits that are worth a look. Raises GitError when a commit cannot be read."""
-    words = " ".join(command.command for command in commands)
+def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence[TestCommand]) -> ReviewHints:
+    """Find the differences between two commits that are worth a reviewer's look. Raises GitError when a commit cannot
+    be read."""
+    command_text = " ".join(command.command for command in commands)
     paths = sorted(before.changed)
-    before.load(paths)
-    after.load(paths)
-    places, changed = list[TamperingHit](), list[ChangedTest]()
+    before.preload(paths)
+    after.preload(paths)
+    places, changed_tests = list[TamperingHit](), list[ChangedTest]()
     try:
         for path in paths:
-            places += _named(before, after, path)
-            old, new = before.text(path), after.text(path)
+            places += _name_hints(before, after, path)
+            old, new = before.read_text(path), after.read_text(path)
             if old is not None or new is not None:
-                places += _hints(_differing(path, old or "", new or ""), words)
-            if old and new and (is_test(path) or path.endswith(".rs")):
-                changed += _checking_something_else(path, old, new)
+                places += _file_hints(_compare_lines(path, old or "", new or ""), command_text)
+            if old and new and (is_test_file(path) or path.endswith(".rs")):
+                changed_tests += _find_changed_tests(path, old, new)
     finally:
         before.close()
-    return Hints(at_most(places), tuple(changed[:TAMPER_HITS_MOST]))
+    return ReviewHints(limit_hits(places), tuple(changed_tests[:TAMPER_HITS_MOST]))
 
 
-def _hints(file: _Changed, words: str) -> Iterator[TamperingHit]:
-    if file.is_one(_WHOLE):
-        yield from file.hint(Tampering.CONFIGURATION, "settings of the tests differ")
-    elif file.is_one(_SHARED):
-        yield from file.hint(Tampering.CONFIGURATION, "settings of the tests differ", _SETTING)
-    if file.is_one(_RECIPES) or (file.path in words or file.name in words.split()):
-        yield from file.hint(Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, lost=False)
-        yield from file.hint(Tampering.COMMAND, "it runs the tests, and differs")
+def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]:
+    """Yield hints about one text file, by its name and the lines that differ.
+
+    They are about settings of tests, what runs the tests, tests that are left out or check less, and product code that
+    looks at what tests it.
+
+    command_text  all test commands, to know the files that they name
+    """
+    if file.matches_any(_TEST_SETTINGS):
+        yield from file.make_hint(Tampering.CONFIGURATION, "settings of the tests differ")
+    elif file.matches_any(_SHARED_SETTINGS):
+        yield from file.make_hint(Tampering.CONFIGURATION, "settings of the tests differ", _SETTING)
+    if file.matches_any(_RECIPES) or (file.path in command_text or file.name in command_text.split()):
+        yield from file.make_hint(
+            Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, with_lost=False
+        )
+        yield from file.make_hint(Tampering.COMMAND, "it runs the tests, and differs")
     elif file.name == "conftest.py":
-        yield from file.hint(Tampering.CONFIGURATION, "it decides what runs, and how", _STEERS)
-    if is_test(file.path) or file.path.endswith(".rs"):
-        yield from file.hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, lost=False)
-        yield from file.hint(Tampering.HOLLOW, "it may end the run, or swallow what fails", _BENDS, lost=False)
-        fewer = _count(file.lost) - _count(file.more)
-        if fewer > 0 and file.more:
+        yield from file.make_hint(Tampering.CONFIGURATION, "it decides what runs, and how", _STEERS)
+    if is_test_file(file.path) or file.path.endswith(".rs"):
+        yield from file.make_hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, with_lost=False)
+        yield from file.make_hint(
+            Tampering.HOLLOW, "it may end the run, or swallow what fails", _WEAKENS, with_lost=False
+        )
+        fewer = _count_assertions(file.lost_lines) - _count_assertions(file.added_lines)
+        if fewer > 0 and file.added_lines:
             title = f"{fewer} assertion{'s' if fewer > 1 else ''} fewer"
-            yield from file.hint(Tampering.HOLLOW, title, CHECKS)
+            yield from file.make_hint(Tampering.HOLLOW, title, CHECKS)
     elif _CODE.fullmatch(file.path) and file.name != "conftest.py":
-        yield from file.hint(Tampering.REPORT, "it looks at what tests it", _ASKS, lost=False)
-        yield from file.hint(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, lost=False)
-        yield from file.hint(Tampering.COMMAND, "it may end the process", _ENDS, lost=False)
+        yield from file.make_hint(Tampering.REPORT, "it looks at what tests it", _LOOKS_AT_TESTS, with_lost=False)
+        yield from file.make_hint(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, with_lost=False)
+        yield from file.make_hint(Tampering.COMMAND, "it may end the process", _ENDS, with_lost=False)
 
 
-def _named(before: Files, after: Files, path: str) -> Iterator[TamperingHit]:
-    """Files that get in front of what tests load, or stand for reports, by what they are called; links among tests."""
+def _name_hints(before: DifferingFiles, after: DifferingFiles, path: str) -> Iterator[TamperingHit]:
+    """Yield hints about a file that may stand in for what tests load or report, by what it is called, and about links
+    among tests."""
     if not after.has(path):
         return
-    *above, name = path.split("/")
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _IN_FRONT) or _INSTALLED & set(above):
-        yield hit(Tampering.CONFIGURATION, f"{path}: it may stand in for what the tests load or report", path)
-    elif not before.has(path) and (other := _in_front_of(path, after)):
-        yield hit(Tampering.CONFIGURATION, f"{path}: it may stand in for {other}", path)
-    elif after.is_link(path) and (is_test(path) or name == "conftest.py"):
-        yield hit(Tampering.CONFIGURATION, f"{path}: a link among the tests", path)
+    *directories, name = path.split("/")
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _STAND_INS) or _STAND_IN_DIRECTORIES & set(directories):
+        yield make_hit(Tampering.CONFIGURATION, f"{path}: it may stand in for what the tests load or report", path)
+    elif not before.has(path) and (other := _find_hidden_file(path, after)):
+        yield make_hit(Tampering.CONFIGURATION, f"{path}: it may stand in for {other}", path)
+    elif after.is_link(path) and (is_test_file(path) or name == "conftest.py"):
+        yield make_hit(Tampering.CONFIGURATION, f"{path}: a link among the tests", path)
 
 
-def _in_front_of(path: str, after: Files) -> str:
-    """The file that a new one is found before, of those that differ as well: below src or lib, or of another ending; or
-    a module of Python itself. Empty where there is none."""
-    stem, _, end = path.rpartition(".")
-    if end == "py" and stem in sys.stdlib_module_names:
+def _find_hidden_file(path: str, after: DifferingFiles) -> str:
+    """Return the file that a new one may hide, of those that differ as well: below `src` or `lib`, or of another
+    ending; or a module of Python itself. Empty where there is none."""
+    stem, _, ending = path.rpartition(".")
+    if ending == "py" and stem in sys.stdlib_module_names:
         return f"Python's {stem}"
-    ends = ("js", "jsx", "ts", "tsx", "mjs", "cjs") if end in ("js", "mjs", "cjs") else (end,)
-    others = (f"{top}{stem}.{one}" for top in ("", "src/", "lib/") for one in ends)
+    endings = ("js", "jsx", "ts", "tsx", "mjs", "cjs") if ending in ("js", "mjs", "cjs") else (ending,)
+    others = (f"{top}{stem}.{other_ending}" for top in ("", "src/", "lib/") for other_ending in endings)
     return next((other for other in others if other != path and after.has(other)), "")
 
 
-def _differing(path: str, old: str, new: str) -> _Changed:
-    """Lines without their indentation; order does not matter, so that what was only moved is no news."""
-    had, has = _lines(old), _lines(new)
-    left = only_new(had, has)
-    more = only_new(has, had)
-    return _Changed(path, _numbered(had, left), _numbered(has, more))
+def _compare_lines(path: str, old: str, new: str) -> _ChangedFile:
+    """Return the lines that a file lost and those that are new in it; indentation and order do not matter, so that what
+    was only moved is no news."""
+    old_lines, new_lines = _normal_lines(old), _normal_lines(new)
+    lost = added_items(old_lines, new_lines)
+    added = added_items(new_lines, old_lines)
+    return _ChangedFile(path, _number_lines(old_lines, lost), _number_lines(new_lines, added))
 
 
-def _lines(text: str) -> list[str]:
+def _normal_lines(text: str) -> list[str]:
+    """Return a text's lines, each cut to TAMPER_LINE_CHARS, with one blank in the place of several."""
     return [" ".join(line[:TAMPER_LINE_CHARS].split()) for line in text.splitlines()]
 
 
-def _numbered(lines: Sequence[str], wanted: Sequence[str]) -> list[tuple[int, str]]:
-    left = list(reversed(wanted))
-    found = []
+def _number_lines(lines: Sequence[str], chosen: Sequence[str]) -> list[tuple[int, str]]:
+    """Return those lines, of the ones that are chosen, that are not empty, each with its number in `lines`; both are in
+    the same order."""
+    pending = list(reversed(chosen))
+    numbered = []
     for number, line in enumerate(lines, start=1):
-        if left and line == left[-1]:
-            left.pop()
+        if pending and line == pending[-1]:
+            pending.pop()
             if line:
-                found.append((number, line))
-    return found
+                numbered.append((number, line))
+    return numbered
 
 
-def _count(lines: Sequence[tuple[int, str]]) -> int:
+def _count_assertions(lines: Sequence[tuple[int, str]]) -> int:
+    """Count the lines that assert something."""
     return sum(CHECKS.search(line) is not None for _, line in lines)
 
 
-def _checking_something_else(path: str, old: str, new: str) -> Iterator[ChangedTest]:
-    """Tests that lost a line that asserts, by their name."""
-    before = {test.leaf: test for test in tests(path, old)}
-    for test in tests(path, new):
-        had = before.get(test.leaf)
-        if had is None or had.body == test.body:
+def _find_changed_tests(path: str, old: str, new: str) -> Iterator[ChangedTest]:
+    """Yield the tests of the base that are still there by name and lost a line that asserts."""
+    before = {test.leaf: test for test in find_tests(path, old)}
+    for test in find_tests(path, new):
+        old_test = before.get(test.leaf)
+        if old_test is None or old_test.body == test.body:
             continue
-        lost = only_new(_asserting(had.text), _asserting(test.text))
+        lost = added_items(_asserting_lines(old_test.text), _asserting_lines(test.text))
         if lost:
-            more = only_new(_asserting(test.text), _asserting(had.text))
-            told = "\n".join(lost)[:1000], "\n".join(more)[:1000]
-            yield ChangedTest(name=test.leaf, file=path, line=test.line, before=told[0], after=told[1])
+            added = added_items(_asserting_lines(test.text), _asserting_lines(old_test.text))
+            texts = "\n".join(lost)[:1000], "\n".join(added)[:1000]
+            yield ChangedTest(name=test.leaf, file=path, line=test.line, before=texts[0], after=texts[1])
 
 
-def _asserting(text: str) -> list[str]:
-    return [line for line in _lines(text) if CHECKS.search(line)]
+def _asserting_lines(text: str) -> list[str]:
+    """Return the lines of a text that assert something."""
+    return [line for line in _normal_lines(text) if CHECKS.search(line)]

@@ -13,93 +13,109 @@ _REGEX_AFTER = re.compile(r"(?:^|[(,=:\[!&|?{};+\n]|=>|\breturn|\btypeof|\bcase)
 
 
 @dataclass(frozen=True)
-class Source:
-    """plain: without comments. bare: without what stands in strings, too. Both are as long as the text itself."""
+class BlankedSource:
+    """The text of a program, whole and blanked; all three are of the same length.
+
+    plain  without comments
+    bare   without what stands in strings, too
+    """
 
     text: str
     plain: str
     bare: str
 
-    def line(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
+    def line_number(self, position: int) -> int:
+        """Return the number of the line at a position, from 1."""
+        return self.text.count("\n", 0, position) + 1
 
-    def block(self, at: int) -> int:
-        """Behind the bracket that closes the one at `at`; the end where nothing does."""
-        return self._closed.get(at, len(self.bare))
+    def block_end(self, position: int) -> int:
+        """Return the position behind the bracket that closes the one at `position`; the end of the text where nothing
+        does."""
+        return self._bracket_ends.get(position, len(self.bare))
 
     @cached_property
-    def _closed(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        opened: list[int] = []
+    def _bracket_ends(self) -> dict[int, int]:
+        """Return, for the position of each opening bracket, the position behind the one that closes it."""
+        ends: dict[int, int] = {}
+        openings: list[int] = []
         for match in re.finditer(r"[()\[\]{}]", self.bare):
             if match[0] in "([{":
-                opened.append(match.start())
-            elif opened:
-                found[opened.pop()] = match.end()
-        return found
+                openings.append(match.start())
+            elif openings:
+                ends[openings.pop()] = match.end()
+        return ends
 
 
-def read(text: str, ending: str) -> Source:
-    """`ending`: of the file's name, which says what a comment and a string are."""
+def blank_source(text: str, ending: str) -> BlankedSource:
+    """Return a program's text with its comments and strings replaced by blanks, line ends kept.
+
+    ending  of the file's name: it says what a comment and a string are
+    """
     python, script = ending == "py", re.fullmatch(r"[cm]?[jt]sx?", ending) is not None
     plain, bare = list(text), list(text)
-    at, end = 0, len(text)
+    position, end = 0, len(text)
 
-    def blank(first: int, last: int, *where: list[str]) -> None:
+    def blank(first: int, last: int, *versions: list[str]) -> None:
+        """Replace the characters from `first` to `last` by blanks in these versions of the text."""
         if first < last:
             spaces = _VISIBLE.sub(" ", text[first:last])
-            for characters in where:
+            for characters in versions:
                 characters[first : first + len(spaces)] = spaces
 
-    while at < end:
-        character, two = text[at], text[at : at + 2]
-        if (character == "#" and (python or at == 0)) or (two == "//" and not python):
-            stop = _behind(text, "\n", at) - 1
-            blank(at, stop, plain, bare)
-        elif two == "/*" and not python:
-            stop = _behind(text, "*/", at + 2)
-            blank(at, stop, plain, bare)
-        elif character in "\"'`" and (python or script or character != "'" or _character(text, at)):
-            stop = _string(text, at, python, script)
-            blank(at + 1, stop - 1, bare)
-        elif script and character == "/" and _REGEX_AFTER.search(text[max(0, at - 20) : at]):
-            stop = _string(text, at, python, script)
+    while position < end:
+        character, pair = text[position], text[position : position + 2]
+        if (character == "#" and (python or position == 0)) or (pair == "//" and not python):
+            stop = _end_after(text, "\n", position) - 1
+            blank(position, stop, plain, bare)
+        elif pair == "/*" and not python:
+            stop = _end_after(text, "*/", position + 2)
+            blank(position, stop, plain, bare)
+        elif character in "\"'`" and (python or script or character != "'" or _is_character(text, position)):
+            stop = _string_end(text, position, python, script)
+            blank(position + 1, stop - 1, bare)
+        elif script and character == "/" and _REGEX_AFTER.search(text[max(0, position - 20) : position]):
+            stop = _string_end(text, position, python, script)
         else:
-            begun = _BEGINS.search(text, at + 1)
-            stop = begun.start() if begun else end
-        at = max(stop, at + 1)
-    return Source(text, "".join(plain), "".join(bare))
+            next_start = _BEGINS.search(text, position + 1)
+            stop = next_start.start() if next_start else end
+        position = max(stop, position + 1)
+    return BlankedSource(text, "".join(plain), "".join(bare))
 
 
-def _behind(text: str, what: str, at: int) -> int:
-    found = text.find(what, at)
-    return len(text) if found < 0 else found + len(what)
+def _end_after(text: str, needle: str, start: int) -> int:
+    """Return the position behind the next `needle`; the end of the text where there is none."""
+    position = text.find(needle, start)
+    return len(text) if position < 0 else position + len(needle)
 
 
-def _character(text: str, at: int) -> bool:
-    """True where a single quote begins a character, and not a lifetime."""
-    return re.match(r"'(\\.[^']{0,10}|[^'\\])'", text[at : at + 14]) is not None
+def _is_character(text: str, position: int) -> bool:
+    """Return whether a single quote begins a character, and not a lifetime (Rust)."""
+    return re.match(r"'(\\.[^']{0,10}|[^'\\])'", text[position : position + 14]) is not None
 
 
-def _string(text: str, at: int, python: bool, script: bool) -> int:
-    """Behind a string, a template with what it holds, or a regular expression that begin here."""
-    quote = text[at]
-    if text.startswith(quote * 3, at) and not script and quote in "\"'":
-        position = text.find(quote * 3, at + 3)
+def _string_end(text: str, start: int, python: bool, script: bool) -> int:
+    """Return the position behind the string, template or regular expression that begins at `start`, whatever a template
+    holds.
+
+    python, script  the language is Python; it is JavaScript or TypeScript
+    """
+    quote = text[start]
+    if text.startswith(quote * 3, start) and not script and quote in "\"'":
+        position = text.find(quote * 3, start + 3)
         while position > 0 and text[position - 1] == "\\" and python:
             position = text.find(quote * 3, position + 1)
         return len(text) if position < 0 else position + 3
-    ends = re.compile(r"[\\\n]|" + re.escape(quote))
-    position = at + 1
-    while (found := ends.search(text, position)) is not None:
-        if found[0] == quote:
-            return found.end()
-        if found[0] == "\n" and quote != "`" and (python or script):
-            return found.start()
-        position = found.end() + (found[0] == "\\")
+    stops = re.compile(r"[\\\n]|" + re.escape(quote))
+    position = start + 1
+    while (match := stops.search(text, position)) is not None:
+        if match[0] == quote:
+            return match.end()
+        if match[0] == "\n" and quote != "`" and (python or script):
+            return match.start()
+        position = match.end() + (match[0] == "\\")
     return len(text)
 
 
-def normal(text: str) -> str:
-    """Without differences in white space that mean nothing."""
+def normal_form(text: str) -> str:
+    """Return a text without differences in white space that mean nothing."""
     return re.sub(r" ?([(){}\[\],;:.=<>+*/!&|-]) ?", r"\1", " ".join(text.split())).replace(",)", ")")

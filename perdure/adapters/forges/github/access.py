@@ -1,6 +1,7 @@
-"""The servers of GitHub and our accounts there, as the environment names them, and the repositories of each.
+"""The servers of GitHub and our accounts there, as environment variables name them, and the repositories of each
+server.
 
-No model output comes near this: server and account are the environment's, owner and name the origin's.
+No model output comes near this: server and account are from the environment, owner and name from the origin's URL.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ GITHUB_COM, URL = GITHUB.home_url, GITHUB.server_variable
 TOKEN = "PERDURE_GITHUB_TOKEN"  # noqa: S105  # the name of a variable
 APP_ID = "PERDURE_GITHUB_APP_ID"
 APP_KEY = "PERDURE_GITHUB_APP_KEY"
-OF_GITHUB_COM = ("GH_TOKEN", "GITHUB_TOKEN")
-OF_ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+GITHUB_COM_TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")
+ENTERPRISE_TOKENS = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 SECRET_VARIABLES = GITHUB.secret_variables
 
 GIT_USER = "x-access-token"
-"""The name that GitHub wants beside a token of any kind."""
+"""The user name that GitHub wants beside a token of any kind."""
 
 _SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!/)(?P<path>.+)")
 _SSH_ALIASES = dict(GITHUB.ssh_hosts)
@@ -35,74 +36,84 @@ _PORTS = {"https": 443, "http": 80}
 
 
 @dataclass(frozen=True)
-class Server:
-    """A GitHub. `url`: scheme, host and port, lower case, without a slash at its end."""
+class GitHubServer:
+    """A server of GitHub. `url`: scheme, host and port, in lower case, without a slash at its end."""
 
     url: str = GITHUB_COM
 
     @classmethod
-    def parse(cls, text: str) -> Server:
-        """BadInput for what is not the address of a server, or would carry a token over plain http."""
+    def parse(cls, text: str) -> GitHubServer:
+        """Parse the address of a server, such as https://github.com, from PERDURE_GITHUB_URL. Raises BadInput for what
+        is no such address, or would carry a token over plain http."""
         try:
             parts = urlsplit(text.strip())
             host, port = parts.hostname or "", parts.port
         except ValueError:
-            raise _malformed("it is no address") from None
+            raise _server_url_error("it is no address") from None
         if parts.scheme not in _PORTS or not re.fullmatch(r"[a-z0-9._-]+|[0-9a-f:.]+", host):
-            raise _malformed("it is no http address")
+            raise _server_url_error("it is no http address")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise _malformed("it has more than scheme, host and port")
+            raise _server_url_error("it has more than scheme, host and port")
         if parts.path.strip("/") or host == "api.github.com":
-            raise _malformed("it names the API or a page, not the server")
+            raise _server_url_error("it names the API or a page, not the server")
         if parts.scheme == "http" and not is_loopback(host):
-            raise _malformed("a token would travel over plain http", fix="use its https:// address")
-        named = f"[{host}]" if ":" in host else host
-        return cls(f"{parts.scheme}://{named}" + (f":{port}" if port and port != _PORTS[parts.scheme] else ""))
+            raise _server_url_error("a token would travel over plain http", fix="use its https:// address")
+        url_host = f"[{host}]" if ":" in host else host
+        return cls(f"{parts.scheme}://{url_host}" + (f":{port}" if port and port != _PORTS[parts.scheme] else ""))
 
     @property
     def host(self) -> str:
+        """Return the host's name, without scheme and port."""
         return urlsplit(self.url).hostname or ""
 
     @property
-    def api(self) -> str:
-        """The address of the REST API: a host of its own at GitHub and Enterprise Cloud, a path on one's own server."""
+    def api_url(self) -> str:
+        """Return the address of the REST API: a host of its own at GitHub and Enterprise Cloud, a path on a company's
+        own server."""
         if self.url == GITHUB_COM or self.host.endswith(".ghe.com"):
             return f"https://api.{self.host}"
         return f"{self.url}/api/v3"
 
-    def repository(self, url: str) -> str | None:
-        """`owner/name` of a repository here, by https, ssh or `git@host:owner/name`; None for any other URL."""
-        if self.over_http(url):
-            return _owner_and_name(urlsplit(url).path)
+    def repository_name(self, url: str) -> str | None:
+        """Return `owner/name` of a repository on this server from its https or ssh URL or `git@host:owner/name`; None
+        for any other URL."""
+        if self.answers_http_url(url):
+            return _parse_owner_and_name(urlsplit(url).path)
         if "://" not in url:
-            found = _SCP.fullmatch(url)
-            return _owner_and_name(found["path"]) if found and self._by_ssh(found["host"]) else None
+            match = _SCP.fullmatch(url)
+            return _parse_owner_and_name(match["path"]) if match and self._is_ssh_host(match["host"]) else None
         parts = urlsplit(url)
-        return _owner_and_name(parts.path) if parts.scheme == "ssh" and self._by_ssh(parts.hostname or "") else None
+        return (
+            _parse_owner_and_name(parts.path)
+            if parts.scheme == "ssh" and self._is_ssh_host(parts.hostname or "")
+            else None
+        )
 
-    def over_http(self, url: str) -> bool:
-        """True where this very server answers an http(s) URL: a token for it may be shown there, and nowhere else."""
+    def answers_http_url(self, url: str) -> bool:
+        """Return True when this very server answers an http(s) URL: a token for the server may be shown there, and
+        nowhere else."""
         try:
             parts = urlsplit(url)
-            mine = urlsplit(self.url)
+            own = urlsplit(self.url)
             port = parts.port or _PORTS.get(parts.scheme)
             return (parts.scheme, parts.hostname, port) == (
-                mine.scheme,
-                mine.hostname,
-                mine.port or _PORTS[mine.scheme],
+                own.scheme,
+                own.hostname,
+                own.port or _PORTS[own.scheme],
             )
         except ValueError:
             return False
 
-    def _by_ssh(self, host: str) -> bool:
+    def _is_ssh_host(self, host: str) -> bool:
+        """Return True when a host's name in an ssh URL means this server; ssh.github.com means github.com."""
         return _SSH_ALIASES.get(host.lower(), host.lower()) == self.host
 
 
 @dataclass(frozen=True)
-class Site:
-    """A server with our account there (forges.base.ForgeSite)."""
+class GitHubSite:
+    """A server with our account there; a forges.base.ForgeSite."""
 
-    server: Server
+    server: GitHubServer
     account: Account
 
     @property
@@ -114,55 +125,69 @@ class Site:
         return self.account.secrets
 
     def forge(self, url: str) -> HostedForge | None:
+        """Return the repository of an origin's URL as a forge; None for a URL that is not on this server."""
         from perdure.adapters.forges.github.forge import GitHub
 
-        repository, by_http = self.server.repository(url), self.server.over_http(url)
+        repository, by_http = self.server.repository_name(url), self.server.answers_http_url(url)
         return GitHub(self.server, repository, self.account, pushed_with_token=by_http) if repository else None
 
     def credential(self, url: str) -> Credential | None:
-        repository = self.server.repository(url) if self.server.over_http(url) else None
+        """Return the account's token as git's credential for an http(s) URL on this server; None for any other URL or
+        without a token. Raises ForgeRefused, ForgeUnavailable."""
+        repository = self.server.repository_name(url) if self.server.answers_http_url(url) else None
         token = self.account.token(repository) if repository else None
         return Credential(self.server.url, GIT_USER, token) if token else None
 
 
-def sites(environ: MutableMapping[str, str]) -> list[Site]:
-    """The servers that these variables name, the one meant by `owner/name` first, and who we are to each.
+def sites_from_environment(environ: MutableMapping[str, str]) -> list[GitHubSite]:
+    """Return the servers that these variables name, each with our account there. The one meant by `owner/name` comes
+    first; github.com is always among them.
 
-    Takes the secrets out of `environ`. A token for github.com is for github.com alone. BadInput for a malformed
-    address or token, an App's id without its key, a key that cannot be read, a token and an App at once.
+    Removes the secrets from `environ`. A token for github.com is used for github.com alone. Raises BadInput for a
+    malformed address or token, an App's id without its key, a key that cannot be read, a token and an App at once.
     """
-    given = {name: environ.pop(name, "").strip() for name in SECRET_VARIABLES}
-    given |= {name: environ.get(name, "").strip() for name in (URL, APP_ID)}
-    home = Server.parse(given[URL]) if given[URL] else Server()
-    found = [Site(home, _configured(given, home))]
-    return found if home == Server() else [*found, Site(Server(), _first(given, OF_GITHUB_COM, Server()))]
+    values = {name: environ.pop(name, "").strip() for name in SECRET_VARIABLES}
+    values |= {name: environ.get(name, "").strip() for name in (URL, APP_ID)}
+    home = GitHubServer.parse(values[URL]) if values[URL] else GitHubServer()
+    configured = [GitHubSite(home, _home_account(values, home))]
+    return (
+        configured
+        if home == GitHubServer()
+        else [*configured, GitHubSite(GitHubServer(), _token_account(values, GITHUB_COM_TOKENS, GitHubServer()))]
+    )
 
 
-def _configured(given: dict[str, str], home: Server) -> Account:
-    app_id, app_key = given[APP_ID], given[APP_KEY]
+def _home_account(values: dict[str, str], home: GitHubServer) -> Account:
+    """Return our account on the first server: the App when one is configured, else the token that is set, else nobody.
+    Raises BadInput for half an App, or an App and a token."""
+    app_id, app_key = values[APP_ID], values[APP_KEY]
     if bool(app_id) != bool(app_key):
-        there, missing = (APP_ID, APP_KEY) if app_id else (APP_KEY, APP_ID)
+        present, missing = (APP_ID, APP_KEY) if app_id else (APP_KEY, APP_ID)
         fix = f"set {APP_ID} to the App's id and {APP_KEY} to the path of its private key, or neither"
-        raise BadInput(f"{there} is set without {missing}", where=f"environment variable {missing}", fix=fix)
-    if app_id and given[TOKEN]:
+        raise BadInput(f"{present} is set without {missing}", where=f"environment variable {missing}", fix=fix)
+    if app_id and values[TOKEN]:
         raise BadInput("a token and an App are set, and only one can act", where=f"{TOKEN}, {APP_ID}", fix="unset one")
     if app_id:
-        return AppAccount(home.api, app_id, _key(app_key))
-    return _first(given, (TOKEN, *(OF_GITHUB_COM if home == Server() else OF_ENTERPRISE)), home)
+        return AppAccount(home.api_url, app_id, _read_app_key(app_key))
+    return _token_account(values, (TOKEN, *(GITHUB_COM_TOKENS if home == GitHubServer() else ENTERPRISE_TOKENS)), home)
 
 
-def _first(given: dict[str, str], variables: tuple[str, ...], server: Server) -> Account:
-    for name in variables:
-        token = given[name]
+def _token_account(values: dict[str, str], variables: tuple[str, ...], server: GitHubServer) -> Account:
+    """Return the account of the first of these variables that holds a token; without any, the account of nobody. Raises
+    BadInput for a malformed token."""
+    for variable in variables:
+        token = values[variable]
         if token and (not token.isascii() or not token.isprintable() or " " in token):
             fix = "copy it again: one line, nothing around it"
-            raise BadInput("the token has characters in it that no token has", where=name, fix=fix)
+            raise BadInput("the token has characters in it that no token has", where=variable, fix=fix)
         if token:
-            return TokenAccount(server.api, token, name)
-    return TokenAccount(server.api, None, variables[0])
+            return TokenAccount(server.api_url, token, variable)
+    return TokenAccount(server.api_url, None, variables[0])
 
 
-def _key(path: str) -> str:
+def _read_app_key(path: str) -> str:
+    """Read the App's private key (PEM) from the file at `path`. Raises BadInput when it cannot be read or holds no
+    private key."""
     where = f"environment variable {APP_KEY}"
     fix = "set it to the path of the .pem file that GitHub gave you for the App"
     try:
@@ -175,11 +200,13 @@ def _key(path: str) -> str:
     return text
 
 
-def _owner_and_name(path: str) -> str | None:
+def _parse_owner_and_name(path: str) -> str | None:
+    """Parse the path of a repository's URL into `owner/name`, without `.git`; None when it is no such path."""
     path = path.strip("/").removesuffix(".git")
-    found = re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", path)
-    return path if found and not set(path.split("/")) & {".", ".."} else None
+    match = re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", path)
+    return path if match and not set(path.split("/")) & {".", ".."} else None
 
 
-def _malformed(why: str, fix: str = "such as https://github.com or https://ghe.example.com") -> BadInput:
-    return BadInput(f"{URL} is not right: {why}", where=f"environment variable {URL}", fix=fix)
+def _server_url_error(reason: str, fix: str = "such as https://github.com or https://ghe.example.com") -> BadInput:
+    """Return the error for a value of PERDURE_GITHUB_URL that is no address of a server."""
+    return BadInput(f"{URL} is not right: {reason}", where=f"environment variable {URL}", fix=fix)

@@ -1,6 +1,6 @@
-"""GitHub as a forge.
+"""GitHub as a forge: what deliveries do at one repository there.
 
-No model output chooses host, repository, base or branch: the first two are the origin's URL, the others come in a
+No model output chooses host, repository, base or branch: the first two are from the origin's URL, the others come in a
 Proposal, whose branches were fixed before the first model call.
 """
 
@@ -12,13 +12,20 @@ import requests
 from github import GithubException
 from github.Repository import Repository
 
-from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
-from perdure.adapters.forges.github.access import Server
-from perdure.adapters.forges.github.accounts import NEEDED, Account, AppAccount
-from perdure.adapters.forges.github.errors import accepted, without_scope
-from perdure.adapters.forges.github.issues import read_issue, tell
-from perdure.adapters.forges.github.place import GitHubRepository
-from perdure.adapters.forges.github.pulls import of_head, open_one, open_ours, proposed, published, pulled
+from perdure.adapters.forges.base import AccessReport, Proposal, ProposedPullRequest, PullRequestSnapshot
+from perdure.adapters.forges.github.access import GitHubServer
+from perdure.adapters.forges.github.accounts import NEEDED_PERMISSIONS, Account, AppAccount
+from perdure.adapters.forges.github.errors import accepted_permissions, missing_repo_scope
+from perdure.adapters.forges.github.issues import fetch_issue, write_status_comment
+from perdure.adapters.forges.github.pulls import (
+    count_open_pulls,
+    issue_pull_requests,
+    open_or_update_pull,
+    pulls_of_branch,
+    to_pull_request,
+    to_pull_request_snapshot,
+)
+from perdure.adapters.forges.github.repository import GitHubRepository
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.issue import ForgeIssue, IssueQuery
@@ -27,163 +34,204 @@ from perdure.models.result import PullRequest
 
 
 class GitHub:
-    """One repository there. A HostedForge; safe to use from any thread. Without a token what is public can be read."""
+    """One repository on a server of GitHub; a HostedForge, safe to use from any thread. Without a token what is public
+    can be read."""
 
     name = "GitHub"
 
-    def __init__(self, server: Server, repository: str, account: Account, *, pushed_with_token: bool = True) -> None:
-        """`repository` is `owner/name`; `pushed_with_token`: whether git needs our account as well."""
-        self._place = GitHubRepository(server.url, server.api, repository, account, pushed_with_token)
+    def __init__(
+        self, server: GitHubServer, repository: str, account: Account, *, pushed_with_token: bool = True
+    ) -> None:
+        """Set up access without any request. `repository` is `owner/name`; `pushed_with_token`: git needs our account
+        as well."""
+        self._target = GitHubRepository(server.url, server.api_url, repository, account, pushed_with_token)
 
     @property
     def account(self) -> str:
-        account = self._place.account
+        """Return `App 12` for a GitHub App, empty for a token or nobody."""
+        account = self._target.account
         return f"App {account.id}" if isinstance(account, AppAccount) else ""
 
     @property
-    def web(self) -> str:
-        """The page of the repository, such as https://github.com/me/durations."""
-        return self._place.web
+    def web_url(self) -> str:
+        """Return the address of the repository's page, such as https://github.com/me/durations."""
+        return self._target.web_url
 
-    def find(self, head: str) -> PullRequest | None:
-        with self._place.opened(write=False) as repository:
-            return next((published(pull) for pull in of_head(repository, head, "open")), None)
+    def find_open_pull(self, head: str) -> PullRequest | None:
+        """Return the open pull request of a head branch, the oldest when there are several, or None."""
+        with self._target.open_connection(write=False) as repository:
+            return next((to_pull_request(pull) for pull in pulls_of_branch(repository, head, "open")), None)
 
-    def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
-        with self._place.opened(write=False) as repository:
-            return [pulled(pull, delivery) for pull in of_head(repository, head, "all")]
+    def pulls_of_branch(self, head: str, delivery: str) -> Sequence[PullRequestSnapshot]:
+        """Return all pull requests of a head branch in whatever state, by number; those with the marker of `delivery`
+        are `ours`."""
+        with self._target.open_connection(write=False) as repository:
+            return [to_pull_request_snapshot(pull, delivery) for pull in pulls_of_branch(repository, head, "all")]
 
-    def open_ours(self, but: str, most: int) -> int:
-        with self._place.opened(write=False) as repository:
-            return open_ours(repository, but, most)
+    def count_open_pulls(self, except_delivery: str, limit: int) -> int:
+        """Count the open pull requests that deliveries have made, without that of `except_delivery`, up to `limit`."""
+        with self._target.open_connection(write=False) as repository:
+            return count_open_pulls(repository, except_delivery, limit)
 
-    def retarget(self, number: int, base: str) -> None:
-        with self._place.opened() as repository:
+    def change_base(self, number: int, base: str) -> None:
+        """Set the base branch of an open pull request. Does nothing when it is into that branch already, or no longer
+        open."""
+        with self._target.open_connection() as repository:
             pull = repository.get_pull(number)
             if pull.state == "open" and pull.base.ref != base:
                 pull.edit(base=base)
 
-    def reopen(self, number: int) -> None:
-        with self._place.opened() as repository:
+    def reopen_pull(self, number: int) -> None:
+        """Open a closed pull request again. Does nothing when it is open or was merged. Raises ForgeRefused,
+        ForgeUnavailable."""
+        with self._target.open_connection() as repository:
             pull = repository.get_pull(number)
             if pull.state == "closed" and not pull.merged_at:
                 pull.edit(state="open")
 
-    def create(self, proposal: Proposal) -> Opened:
-        with self._place.opened() as repository:
-            opened = open_one(repository, proposal)
-            return Opened(opened.pull_request, (*self._place.renamed(repository), *opened.notes))
+    def open_or_update_pull(self, proposal: Proposal) -> ProposedPullRequest:
+        """Open the pull request, or update the one that this head branch has already; notes say when the repository was
+        renamed, too."""
+        with self._target.open_connection() as repository:
+            result = open_or_update_pull(repository, proposal)
+            return ProposedPullRequest(result.pull_request, (*self._target.rename_notes(repository), *result.notes))
 
-    def check(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
-        return check_access(self._place, base, branches, empty=empty)
+    def check_access(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> AccessReport:
+        """Check that one of `branches` can be pushed and a pull request into `base` opened, without lasting effect.
+        Raises ForgeRefused, which names what is missing, and ForgeUnavailable."""
+        return check_access(self._target, base, branches, empty=empty)
 
-    def issue(self, number: int) -> ForgeIssue:
-        with self._place.opened(write=False) as repository:
-            return read_issue(repository, number, self._login)
+    def fetch_issue(self, number: int) -> ForgeIssue:
+        """Fetch an open issue with its newest comments. Raises InvalidRequest for one that cannot be worked on."""
+        with self._target.open_connection(write=False) as repository:
+            return fetch_issue(repository, number, self._login_name)
 
-    def issues(self, wanted: IssueQuery, most: int) -> Sequence[int]:
-        with self._place.opened(write=False) as repository:
-            return find_issues(repository, wanted, most)
+    def find_issues(self, query: IssueQuery, limit: int) -> Sequence[int]:
+        """Return the numbers of the open issues that a query means, the oldest first. Raises ForgeRefused when there
+        are more than `limit`."""
+        with self._target.open_connection(write=False) as repository:
+            return find_issues(repository, query, limit)
 
-    def proposed(self) -> Mapping[int, int]:
-        with self._place.opened(write=False) as repository:
-            return proposed(repository)
+    def issue_pull_requests(self) -> Mapping[int, int]:
+        """Return the open pull requests that a delivery or a backlog has made for issues here: issue number → pull
+        request number."""
+        with self._target.open_connection(write=False) as repository:
+            return issue_pull_requests(repository)
 
-    def comment(self, issue: int, delivery: str, text: str) -> str:
-        with self._place.opened() as repository:
-            return tell(repository, issue, delivery, text, self._login)
+    def write_status_comment(self, issue: int, delivery: str, text: str) -> str:
+        """Create or edit the delivery's one comment on an issue so that it says `text`; return its address."""
+        with self._target.open_connection() as repository:
+            return write_status_comment(repository, issue, delivery, text, self._login_name)
 
-    def _login(self) -> str:
-        account = self._place.account
-        return account.login(self._place.repository) if account.token(self._place.repository) else ""
+    def _login_name(self) -> str:
+        """Return the name of our account, empty without a token."""
+        account = self._target.account
+        return account.login_name(self._target.repository) if account.token(self._target.repository) else ""
 
 
 PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: write"}
-"""Rights that an App's installation needs, by GitHub's name of each."""
+"""The permissions that an App's installation needs: GitHub's name of each → as people read it."""
 
 
-_FIRST = "push a first commit yourself: git commit --allow-empty -m first && git push -u origin HEAD"
+_PUSH_FIRST_COMMIT = "push a first commit yourself: git commit --allow-empty -m first && git push -u origin HEAD"
 
 
-def check_access(place: GitHubRepository, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
-    """Token, permissions, repository and base branch, and the rules for `branches`, of which one will be pushed, and
-    for the base of an `empty` repository; ForgeRefused names the first thing that is missing."""
-    with place.opened() as repository:
-        _usable(place, repository)
-        notes = [*place.renamed(repository)]
-        installed = place.account.permissions(place.repository)
-        if installed is not None:
-            notes += _installed(place, installed)
+def check_access(
+    target: GitHubRepository, base: str, branches: Sequence[str] = (), *, empty: bool = False
+) -> AccessReport:
+    """Check before any money is spent that a delivery can push and open a pull request here; return the repository's
+    present name and notes.
+
+    Looked at are the token and its permissions, the repository, its base branch, and the rules for `branches`, of which
+    one will be pushed. Where `empty` is True, the repository has no branch yet, and the rules for `base` count as well.
+    Raises ForgeRefused, which names the first thing that is missing, and ForgeUnavailable.
+    """
+    with target.open_connection() as repository:
+        _check_usable(target, repository)
+        notes = [*target.rename_notes(repository)]
+        permissions = target.account.permissions(target.repository)
+        if permissions is not None:
+            notes += _check_installation(target, permissions)
         elif "x-oauth-scopes" in (headers := repository.raw_headers):
-            if lacking := without_scope(headers, private=repository.private):
-                raise _lacks(place, lacking)
-            _role(place, repository)
+            if missing_scope := missing_repo_scope(headers, private=repository.private):
+                raise _missing_permission_error(target, missing_scope)
+            _check_role(target, repository)
         else:
-            _try_out(place, repository, base, empty)
-        notes += _base(place, repository, base, empty)
+            _try_permissions(target, repository, base, empty)
+        notes += _check_base(target, repository, base, empty)
         notes += check_rules(repository, branches)
         if not repository.has_issues:
             notes.append(f"{repository.full_name} has its issues switched off")
-        return Access(repository.full_name, tuple(notes))
+        return AccessReport(repository.full_name, tuple(notes))
 
 
-def _usable(place: GitHubRepository, repository: Repository) -> None:
+def _check_usable(target: GitHubRepository, repository: Repository) -> None:
+    """Raise ForgeRefused when the repository is archived, or disabled by GitHub."""
     if repository.archived:
         fix = "unarchive it, or deliver to another repository"
-        raise ForgeRefused(f"{repository.full_name} is archived: nobody can change it", where=place.web, fix=fix)
+        raise ForgeRefused(f"{repository.full_name} is archived: nobody can change it", where=target.web_url, fix=fix)
     if repository.raw_data.get("disabled"):
-        raise ForgeRefused(f"GitHub has disabled {repository.full_name}", where=place.web, fix="ask its owner")
+        raise ForgeRefused(f"GitHub has disabled {repository.full_name}", where=target.web_url, fix="ask its owner")
 
 
-def _role(place: GitHubRepository, repository: Repository) -> None:
-    may = repository.raw_data.get("permissions") or {}
-    if not may.get("push"):
-        variable = place.account.variable
+def _check_role(target: GitHubRepository, repository: Repository) -> None:
+    """Raise ForgeRefused when the token's account may not push to the repository."""
+    rights = repository.raw_data.get("permissions") or {}
+    if not rights.get("push"):
+        variable = target.account.variable
         raise ForgeRefused(
             f"the account of {variable} may not push to {repository.full_name}",
-            where=place.web,
+            where=target.web_url,
             fix="give the account the role Write there, or use the token of one that has it",
         )
 
 
-def _installed(place: GitHubRepository, has: Mapping[str, str]) -> list[str]:
-    for name, words in PERMISSIONS.items():
-        if has.get(name) not in ("write", "admin"):
-            raise _lacks(place, f"the permission {words}")
-    if has.get("issues") not in ("write", "admin"):
+def _check_installation(target: GitHubRepository, permissions: Mapping[str, str]) -> list[str]:
+    """Raise ForgeRefused when an App's installation lacks a permission that a delivery needs. Returns a note when it
+    lacks the one for issues, which a delivery can do without."""
+    for name, label in PERMISSIONS.items():
+        if permissions.get(name) not in ("write", "admin"):
+            raise _missing_permission_error(target, f"the permission {label}")
+    if permissions.get("issues") not in ("write", "admin"):
         return ["the App lacks the permission Issues: write: issues are not told how their delivery stands"]
     return []
 
 
-def _try_out(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> None:
-    """A fine-grained token does not say what it may do: it is asked for what cannot have an effect.
+def _try_permissions(target: GitHubRepository, repository: Repository, base: str, empty: bool) -> None:
+    """Raise ForgeRefused when a fine-grained token lacks a permission. It does not say what it may do, so requests are
+    sent that cannot have an effect.
 
-    git's hello before a push, which is not followed by one; and a pull request of the base branch into itself, which
-    GitHub has never opened: permissions are looked at first, and answered with the one that is missing.
+    These are git's first request of a push, which is not followed by one, and a pull request of the base branch into
+    itself, which GitHub has never opened: permissions are looked at first, and answered with the one that is missing.
     """
-    if place.pushed_with_token and not _may_push(place, repository):
-        raise _lacks(place, "the permission Contents: write")
+    if target.pushed_with_token and not _may_push(target, repository):
+        raise _missing_permission_error(target, "the permission Contents: write")
     try:
         repository.create_pull(base, base, title="May we?", body="")
     except GithubException as error:
-        if error.status == 403 and (needed := accepted(error.headers or {})):
-            raise _lacks(place, f"the permission {needed}") from None
+        if error.status == 403 and (missing := accepted_permissions(error.headers or {})):
+            raise _missing_permission_error(target, f"the permission {missing}") from None
         if error.status != 422 and not (empty and error.status == 409):  # "Git Repository is empty."
             raise
 
 
-def _may_push(place: GitHubRepository, repository: Repository) -> bool:
-    token = place.account.token(place.repository) or ""
-    address = f"{place.server}/{repository.full_name}.git/info/refs?service=git-receive-pack"
+def _may_push(target: GitHubRepository, repository: Repository) -> bool:
+    """Return True when GitHub answers git's first request of a push to the repository; nothing is pushed. Raises
+    ForgeUnavailable when GitHub is not well or limits requests."""
+    token = target.account.token(target.repository) or ""
+    address = f"{target.server}/{repository.full_name}.git/info/refs?service=git-receive-pack"
     with requests.get(
         address, auth=("x-access-token", token), timeout=FORGE_SILENCE_S, stream=True, allow_redirects=False
-    ) as hello:
-        if hello.status_code == 429 or hello.status_code >= 500:
-            raise ForgeUnavailable(f"GitHub is not well ({hello.status_code})", where=place.web)
-        return hello.status_code == 200
+    ) as response:
+        if response.status_code == 429 or response.status_code >= 500:
+            raise ForgeUnavailable(f"GitHub is not well ({response.status_code})", where=target.web_url)
+        return response.status_code == 200
 
 
-def _base(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> list[str]:
+def _check_base(target: GitHubRepository, repository: Repository, base: str, empty: bool) -> list[str]:
+    """Check that the base branch exists, and return notes about it. Raises ForgeRefused when it is missing. In a
+    repository without branches (`empty`) it may be missing: ForgeRefused is raised then when a rule would refuse its
+    first push."""
     try:
         branch = repository.get_branch(base)
     except GithubException as error:
@@ -191,40 +239,49 @@ def _base(place: GitHubRepository, repository: Repository, base: str, empty: boo
             raise
         if empty:
             note = f"{repository.full_name} is empty: {base} begins with an empty commit, pushed before the branch"
-            return [note, *check_rules(repository, [base], _FIRST)]
-        raise ForgeRefused(f"{repository.full_name} has no branch {base}", where=place.web, fix="name one") from None
+            return [note, *check_rules(repository, [base], _PUSH_FIRST_COMMIT)]
+        raise ForgeRefused(
+            f"{repository.full_name} has no branch {base}", where=target.web_url, fix="name one"
+        ) from None
     return [f"{base} is protected: Perdure only proposes"] if branch.protected else []
 
 
-def _lacks(place: GitHubRepository, what: str) -> ForgeRefused:
-    variable = place.account.variable
-    return ForgeRefused(f"the token lacks {what}", where=f"{variable}, for {place.web}", fix=f"add it: {NEEDED}")
+def _missing_permission_error(target: GitHubRepository, what: str) -> ForgeRefused:
+    """Return the error for a token that lacks `what`, with what it needs in all."""
+    variable = target.account.variable
+    return ForgeRefused(
+        f"the token lacks {what}", where=f"{variable}, for {target.web_url}", fix=f"add it: {NEEDED_PERMISSIONS}"
+    )
 
 
-PAGE = 100
-"""The most that GitHub gives in one answer; of one search it gives ten of them."""
+PAGE_SIZE = 100
+"""The most results that GitHub gives in one answer; of one search it gives ten such pages."""
 
 
-def find_issues(repository: Repository, wanted: IssueQuery, most: int) -> tuple[int, ...]:
-    """Their numbers, the oldest first. ForgeRefused when there are more than `most`: part of what somebody means
-    would be left out in silence."""
-    words = wanted.value if wanted.kind == "search" else f'{wanted.kind}:"{wanted.value}"'
-    query = f"repo:{repository.full_name} is:issue is:open {words}"
-    here, found = repository.html_url.lower() + "/issues/", list[int]()
-    for page in range(1, most // PAGE + 2):
-        asked = {"q": query, "sort": "created", "order": "asc", "per_page": PAGE, "page": page}
-        _, answer = repository.requester.requestJsonAndCheck("GET", "/search/issues", parameters=asked)
+def find_issues(repository: Repository, issue_query: IssueQuery, limit: int) -> tuple[int, ...]:
+    """Search the repository's open issues and return the numbers of those that a query means, the oldest first, without
+    locked ones.
+
+    Raises ForgeRefused when there are more than `limit`: part of what somebody means would be left out in silence.
+    Raises ForgeUnavailable when GitHub's search was incomplete.
+    """
+    filters = issue_query.value if issue_query.kind == "search" else f'{issue_query.kind}:"{issue_query.value}"'
+    query = f"repo:{repository.full_name} is:issue is:open {filters}"
+    url_start, numbers = repository.html_url.lower() + "/issues/", list[int]()
+    for page in range(1, limit // PAGE_SIZE + 2):
+        parameters = {"q": query, "sort": "created", "order": "asc", "per_page": PAGE_SIZE, "page": page}
+        _, answer = repository.requester.requestJsonAndCheck("GET", "/search/issues", parameters=parameters)
         if answer["incomplete_results"]:
             raise ForgeUnavailable("GitHub's search did not come to its end", where=repository.html_url)
-        if answer["total_count"] > most:
-            what = f"{answer['total_count']:,} open issues are meant, at most {most:,} fit into one backlog"
+        if answer["total_count"] > limit:
+            what = f"{answer['total_count']:,} open issues are meant, at most {limit:,} fit into one backlog"
             raise ForgeRefused(what, where=query, fix="name fewer: a narrower label, milestone or search")
-        # A search may name another repository, or what is closed, in its own words.
-        found += [
-            one["number"]
-            for one in answer["items"]
-            if one["html_url"].lower().startswith(here) and one["state"] == "open" and not one["locked"]
+        # The text of a search may name another repository, or closed issues.
+        numbers += [
+            item["number"]
+            for item in answer["items"]
+            if item["html_url"].lower().startswith(url_start) and item["state"] == "open" and not item["locked"]
         ]
-        if len(answer["items"]) < PAGE:
+        if len(answer["items"]) < PAGE_SIZE:
             break
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))

@@ -1,4 +1,4 @@
-"""An issue, read as a request, and the one comment on it that says how its delivery stands."""
+"""Issues on GitHub: one read as a request, and the one comment on it that says how its delivery stands."""
 
 from __future__ import annotations
 
@@ -17,76 +17,85 @@ if TYPE_CHECKING:
 
 FORGE_COMMENTS = 200
 FORGE_COMMENTS_BYTES = 200_000
-"""Of one issue's comments, the newest: longer discussions have lost their subject, and would fill a prompt."""
+"""The most comments of one issue that are read, the newest, and their bytes: longer discussions have lost their
+subject, and would fill a prompt."""
 
 
-STATUS = "<!-- perdure:status="
+STATUS_MARKER_START = "<!-- perdure:status="
 """The beginning of every status comment of ours, before the delivery's id."""
 
-Login = Callable[[], str]
+LoginGetter = Callable[[], str]
 
 
 def status_marker(delivery: str) -> str:
-    return f"{STATUS}{delivery} -->"
+    """Return the hidden first line of a delivery's status comment."""
+    return f"{STATUS_MARKER_START}{delivery} -->"
 
 
-def read_issue(repository: Repository, number: int, me: Login) -> ForgeIssue:
-    """An open issue of this repository, with its newest comments; ours about deliveries are not part of it.
+def fetch_issue(repository: Repository, number: int, own_login: LoginGetter) -> ForgeIssue:
+    """Fetch an open issue of this repository with its newest comments, without our own status comments.
 
-    InvalidRequest for one that is not there, closed, locked, moved away, or a pull request. `me`: our login, asked
-    for only when some comment claims to be ours.
+    Raises InvalidRequest for one that does not exist, is closed, locked, moved away, or a pull request. `own_login`
+    returns our login; called only when some comment claims to be ours.
     """
-    found = _open_issue(repository, number)
+    issue = _fetch_open_issue(repository, number)
     return ForgeIssue(
-        number=found.number,
-        title=found.title,
-        url=found.html_url,
-        text=found.body or "",
-        author=_author(found),
-        labels=tuple(label.name for label in found.labels),
-        comments=_comments(found, me),
+        number=issue.number,
+        title=issue.title,
+        url=issue.html_url,
+        text=issue.body or "",
+        author=_author_login(issue),
+        labels=tuple(label.name for label in issue.labels),
+        comments=_newest_comments(issue, own_login),
     )
 
 
-def tell(repository: Repository, number: int, delivery: str, text: str, me: Login) -> str:
-    """Make our one comment for the delivery say `text`; returns its address. The oldest one is it: younger ones,
-    of attempts that ran at the same time, are removed. ForgeRefused for an issue that is in another repository now."""
+def write_status_comment(repository: Repository, number: int, delivery: str, text: str, own_login: LoginGetter) -> str:
+    """Create or edit our one comment for the delivery on an issue so that it says `text`; return its address.
+
+    The oldest one is kept; younger ones, made by attempts that ran at the same time, are deleted. Raises ForgeRefused
+    for an issue that is in another repository now, ForgeUnavailable when the comment was deleted meanwhile.
+    """
     from github import UnknownObjectException
 
     body = f"{status_marker(delivery)}\n{text}"
     if len(body) > FORGE_TEXT_CHARS:
         body = body[: FORGE_TEXT_CHARS - 1] + "…"
     issue = repository.get_issue(number)
-    if not _is_here(issue, repository):
+    if not _is_in_repository(issue, repository):
         raise ForgeRefused(f"issue #{number} has moved to another repository", where=issue.html_url)
-    mine = _ours(issue, delivery, me)
-    if not mine:
+    own_comments = _own_status_comments(issue, delivery, own_login)
+    if not own_comments:
         created = issue.create_comment(body)
-        mine = _ours(issue, delivery, me) or [created]  # lists lag
-    first = mine[0]
+        own_comments = _own_status_comments(issue, delivery, own_login) or [
+            created
+        ]  # a new comment may not be listed yet
+    oldest = own_comments[0]
     try:
-        if first.body.replace("\r\n", "\n").strip() != body.strip():
-            first.edit(body)
+        if oldest.body.replace("\r\n", "\n").strip() != body.strip():
+            oldest.edit(body)
     except UnknownObjectException:
-        raise ForgeUnavailable("our comment was removed while we wrote it", where=first.html_url) from None
-    for younger in mine[1:]:
+        raise ForgeUnavailable("our comment was removed while we wrote it", where=oldest.html_url) from None
+    for younger in own_comments[1:]:
         try:
             younger.delete()
         except UnknownObjectException:
             continue  # somebody else's attempt was faster
-    return first.html_url
+    return oldest.html_url
 
 
 _IN_WORDS = 'say in words what to do: perdure deliver "…"'
 
 
-def _open_issue(repository: Repository, number: int) -> GitHubIssue:
+def _fetch_open_issue(repository: Repository, number: int) -> GitHubIssue:
+    """Fetch an issue that can be worked on. Raises InvalidRequest, with what to do, for one that does not exist, is a
+    pull request, has moved, is closed or locked."""
     from github import GithubException
 
     name = f"issue #{number} of {repository.full_name}"
     where = f"{repository.html_url}/issues/{number}"
     try:
-        found = repository.get_issue(number)
+        issue = repository.get_issue(number)
     except GithubException as error:
         if error.status in (404, 410) and not repository.has_issues:
             what = f"{repository.full_name} has its issues switched off"
@@ -97,72 +106,77 @@ def _open_issue(repository: Repository, number: int) -> GitHubIssue:
             fix = f"look at {repository.html_url}/issues for the number"
             raise InvalidRequest(f"there is no {name}", where=where, fix=fix) from None
         raise
-    if found.pull_request is not None:
+    if issue.pull_request is not None:
         fix = "name an issue, or say in words what to do"
         raise InvalidRequest(
             f"#{number} of {repository.full_name} is a pull request, not an issue", where=where, fix=fix
         )
-    if not _is_here(found, repository):
+    if not _is_in_repository(issue, repository):
         fix = "deliver it there"
-        raise InvalidRequest(f"{name} has moved to another repository", where=found.html_url, fix=fix)
-    if found.state != "open":
+        raise InvalidRequest(f"{name} has moved to another repository", where=issue.html_url, fix=fix)
+    if issue.state != "open":
         raise InvalidRequest(f"{name} is closed", where=where, fix="open it again, or say in words what to do")
-    if found.locked:
+    if issue.locked:
         raise InvalidRequest(f"{name} is locked", where=where, fix="unlock it, or say in words what to do")
-    return found
+    return issue
 
 
-def _is_here(issue: GitHubIssue, repository: Repository) -> bool:
-    """GitHub leads from a transferred issue to where it is now: that may be anybody's."""
+def _is_in_repository(issue: GitHubIssue, repository: Repository) -> bool:
+    """Return True when an issue is in this repository. GitHub leads from a transferred issue to where it is now, which
+    may be anybody's."""
     return issue.html_url.lower().startswith(repository.html_url.lower() + "/")
 
 
-def _comments(issue: GitHubIssue, me: Login) -> tuple[IssueComment, ...]:
-    """The newest within the limits, oldest first; before them a word about those left out, by nobody."""
+def _newest_comments(issue: GitHubIssue, own_login: LoginGetter) -> tuple[IssueComment, ...]:
+    """Return the newest comments of other people within the limits, oldest first; before them a note of how many older
+    ones are left out, without an author."""
     pages = issue.get_comments()
     per_page = issue.requester.per_page
-    first = max(0, (issue.comments - FORGE_COMMENTS) // per_page)  # what is older is not even fetched
+    first_page = max(0, (issue.comments - FORGE_COMMENTS) // per_page)  # what is older is not even fetched
     listed: list[Comment] = []
-    page = first
+    page = first_page
     while True:
-        got = pages.get_page(page)
-        listed += got
-        if len(got) < per_page:
+        fetched = pages.get_page(page)
+        listed += fetched
+        if len(fetched) < per_page:
             break
         page += 1
-    claimed = [c for c in listed if (c.body or "").lstrip().startswith(STATUS)]
-    ours = {c.id for c in claimed if _is_by(c, me)}
-    kept: list[IssueComment] = []
-    room = FORGE_COMMENTS_BYTES
+    marked = [c for c in listed if (c.body or "").lstrip().startswith(STATUS_MARKER_START)]
+    ours = {c.id for c in marked if _is_written_by(c, own_login)}
+    newest: list[IssueComment] = []
+    remaining_bytes = FORGE_COMMENTS_BYTES
     people = [c for c in listed if c.id not in ours]
     for comment in reversed(people):
-        room -= len((comment.body or "").encode())
-        if len(kept) == FORGE_COMMENTS or room < 0:
+        remaining_bytes -= len((comment.body or "").encode())
+        if len(newest) == FORGE_COMMENTS or remaining_bytes < 0:
             break
-        kept.append(_comment(comment))
-    left_out = first * per_page + len(people) - len(kept)
+        newest.append(_to_issue_comment(comment))
+    left_out = first_page * per_page + len(people) - len(newest)
     if left_out:
-        said = f"{left_out} earlier comment{'s are' if left_out > 1 else ' is'} left out."
-        kept.append(IssueComment(author="", text=said))
-    return tuple(reversed(kept))
+        note = f"{left_out} earlier comment{'s are' if left_out > 1 else ' is'} left out."
+        newest.append(IssueComment(author="", text=note))
+    return tuple(reversed(newest))
 
 
-def _comment(comment: Comment) -> IssueComment:
+def _to_issue_comment(comment: Comment) -> IssueComment:
+    """Convert a comment of GitHub's to ours, with its time in UTC."""
     written = comment.created_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return IssueComment(author=_author(comment), text=comment.body or "", written_at=written)
+    return IssueComment(author=_author_login(comment), text=comment.body or "", written_at=written)
 
 
-def _ours(issue: GitHubIssue, delivery: str, me: Login) -> list[Comment]:
-    """By marker and by author, oldest first: anybody can paste a marker."""
-    begins = status_marker(delivery)
-    marked = [c for c in issue.get_comments() if (c.body or "").lstrip().startswith(begins)]
-    return sorted((c for c in marked if _is_by(c, me)), key=lambda c: c.id)
+def _own_status_comments(issue: GitHubIssue, delivery: str, own_login: LoginGetter) -> list[Comment]:
+    """Return our status comments for a delivery, oldest first: those with its marker that our account wrote, since
+    anybody can paste a marker."""
+    status_line = status_marker(delivery)
+    marked = [c for c in issue.get_comments() if (c.body or "").lstrip().startswith(status_line)]
+    return sorted((c for c in marked if _is_written_by(c, own_login)), key=lambda c: c.id)
 
 
-def _is_by(comment: Comment, me: Login) -> bool:
-    return bool(author := _author(comment)) and author.lower() == me().lower()
+def _is_written_by(comment: Comment, own_login: LoginGetter) -> bool:
+    """Return True when our account wrote the comment; False for an account that is gone."""
+    return bool(author := _author_login(comment)) and author.lower() == own_login().lower()
 
 
-def _author(written: Comment | GitHubIssue) -> str:
-    """A login; empty for an account that is gone."""
+def _author_login(written: Comment | GitHubIssue) -> str:
+    """Return the login of who wrote an issue or comment; empty for an account that is gone."""
     return written.user.login if written.user is not None else ""

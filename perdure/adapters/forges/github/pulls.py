@@ -1,7 +1,7 @@
-"""The one pull request of a head branch: found, adopted, or opened.
+"""Pull requests on GitHub: the one of a head branch is found, adopted, or opened.
 
-GitHub allows one open pull request for a head and a base, and says 422 to a second one. What it does not do is answer
-for sure, or list at once what it has just created: so we look before and after.
+GitHub allows one open pull request for a head and a base, and answers 422 to a second one. But an answer may be lost,
+and what was just created may not be listed yet: so we look before and after.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.body import OURS, issues_of, marker
-from perdure.adapters.forges.github.errors import of_status, problems, words
-from perdure.adapters.forges.parts import beside_others
+from perdure.adapters.forges.base import Proposal, ProposedPullRequest, PullRequestSnapshot
+from perdure.adapters.forges.body import MARKER_START, issue_numbers, marker
+from perdure.adapters.forges.github.errors import error_message, status_error, validation_errors
+from perdure.adapters.forges.shared_body import merge_part
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
 from perdure.models.result import PullRequest
@@ -27,114 +27,142 @@ if TYPE_CHECKING:
     from github.Repository import Repository
 
 
-_LOOK_S = 1.0
-"""From writing a part of a shared text until a look whether it stayed. GitHub changes no text only if it is still the
-one that was read, so who read it before we wrote may write after us; in between they take less than this."""
+_CHECK_PAUSE_S = 1.0
+"""The pause from writing a part of a shared text to the check that it stayed. GitHub cannot change a text only if it is
+still the one that was read, so whoever read it before we wrote may write after us; they take less than this in between.
+"""
 
-_LOOKS = 8
-"""Then the activity is tried again, as after any failure of the forge."""
+_CHECKS = 8
+"""The number of such checks. After them the activity is tried again, as after any failure of the forge."""
 
 
-def published(pull: Pull) -> PullRequest:
+def to_pull_request(pull: Pull) -> PullRequest:
+    """Convert a pull request of PyGithub to our model."""
     return PullRequest(number=pull.number, url=pull.html_url, title=pull.title, draft=bool(pull.draft))
 
 
-def pulled(pull: Pull, delivery: str) -> Pulled:
-    """`delivery` is whose marker makes it ours."""
+def to_pull_request_snapshot(pull: Pull, delivery: str) -> PullRequestSnapshot:
+    """Convert a pull request of PyGithub to its state as Forge has it; it is `ours` when its text has the marker of
+    `delivery`."""
     state = "merged" if pull.merged_at else pull.state
     ours = marker(delivery) in (pull.body or "")
-    return Pulled(number=pull.number, state=state, head_sha=pull.head.sha, ours=ours, base=pull.base.ref)
+    return PullRequestSnapshot(number=pull.number, state=state, head_sha=pull.head.sha, ours=ours, base=pull.base.ref)
 
 
-def of_head(repository: Repository, head: str, state: str) -> list[Pull]:
-    """The pull requests of a branch of this very repository, oldest first: a fork may have one of the same name."""
+def pulls_of_branch(repository: Repository, head: str, state: str) -> list[Pull]:
+    """Return the pull requests of a branch of this very repository in one `state` (open, closed or all), oldest first.
+    A fork may have a branch of the same name: its are left out."""
     listed = repository.get_pulls(state=state, head=f"{repository.owner.login}:{head}", sort="created", direction="asc")
-    return sorted((pull for pull in listed if _is_here(pull, repository, head)), key=lambda pull: pull.number)
+    return sorted((pull for pull in listed if _is_from_branch(pull, repository, head)), key=lambda pull: pull.number)
 
 
-def open_ours(repository: Repository, but: str, most: int) -> int:
-    """Open ones with the mark of a delivery, that of `but` apart; counted up to `most`. A fork's are nobody's of us,
-    whatever their text says."""
-    bodies = (pull.body or "" for pull in _open_here(repository))
-    return sum(1 for _ in islice((body for body in bodies if OURS in body and marker(but) not in body), most))
+def count_open_pulls(repository: Repository, except_delivery: str, limit: int) -> int:
+    """Count the open pull requests with a marker of ours, without that of `except_delivery`, up to `limit`. Those from
+    a fork do not count, whatever their text says."""
+    bodies = (pull.body or "" for pull in _open_pulls(repository))
+    return sum(
+        1
+        for _ in islice(
+            (body for body in bodies if MARKER_START in body and marker(except_delivery) not in body), limit
+        )
+    )
 
 
-def proposed(repository: Repository) -> dict[int, int]:
-    """By the number of the issue, that of the open pull request of ours that is about it."""
-    return {issue: pull.number for pull in _open_here(repository) for issue in issues_of(pull.body or "")}
+def issue_pull_requests(repository: Repository) -> dict[int, int]:
+    """Return the open pull requests of ours that are about issues: issue number → pull request number."""
+    return {issue: pull.number for pull in _open_pulls(repository) for issue in issue_numbers(pull.body or "")}
 
 
-def _open_here(repository: Repository) -> Iterator[Pull]:
-    return (pull for pull in repository.get_pulls(state="open") if _is_here(pull, repository, pull.head.ref))
+def _open_pulls(repository: Repository) -> Iterator[Pull]:
+    """Return the open pull requests of branches of this very repository, none from a fork, fetched page by page as they
+    are read."""
+    return (pull for pull in repository.get_pulls(state="open") if _is_from_branch(pull, repository, pull.head.ref))
 
 
-def open_one(repository: Repository, proposal: Proposal) -> Opened:
-    """Adopt what is there, or create it; never a second one. GitHub's errors leave as PyGithub raises them."""
-    adopted = _adopt(repository, proposal)
-    if adopted is None:
-        created = _create(repository, proposal)
-        adopted = _adopt(repository, proposal, created)
-    if adopted is None:
+def open_or_update_pull(repository: Repository, proposal: Proposal) -> ProposedPullRequest:
+    """Return the pull request of the proposal's head branch: an existing one brought up to date, else a new one, never
+    a second.
+
+    Raises ForgeUnavailable when GitHub says that one exists and does not list it yet, ForgeRefused, and what PyGithub
+    raises.
+    """
+    result = _adopt_existing(repository, proposal)
+    if result is None:
+        created = _create_pull(repository, proposal)
+        result = _adopt_existing(repository, proposal, created)
+    if result is None:
         raise ForgeUnavailable(
             "GitHub says that the pull request exists, and does not show it yet", where=repository.html_url
         )
-    return adopted
+    return result
 
 
-def _adopt(repository: Repository, proposal: Proposal, created: Pull | None = None) -> Opened | None:
-    """The pull request that is this delivery's, brought up to date: our open one, somebody else's open one, or ours
-    of this very commit that somebody has closed or merged."""
-    listed = of_head(repository, proposal.head, "all")
+def _adopt_existing(
+    repository: Repository, proposal: Proposal, created: Pull | None = None
+) -> ProposedPullRequest | None:
+    """Return the existing pull request that serves for this delivery, or None when one has to be created.
+
+    First choice is our own open one: it is updated, and any further open one of ours is closed. Next is an open one of
+    somebody else into the same base, which is left as it is and noted. Last is one of ours for this very commit that
+    somebody has closed or merged. Where the proposal shares a text, an open one of another delivery of ours counts as
+    our own. `created` was opened just now and may not be listed yet.
+    """
+    listed = pulls_of_branch(repository, proposal.head, "all")
     if created is not None and created.number not in {pull.number for pull in listed}:
-        listed.append(created)  # lists lag
+        listed.append(created)  # a new one may not be listed yet
     ours = [pull for pull in listed if marker(proposal.delivery) in (pull.body or "")]
-    if proposal.shares and not any(pull.state == "open" for pull in ours):
+    if proposal.shares_body and not any(pull.state == "open" for pull in ours):
         ours += [
             pull
             for pull in listed
-            if pull.state == "open" and pull.base.ref == proposal.base and OURS in (pull.body or "")
+            if pull.state == "open" and pull.base.ref == proposal.base and MARKER_START in (pull.body or "")
         ][:1]
     if open_ours := [pull for pull in ours if pull.state == "open"]:
         first = open_ours[0]
-        told = beside_others(proposal, first.title, first.body or "") if proposal.shares else proposal
-        notes = _close(open_ours[1:], first) + _bring_up_to_date(first, told)
-        if told is not proposal:
-            _stays(first, proposal)
-        return _dressed(first, told, notes)
+        shared = merge_part(proposal, first.title, first.body or "") if proposal.shares_body else proposal
+        notes = _close_duplicates(open_ours[1:], first) + _update_pull(first, shared)
+        if shared is not proposal:
+            _ensure_part_stays(first, proposal)
+        return _add_people_and_labels(first, shared, notes)
     others = [pull for pull in listed if pull.state == "open" and pull not in ours]
     for pull in others:
         if pull.base.ref == proposal.base:
-            said = (
+            note = (
                 f"pull request #{pull.number} for this branch is not Perdure's: its title and text are left as they are"
             )
-            return Opened(published(pull), (said,))
+            return ProposedPullRequest(to_pull_request(pull), (note,))
     for pull in ours:
         if pull.head.sha == proposal.head_sha:
             how = "merged" if pull.merged_at else "closed"
-            said = f"pull request #{pull.number} of this very commit has been {how} meanwhile: no second one is opened"
-            return Opened(published(pull), (said,))
+            note = f"pull request #{pull.number} of this very commit has been {how} meanwhile: no second one is opened"
+            return ProposedPullRequest(to_pull_request(pull), (note,))
     return None
 
 
-def _create(repository: Repository, proposal: Proposal) -> Pull | None:
-    """None: GitHub says that there is one."""
+def _create_pull(repository: Repository, proposal: Proposal) -> Pull | None:
+    """Create the pull request on GitHub; None when GitHub says that there is one already. Raises ForgeRefused,
+    ForgeUnavailable, or what PyGithub raises."""
     from github import GithubException
 
     try:
         return repository.create_pull(
-            proposal.base, proposal.head, title=proposal.title, body=_bounded(proposal), draft=proposal.draft
+            proposal.base, proposal.head, title=proposal.title, body=_bounded_body(proposal), draft=proposal.draft
         )
     except GithubException as error:
         if error.status != 422:
             raise
-        _explain(error, repository, proposal)
+        _raise_unless_exists(error, repository, proposal)
         return None
 
 
-def _explain(error: GithubException, repository: Repository, proposal: Proposal) -> None:
-    """A 422 in words: returns when one exists already, raises otherwise."""
+def _raise_unless_exists(error: GithubException, repository: Repository, proposal: Proposal) -> None:
+    """Raise the error that GitHub's answer 422 to a new pull request means; return when it means that one exists
+    already.
+
+    Raises ForgeRefused or ForgeUnavailable with an explanation, else `error` itself.
+    """
     where = repository.html_url
-    for field, code, message in problems(error.data):
+    for field, code, message in validation_errors(error.data):
         if "already exists" in message:
             return
         if message.startswith("No commits between"):
@@ -151,85 +179,101 @@ def _explain(error: GithubException, repository: Repository, proposal: Proposal)
     raise error
 
 
-def _bring_up_to_date(pull: Pull, proposal: Proposal) -> tuple[str, ...]:
+def _update_pull(pull: Pull, proposal: Proposal) -> tuple[str, ...]:
+    """Edit base, title and text of an open pull request on GitHub where they differ from the proposal; return notes
+    about what was changed or a person has to change (draft or not)."""
     notes: tuple[str, ...] = ()
     if pull.base.ref != proposal.base:
         notes = (f"pull request #{pull.number} was into {pull.base.ref}: it is into {proposal.base} again",)
         pull.edit(base=proposal.base)
-    if pull.title != proposal.title or _plain(pull.body) != _plain(_bounded(proposal)):
-        pull.edit(title=proposal.title, body=_bounded(proposal))
+    if pull.title != proposal.title or _normalise_text(pull.body) != _normalise_text(_bounded_body(proposal)):
+        pull.edit(title=proposal.title, body=_bounded_body(proposal))
     if bool(pull.draft) != proposal.draft:
         fix = "mark it ready for review" if pull.draft else "convert it to a draft"
         notes += (f"pull request #{pull.number} is {'still' if pull.draft else 'not'} a draft: {fix} yourself",)
     return notes
 
 
-def _stays(pull: Pull, proposal: Proposal) -> None:
-    """See to it that its part of a shared text stays there; whoever else's is missing sees to theirs."""
-    for _ in range(_LOOKS):
-        time.sleep(_LOOK_S * random.uniform(0.5, 1.5))  # noqa: S311 - no secret; not in step with the others
+def _ensure_part_stays(pull: Pull, proposal: Proposal) -> None:
+    """Ensure that our part of a shared text stays there: check several times and write it again where it is missing.
+    Another delivery whose part is missing does the same for its own.
+
+    Raises ForgeUnavailable when it does not stay in _CHECKS checks.
+    """
+    for _ in range(_CHECKS):
+        time.sleep(_CHECK_PAUSE_S * random.uniform(0.5, 1.5))  # noqa: S311 - no secret; not in step with the others
         pull.update()
-        told = beside_others(proposal, pull.title, pull.body or "")
-        if _plain(pull.body) == _plain(_bounded(told)):
+        merged = merge_part(proposal, pull.title, pull.body or "")
+        if _normalise_text(pull.body) == _normalise_text(_bounded_body(merged)):
             return
-        pull.edit(title=told.title, body=_bounded(told))
+        pull.edit(title=merged.title, body=_bounded_body(merged))
     raise ForgeUnavailable("others write to the text of the same pull request all the time", where=pull.html_url)
 
 
-def _close(younger: Sequence[Pull], first: Pull) -> tuple[str, ...]:
+def _close_duplicates(younger: Sequence[Pull], kept: Pull) -> tuple[str, ...]:
+    """Close further open pull requests of ours for the same branch, each with a comment that names the one kept; return
+    notes."""
     for pull in younger:
-        pull.create_issue_comment(f"Opened twice by mistake; #{first.number} is the one. Closed by Perdure.")
+        pull.create_issue_comment(f"Opened twice by mistake; #{kept.number} is the one. Closed by Perdure.")
         pull.edit(state="closed")
     return tuple(f"pull request #{pull.number} was a second one for this branch and is closed" for pull in younger)
 
 
-def _dressed(pull: Pull, proposal: Proposal, notes: tuple[str, ...]) -> Opened:
-    notes += add_labels(pull, proposal.labels) + ask_reviewers(pull, proposal.reviewers)
-    return Opened(published(pull), notes)
+def _add_people_and_labels(pull: Pull, proposal: Proposal, notes: tuple[str, ...]) -> ProposedPullRequest:
+    """Add the proposal's labels and reviewers to a pull request on GitHub; return it with all notes."""
+    notes += add_labels(pull, proposal.labels) + request_reviewers(pull, proposal.reviewers)
+    return ProposedPullRequest(to_pull_request(pull), notes)
 
 
-def _is_here(pull: Pull, repository: Repository, head: str) -> bool:
-    """Looked at again here: a list that came unfiltered must not make somebody's pull request ours."""
+def _is_from_branch(pull: Pull, repository: Repository, head: str) -> bool:
+    """Return True when a pull request is from this branch of this very repository. Checked although the list was
+    filtered: a list that came unfiltered must not make somebody's pull request ours."""
     return pull.head.ref == head and pull.head.repo is not None and pull.head.repo.id == repository.id
 
 
-def _bounded(proposal: Proposal) -> str:
-    """The body as long as GitHub takes it, with the marker in it: without that we would not know it again."""
+def _bounded_body(proposal: Proposal) -> str:
+    """Return the proposal's text, cut to FORGE_TEXT_CHARS, always with the marker in it: without that we would not know
+    the pull request again."""
     mark = marker(proposal.delivery)
     if len(proposal.body) <= FORGE_TEXT_CHARS and mark in proposal.body:
         return proposal.body
     end = f"\n\n{mark}\n"
-    room = FORGE_TEXT_CHARS - len(end) - 1
-    return (proposal.body if len(proposal.body) <= room else proposal.body[:room] + "…") + end
+    max_chars = FORGE_TEXT_CHARS - len(end) - 1
+    return (proposal.body if len(proposal.body) <= max_chars else proposal.body[:max_chars] + "…") + end
 
 
-def _plain(text: str | None) -> str:
+def _normalise_text(text: str | None) -> str:
+    """Return a text of GitHub's with plain line ends and no space around it, for comparison; empty for None."""
     return (text or "").replace("\r\n", "\n").strip()
 
 
 def add_labels(pull: Pull, labels: Sequence[str]) -> tuple[str, ...]:
-    """Those that are missing; GitHub makes the ones that it does not know. Returns notes."""
-    there = {label.name.lower() for label in pull.labels}
-    missing = [label for label in labels if label.lower() not in there]
+    """Add the labels that a pull request lacks; GitHub creates those that it does not know. Returns a note for labels
+    that GitHub refused."""
+    existing = {label.name.lower() for label in pull.labels}
+    missing = [label for label in labels if label.lower() not in existing]
     if not missing:
         return ()
     notes: list[str] = []
-    with _noted(notes, f"the label{'s' if missing[1:] else ''} {', '.join(missing)} could not be set"):
+    with _note_refusal(notes, f"the label{'s' if missing[1:] else ''} {', '.join(missing)} could not be set"):
         pull.add_to_labels(*missing)
     return tuple(notes)
 
 
-def ask_reviewers(pull: Pull, reviewers: Sequence[str]) -> tuple[str, ...]:
-    """People by login and teams as `org/team`, those not asked yet, one at a time: one unknown name must not keep
-    the others from being asked. Returns notes."""
-    asked = {user.login.lower() for user in pull.requested_reviewers}
-    asked_teams = {team.slug.lower() for team in pull.requested_teams}
+def request_reviewers(pull: Pull, reviewers: Sequence[str]) -> tuple[str, ...]:
+    """Send requests for a review to people by login and teams as `org/team`, without those that have one already;
+    return notes for those that GitHub refused.
+
+    One request for each: an unknown name must not keep the others from being asked.
+    """
+    requested = {user.login.lower() for user in pull.requested_reviewers}
+    requested_teams = {team.slug.lower() for team in pull.requested_teams}
     notes: list[str] = []
     for name in (name.removeprefix("@") for name in reviewers):
         _, slash, team = name.rpartition("/")
-        if (team if slash else name).lower() in (asked_teams if slash else asked):
+        if (team if slash else name).lower() in (requested_teams if slash else requested):
             continue
-        with _noted(notes, f"{name} could not be asked for a review"):
+        with _note_refusal(notes, f"{name} could not be asked for a review"):
             if slash:
                 pull.create_review_request(team_reviewers=[team])
             else:
@@ -238,14 +282,15 @@ def ask_reviewers(pull: Pull, reviewers: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _noted(notes: list[str], what: str) -> Iterator[None]:
-    """A refusal becomes a note; a GitHub that is away raises: what was not done is then done in the next attempt."""
+def _note_refusal(notes: list[str], what: str) -> Iterator[None]:
+    """Append a note when GitHub refuses what the block does; raise the error when GitHub is away or does not accept the
+    token, so that the next attempt does what was not done."""
     from github import GithubException
 
     try:
         yield
     except GithubException as error:
-        meaning = of_status(error.status, error.data, error.headers or {}, "", "")
-        if isinstance(meaning, ForgeUnavailable) or error.status == 401:
+        forge_error = status_error(error.status, error.data, error.headers or {}, "", "")
+        if isinstance(forge_error, ForgeUnavailable) or error.status == 401:
             raise
-        notes.append(f"{what}: {words(error.data).rstrip('.')}")
+        notes.append(f"{what}: {error_message(error.data).rstrip('.')}")

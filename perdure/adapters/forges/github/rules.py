@@ -1,6 +1,7 @@
-"""Rules of a repository (its rulesets) that would refuse a delivery's push, asked for before any money is spent.
+"""Rules of a repository on GitHub (its rulesets) that would refuse a delivery's push, checked before any money is
+spent.
 
-Only rules of the delivery's own branches are asked for: those of the base stand before a merge, which is people's.
+Only rules for the delivery's own branches are checked: those of the base stand before a merge, which is for people.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from perdure.adapters.forges.github.errors import of_status
+from perdure.adapters.forges.github.errors import status_error
 from perdure.adapters.git.command import IDENTITY
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
@@ -21,189 +22,218 @@ if TYPE_CHECKING:
     from github.Repository import Repository
 
 FORGE_PATTERN_S = 2.0
-"""For one pattern of a repository's rules against one name: a tenth of a second's work, and a stranger's pattern."""
+"""The time limit for one pattern of a repository's rules against one name: it takes a tenth of a second, but a stranger
+wrote the pattern."""
 
 
-_PAGE, _MOST = 100, 1000
+_RULES_PER_PAGE, _MAX_RULES = 100, 1000
 """Rules in one answer, and of one branch; nobody has that many."""
 
-_NEW = {"creation": "nobody but those who may bypass it creates such a branch"}
-_OLD = {
+_REFUSES_CREATION = {"creation": "nobody but those who may bypass it creates such a branch"}
+_REFUSES_UPDATE = {
     "update": "nobody but those who may bypass it changes such a branch",
     "pull_request": "what is on this branch must come by a pull request",
 }
-_ANY = {
+_REFUSES_PUSH = {
     "required_signatures": "commits need a verified signature, and Perdure's have none",
     "merge_queue": "this branch changes only through a merge queue",
     "required_deployments": "what is pushed there must have been deployed before",
     "code_scanning": "what is pushed there must have been scanned before",
 }
-_UNLESS_NEW = {
+_REFUSES_UNLESS_EXEMPT = {
     "required_status_checks": "checks must have passed on what is pushed there",
     "workflows": "workflows must have passed on what is pushed there",
 }
-"""`do_not_enforce_on_create` excepts a branch that is not there yet."""
+"""Rules whose parameter `do_not_enforce_on_create` exempts a branch that does not exist yet."""
 
 _PATTERNS = {
     "branch_name_pattern": "its name",
     "commit_author_email_pattern": "the author's address of its commits",
     "committer_email_pattern": "the committer's address of its commits",
 }
-_LATER = {
+_KNOWN_AT_PUSH = {
     "commit_message_pattern": "the messages of commits",
     "file_path_restriction": "the paths of files",
     "max_file_path_length": "the length of paths",
     "file_extension_restriction": "the extensions of files",
     "max_file_size": "the size of files",
 }
-"""About what is not written yet."""
+"""Rules about commits and files that are not written yet."""
 
-_BYPASSED = ("always", "exempt")
-"""`pull_requests_only` holds for merging one, not for a push."""
+_BYPASS_MODES = ("always", "exempt")
+"""Values that let our account push all the same; `pull_requests_only` lets it merge, not push."""
 
-_MATCH = "import re, sys; sys.exit(0 if re.search(sys.argv[1], sys.argv[2]) else 3)"
+_MATCH_PROGRAM = "import re, sys; sys.exit(0 if re.search(sys.argv[1], sys.argv[2]) else 3)"
 
 
 _ANOTHER_NAME = "set [git] branch to a name that it does not hold for"
 
 
-def check_rules(repository: Repository, branches: Sequence[str], instead: str = _ANOTHER_NAME) -> list[str]:
-    """Notes about rules of which only the push will tell. ForgeRefused when every one of `branches` would be refused:
-    it names the first rule that does so, and what to do `instead` of changing it."""
-    refused: dict[str, ForgeRefused] = {}
+def check_rules(repository: Repository, branches: Sequence[str], remedy: str = _ANOTHER_NAME) -> list[str]:
+    """Return notes about rules that may refuse a push, of which only the push will tell, and about branches that would
+    be refused while another would not.
+
+    Raises ForgeRefused when every one of `branches` would be refused: it names the first rule that does so. `remedy`:
+    what to do instead of changing the rule.
+    """
+    refusals: dict[str, ForgeRefused] = {}
     notes: list[str] = []
-    rulesets = _Rulesets(repository)
+    rulesets = _RulesetBypasses(repository)
     for branch in dict.fromkeys(branches):
-        rules = _rules(repository, branch)
-        new = bool(rules) and not _is_there(repository, branch)
+        rules = _fetch_rules(repository, branch)
+        is_new = bool(rules) and not _branch_exists(repository, branch)
         for rule in rules:
-            against = _against(rule, branch, new)
-            if against is not None and not rulesets.bypassed(rule):
-                refused.setdefault(branch, _refusal(repository, branch, rule, against, instead))
-            elif against is None and (note := _note(rule, branch)) and not rulesets.bypassed(rule):
+            reason = _refusal_reason(rule, branch, is_new)
+            if reason is not None and not rulesets.is_bypassed(rule):
+                refusals.setdefault(branch, _refusal_error(repository, branch, rule, reason, remedy))
+            elif reason is None and (note := _rule_note(rule, branch)) and not rulesets.is_bypassed(rule):
                 notes.append(note)
-    if refused and len(refused) == len(set(branches)):
-        raise next(iter(refused.values()))
-    return [*(error.what for error in refused.values()), *dict.fromkeys(notes)]
+    if refusals and len(refusals) == len(set(branches)):
+        raise next(iter(refusals.values()))
+    return [*(error.what for error in refusals.values()), *dict.fromkeys(notes)]
 
 
-def _against(rule: Mapping[str, Any], branch: str, new: bool) -> str | None:
-    """The reason for which the rule would refuse our push; None when it would not, or nobody can know yet."""
-    kind, given = rule.get("type"), rule.get("parameters") or {}
+def _refusal_reason(rule: Mapping[str, Any], branch: str, is_new: bool) -> str | None:
+    """Return the reason for which a rule would refuse our push to the branch; None when it would not, or when that
+    cannot be known yet."""
+    kind, params = rule.get("type"), rule.get("parameters") or {}
     if kind in _PATTERNS:
-        return f"{_PATTERNS[kind]} {_asked(given)}" if _fits(given, _subject(kind, branch)) is False else None
-    if kind in _UNLESS_NEW:
-        return None if new and given.get("do_not_enforce_on_create") else _UNLESS_NEW[kind]
-    return ((_NEW if new else _OLD) | _ANY).get(str(kind))
+        return (
+            f"{_PATTERNS[kind]} {_requirement(params)}"
+            if _fits_pattern(params, _checked_name(kind, branch)) is False
+            else None
+        )
+    if kind in _REFUSES_UNLESS_EXEMPT:
+        return None if is_new and params.get("do_not_enforce_on_create") else _REFUSES_UNLESS_EXEMPT[kind]
+    return ((_REFUSES_CREATION if is_new else _REFUSES_UPDATE) | _REFUSES_PUSH).get(str(kind))
 
 
-def _note(rule: Mapping[str, Any], branch: str) -> str | None:
-    kind, given = rule.get("type"), rule.get("parameters") or {}
-    if kind in _LATER:
-        asks = f" {_asked(given)}: say so in the request" if kind == "commit_message_pattern" else ""
-        return f"a rule for {branch} is about {_LATER[kind]}{asks}; the push will show if it is kept"
-    if kind in _PATTERNS and _fits(given, _subject(kind, branch)) is None:
-        return f"a rule for {branch}, {_PATTERNS[kind]} {_asked(given)}, could not be tried; the push will show"
+def _rule_note(rule: Mapping[str, Any], branch: str) -> str | None:
+    """Return a note about a rule of which only the push will show whether it is kept; None for any other rule."""
+    kind, params = rule.get("type"), rule.get("parameters") or {}
+    if kind in _KNOWN_AT_PUSH:
+        requirement = f" {_requirement(params)}: say so in the request" if kind == "commit_message_pattern" else ""
+        return f"a rule for {branch} is about {_KNOWN_AT_PUSH[kind]}{requirement}; the push will show if it is kept"
+    if kind in _PATTERNS and _fits_pattern(params, _checked_name(kind, branch)) is None:
+        return f"a rule for {branch}, {_PATTERNS[kind]} {_requirement(params)}, could not be tried; the push will show"
     return None
 
 
-def _subject(kind: str, branch: str) -> str:
+def _checked_name(kind: str, branch: str) -> str:
+    """Return what a rule of this kind compares with its pattern: the branch's name, or the mail address of Perdure's
+    commits."""
     if kind == "branch_name_pattern":
         return branch
     return IDENTITY["GIT_AUTHOR_EMAIL" if kind == "commit_author_email_pattern" else "GIT_COMMITTER_EMAIL"]
 
 
-def _asked(given: Mapping[str, Any]) -> str:
-    """`must not match ^x`, say."""
-    how = {"starts_with": "begin with", "ends_with": "end with", "contains": "contain"}
-    verb = how.get(str(given.get("operator")), "match")
-    return f"must {'not ' if given.get('negate') else ''}{verb} {_line(given.get('pattern'))}"
+def _requirement(params: Mapping[str, Any]) -> str:
+    """Return what a rule's pattern demands, in words: `must not match ^x`."""
+    verbs = {"starts_with": "begin with", "ends_with": "end with", "contains": "contain"}
+    verb = verbs.get(str(params.get("operator")), "match")
+    return f"must {'not ' if params.get('negate') else ''}{verb} {_clip_line(params.get('pattern'))}"
 
 
-def _fits(given: Mapping[str, Any], text: str) -> bool | None:
-    """True when a text keeps to a pattern; None when that cannot be told."""
-    pattern = str(given.get("pattern") or "")
-    match given.get("operator"):
+def _fits_pattern(params: Mapping[str, Any], text: str) -> bool | None:
+    """Return True when a text keeps to the pattern of a rule, False when it does not, None when that cannot be told."""
+    pattern = str(params.get("pattern") or "")
+    match params.get("operator"):
         case "starts_with":
-            found: bool | None = text.startswith(pattern)
+            matches: bool | None = text.startswith(pattern)
         case "ends_with":
-            found = text.endswith(pattern)
+            matches = text.endswith(pattern)
         case "contains":
-            found = pattern in text
+            matches = pattern in text
         case "regex":
-            found = _matches(pattern, text)
+            matches = _matches_regex(pattern, text)
         case _:
-            found = None
-    return found if found is None else found is not bool(given.get("negate"))
+            matches = None
+    return matches if matches is None else matches is not bool(params.get("negate"))
 
 
-def _matches(pattern: str, text: str) -> bool | None:
-    """In a process of its own: GitHub's engine takes patterns without harm that Python's could think about for ever.
-    None for one of which this is so, and for words that only GitHub's engine knows."""
+def _matches_regex(pattern: str, text: str) -> bool | None:
+    """Return True when a regular expression is found in a text; None when Python cannot tell.
+
+    Runs in a process of its own with a time limit: GitHub's engine takes patterns without harm that Python's could
+    think about for ever. None for one of these, and for syntax that only GitHub's engine knows.
+    """
     if re.search(r"\[\[:|\\[pPQCzX]", pattern):
         return None
     try:
-        command = [sys.executable, "-I", "-S", "-c", _MATCH, pattern, text]
-        done = subprocess.run(command, capture_output=True, timeout=FORGE_PATTERN_S, check=False, env={})
+        command = [sys.executable, "-I", "-S", "-c", _MATCH_PROGRAM, pattern, text]
+        process = subprocess.run(command, capture_output=True, timeout=FORGE_PATTERN_S, check=False, env={})
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    return {0: True, 3: False}.get(done.returncode)
+    return {0: True, 3: False}.get(process.returncode)
 
 
 @dataclass
-class _Rulesets:
-    repository: Repository
-    _known: dict[int, bool] = field(default_factory=dict)
+class _RulesetBypasses:
+    """The rulesets of a repository that our account may bypass, each asked of GitHub once."""
 
-    def bypassed(self, rule: Mapping[str, Any]) -> bool:
-        """True when our account stands above the rule; one that cannot see that does not."""
+    repository: Repository
+    _bypassed_by_id: dict[int, bool] = field(default_factory=dict)
+
+    def is_bypassed(self, rule: Mapping[str, Any]) -> bool:
+        """Return True when our account may bypass the ruleset that a rule belongs to; False also when our account
+        cannot see that."""
         number = rule.get("ruleset_id")
         if not isinstance(number, int):
             return False
-        if number not in self._known:
-            said = _ask(self.repository, f"/rulesets/{number}")
-            self._known[number] = isinstance(said, dict) and said.get("current_user_can_bypass") in _BYPASSED
-        return self._known[number]
+        if number not in self._bypassed_by_id:
+            ruleset = _get_json(self.repository, f"/rulesets/{number}")
+            self._bypassed_by_id[number] = (
+                isinstance(ruleset, dict) and ruleset.get("current_user_can_bypass") in _BYPASS_MODES
+            )
+        return self._bypassed_by_id[number]
 
 
-def _rules(repository: Repository, branch: str) -> list[Mapping[str, Any]]:
-    """All of them; none where this GitHub has no rulesets (older servers), or not for this repository's plan."""
-    found: list[Mapping[str, Any]] = []
-    while len(found) % _PAGE == 0 and len(found) < _MOST:
-        page = f"?per_page={_PAGE}&page={len(found) // _PAGE + 1}"
-        more = _ask(repository, f"/rules/branches/{quote(branch, safe='')}{page}") or []
-        if not more:
+def _fetch_rules(repository: Repository, branch: str) -> list[Mapping[str, Any]]:
+    """Fetch all rules for a branch from GitHub; empty where the server has no rulesets (older ones), or not for this
+    repository's plan."""
+    rules: list[Mapping[str, Any]] = []
+    while len(rules) % _RULES_PER_PAGE == 0 and len(rules) < _MAX_RULES:
+        query = f"?per_page={_RULES_PER_PAGE}&page={len(rules) // _RULES_PER_PAGE + 1}"
+        page_rules = _get_json(repository, f"/rules/branches/{quote(branch, safe='')}{query}") or []
+        if not page_rules:
             break
-        found += more
-    return found
+        rules += page_rules
+    return rules
 
 
-def _is_there(repository: Repository, branch: str) -> bool:
-    return _ask(repository, f"/branches/{quote(branch, safe='')}") is not None
+def _branch_exists(repository: Repository, branch: str) -> bool:
+    """Return True when GitHub has the branch."""
+    return _get_json(repository, f"/branches/{quote(branch, safe='')}") is not None
 
 
-def _ask(repository: Repository, rest: str) -> Any:
-    """The answer's JSON, None where there is no such thing for us."""
+def _get_json(repository: Repository, suffix: str) -> Any:
+    """Fetch the JSON at the repository's API address with `suffix` behind it; None where GitHub answers that there is
+    no such thing for us (403, 404). Raises what PyGithub raises."""
     from github import GithubException
 
     try:
-        return repository.requester.requestJsonAndCheck("GET", f"{repository.url}{rest}")[1]
+        return repository.requester.requestJsonAndCheck("GET", f"{repository.url}{suffix}")[1]
     except GithubException as error:
-        meaning = of_status(error.status, error.data, error.headers or {}, "", "")
-        if isinstance(meaning, ForgeUnavailable) or error.status not in (403, 404):
+        forge_error = status_error(error.status, error.data, error.headers or {}, "", "")
+        if isinstance(forge_error, ForgeUnavailable) or error.status not in (403, 404):
             raise
         return None
 
 
-def _refusal(repository: Repository, branch: str, rule: Mapping[str, Any], against: str, instead: str) -> ForgeRefused:
-    whose = f" of {_line(rule['ruleset_source'])}" if rule.get("ruleset_source") else ""
-    fix = f"let the token's account bypass the ruleset, or {instead}"
+def _refusal_error(
+    repository: Repository, branch: str, rule: Mapping[str, Any], reason: str, remedy: str
+) -> ForgeRefused:
+    """Return the error for a push that a rule would refuse. `reason`: why; `remedy`: what to do instead of changing the
+    rule."""
+    whose = f" of {_clip_line(rule['ruleset_source'])}" if rule.get("ruleset_source") else ""
+    fix = f"let the token's account bypass the ruleset, or {remedy}"
     return ForgeRefused(
-        f"a rule{whose} ({rule.get('type')}) would refuse the push of {branch}: {against}",
+        f"a rule{whose} ({rule.get('type')}) would refuse the push of {branch}: {reason}",
         where=f"{repository.html_url}/rules?ref={quote(f'refs/heads/{branch}', safe='')}",
         fix=fix,
     )
 
 
-def _line(text: Any) -> str:
+def _clip_line(text: Any) -> str:
+    """Return a value of GitHub's as one line of at most 200 characters."""
     return " ".join(str(text or "").split())[:200]

@@ -22,7 +22,7 @@ from perdure.adapters.agents.builtin.user_messages import add_user_messages
 from perdure.adapters.agents.cli.launch import AgentStartRequest
 from perdure.adapters.agents.cli.output import AgentClaim
 from perdure.adapters.agents.presets import read_preset
-from perdure.adapters.agents.proxied.upstream import VARIABLES, Upstream
+from perdure.adapters.agents.proxied.upstream import WIRE_VARIABLES, Upstream
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
@@ -245,7 +245,7 @@ def _json_object_in(text: str) -> str:
 def _upstream_for(host: Host, preset: Preset) -> Upstream:
     """Return the model API that this worker has for an agent. Raises ModelRefusesUs where it has no key for it."""
     if (upstream := host.upstreams.get(preset.wire)) is None:
-        names = " or ".join(VARIABLES[preset.wire].keys)
+        names = " or ".join(WIRE_VARIABLES[preset.wire].key_headers)
         raise ModelRefusesUs(
             f"this worker has no key for the model of {preset.title}",
             where=names,

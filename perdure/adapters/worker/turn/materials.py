@@ -12,7 +12,7 @@ from perdure.adapters.agents.builtin.opening import ShownPage
 from perdure.adapters.agents.builtin.places import ReviewedChange
 from perdure.adapters.agents.builtin.promises import RequestText, ReviewPromises
 from perdure.adapters.agents.builtin.user_messages import Message, texts_from_people
-from perdure.adapters.checks.findings.leaked import shown
+from perdure.adapters.checks.findings.secret_leaks import printable_path
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
@@ -75,12 +75,13 @@ def review_change(vault: Vault, work: TurnInput) -> ReviewedChange | None:
     changed_paths = patch.changed_paths(vault, base, head)
     binaries = patch.binary_paths(vault, base, head)
     files: dict[str, tuple[tuple[int, int], ...] | None] = {
-        shown(changed_path.path): None if changed_path.path in binaries else () for changed_path in changed_paths
+        printable_path(changed_path.path): None if changed_path.path in binaries else ()
+        for changed_path in changed_paths
     }
     for path, hunks in patch.read_hunks(
         vault, base, head, [changed_path for changed_path in changed_paths if changed_path.path not in binaries]
     ):
-        files[shown(path)] = tuple((hunk.first, hunk.last) for hunk in hunks if hunk.first <= hunk.last)
+        files[printable_path(path)] = tuple((hunk.first, hunk.last) for hunk in hunks if hunk.first <= hunk.last)
     return ReviewedChange(files)
 
 

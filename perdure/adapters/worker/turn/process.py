@@ -18,7 +18,7 @@ from perdure.adapters.agents.cli.memory import has_all_results, pack_session_fil
 from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentClaim, parse_output
 from perdure.adapters.agents.proxied.upstream import Upstream
 from perdure.adapters.agents.proxied.wires import WIRES
-from perdure.adapters.sandbox.base import Finished
+from perdure.adapters.sandbox.base import SandboxResult
 from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
@@ -67,7 +67,7 @@ class AgentProcess:
         self.preset, self.session, self.fault = preset, session, ""
         self._gate, self._paid_replies, self._home, self._output = gate, paid_replies, home, output
         self._stack = AsyncExitStack()
-        self._run_task: asyncio.Task[Finished] | None = None
+        self._run_task: asyncio.Task[SandboxResult] | None = None
         self._ended_at: float | None = None
 
     @classmethod
@@ -129,7 +129,9 @@ class AgentProcess:
             output=self._output,
             streams=streams,
         )
-        self._run_task = asyncio.create_task(session.sandbox.run(replace(agent_command, timeout_s=AGENT_LIFE_S)))
+        self._run_task = asyncio.create_task(
+            session.sandbox.run_command(replace(agent_command, timeout_s=AGENT_LIFE_S))
+        )
 
     async def _open_connection(
         self, session: WorkspaceSession, start_request: AgentStartRequest, sockets: Path
@@ -158,7 +160,7 @@ class AgentProcess:
         return self._paid_replies.waited_s
 
     @property
-    def process_end(self) -> Finished | None:
+    def process_end(self) -> SandboxResult | None:
         """Return how its process ended; None while it lives, or where we ended it."""
         task = self._run_task
         return task.result() if task is not None and task.done() and not task.cancelled() else None

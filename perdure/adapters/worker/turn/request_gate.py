@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import NoReturn
 
-from perdure.adapters.agents.proxied.base import Ask, OnBegun, ProxiedReply, ProxiedRequest
+from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply, ProxiedRequest, UpstreamCall
 from perdure.adapters.worker.turn.paid_replies import PaidReplies, ReplyRequest, sample_of
 from perdure.models.errors import BudgetReached, ModelRefusesUs, PerdureError
 from perdure.models.ids import digest
@@ -63,7 +63,7 @@ class RequestGate:
         self._waiting_count = 0
         self._changed = asyncio.Condition()
 
-    async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
+    async def reply(self, request: ProxiedRequest, ask: UpstreamCall) -> ProxiedReply:
         """Return the reply for the agent's request, bought or stored, once the request has its turn; this is the
         proxy's ledger.
 
@@ -116,7 +116,7 @@ class RequestGate:
             self.end_error = error
             self._changed.notify_all()
 
-    async def _buy_reply(self, turn: GatedTurn, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
+    async def _buy_reply(self, turn: GatedTurn, request: ProxiedRequest, ask: UpstreamCall) -> ProxiedReply:
         """Return the reply to a request, stored or bought. The turn's own request was approved before the turn and only
         has to fit the day's budget, until a reply to it has begun; all others have to fit the turn's remaining budget.
 

@@ -12,8 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from perdure import __version__
-from perdure.adapters.forges.neutral import web_address
-from perdure.cli.decide.asking import decided
+from perdure.adapters.forges.neutral import is_web_address
+from perdure.cli.decide.pending_text import decision_line
 from perdure.cli.formatting import format_tokens, money, pluralise, visible_line, visible_text
 from perdure.cli.look.report import tiles, view
 from perdure.cli.look.report.facts import DeliveryReport
@@ -46,7 +46,7 @@ def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict
         "timeline": timeline,
         "svg": Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
         "pictures": pictures,
-        "links": {"pull": web_address(report.pull_request.url) if report.pull_request else False},
+        "links": {"pull": is_web_address(report.pull_request.url) if report.pull_request else False},
         "points": wording.review_points(report.reviewed, report.findings),
         "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
         "sections": _section_links(report, bool(timeline.rows)),
@@ -100,7 +100,7 @@ def report_environment() -> Environment:
         "span": span,
         "took": view.format_test_time,
         "tokens": format_tokens,
-        "decided": decided,
+        "decided": decision_line,
         "row": view.attempt_cells,
     }
     environment.filters |= {"status": lambda status: status.replace("_", " ")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.cli.decide.asking import decided, diffstat
+from perdure.cli.decide.pending_text import decision_line, diffstat_lines
 from perdure.cli.formatting import money, pluralise, short_sha, span, visible_line, visible_text, wrap_visible
 from perdure.cli.look.findings_text import report_lines, review_lines
 from perdure.cli.look.report import view
@@ -20,7 +20,7 @@ def lines_of(report: DeliveryReport) -> list[str]:
         ("Timeline", _timeline_lines(report)),
         ("Request", wrap_visible(report.request)),
         ("Plan", wrap_visible(report.plan.to_text(REQUEST_BYTES)) if report.plan else ()),
-        ("Decisions", (visible_line(decided(decision), 400) for decision in report.decisions)),
+        ("Decisions", (visible_line(decision_line(decision), 400) for decision in report.decisions)),
         ("Attempts", (visible_line(line, 400) for line in _attempt_lines(report))),
         ("Tests", report_lines(report.test_report, report.reviewed) if report.test_report else ()),
         ("Review", review_lines(report.reviewed, report.findings) if report.reviewed or report.findings else ()),
@@ -45,7 +45,7 @@ def _attempt_lines(report: DeliveryReport) -> Iterator[str]:
 
 def _diffstat_lines(patch: str) -> list[str]:
     """Return files and counts of a change; the page, and `perdure diff`, have every line of it."""
-    return [line.strip() for line in diffstat(patch, STAT_FILES)] if patch else []
+    return [line.strip() for line in diffstat_lines(patch, STAT_FILES)] if patch else []
 
 
 def _head_lines(report: DeliveryReport) -> Iterator[str]:

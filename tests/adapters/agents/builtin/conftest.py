@@ -10,8 +10,8 @@ import pytest
 
 from perdure.adapters.agents.builtin.model import Model
 from perdure.adapters.agents.builtin.tools import Toolbox
+from perdure.adapters.sandbox.grades import OffSandbox, sandbox_for
 from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.select import Off, sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
@@ -38,7 +38,7 @@ def binds(worktree: Path) -> Binds:
 @pytest.fixture
 def toolbox(worktree: Path, tmp_path: Path) -> Toolbox:
     """With no sandbox: what file tools refuse, they refuse by themselves."""
-    sandbox = Off(Home(tmp_path / "home"), Binds(path=("/usr/bin", "/bin")))
+    sandbox = OffSandbox(Home(tmp_path / "home"), Binds(path=("/usr/bin", "/bin")))
     return Toolbox(worktree=worktree, sandbox=sandbox, log_dir=tmp_path / "logs", check=lambda: None)
 
 

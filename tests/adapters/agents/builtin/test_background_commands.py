@@ -133,7 +133,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade

@@ -9,10 +9,10 @@ import pytest
 from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.builtin.tools import Toolbox
-from perdure.adapters.sandbox.base import Command, Finished
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
-from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable, Superseded
 from perdure.models.phases import Step
@@ -86,8 +86,8 @@ async def test_a_failing_sandbox_is_not_a_failing_command(toolbox: Toolbox) -> N
     class Broken:
         grade = SandboxGrade.FULL
 
-        async def run(self, command: Command) -> Finished:
-            return Finished(None, 0.0, failure="bwrap: no permission")
+        async def run_command(self, command: SandboxCommand) -> SandboxResult:
+            return SandboxResult(None, 0.0, failure="bwrap: no permission")
 
     toolbox.sandbox = Broken()
     with pytest.raises(SandboxUnavailable, match="no permission"):
@@ -107,7 +107,7 @@ async def test_in_the_sandbox_writing_steps_write_and_reading_steps_cannot(walle
 async def test_a_command_over_its_limit_is_a_result_to_read_and_the_next_one_runs(
     walled: Toolbox, tmp_path: Path, binds: Binds
 ) -> None:
-    caps = Caps(memory=200 << 20, processes=200, disk=1 << 30)
+    caps = ResourceCaps(memory=200 << 20, processes=200, disk=1 << 30)
     walled.sandbox = sandbox_for(SandboxGrade.FULL, fresh_home(tmp_path / "home"), binds, caps)
     hungry = "python3 -c 'x = bytearray(400 << 20); import time; time.sleep(30)'"
     assert (await ok(walled, "bash", command=hungry)).startswith("ended: over its memory limit of 0.2 GB, peak 0.")

@@ -15,7 +15,7 @@ from anthropic import AsyncAnthropic
 
 from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply, ProxiedRequest
 from perdure.adapters.agents.proxied.proxy import Proxy
-from perdure.adapters.agents.proxied.upstream import VARIABLES, Upstream
+from perdure.adapters.agents.proxied.upstream import WIRE_VARIABLES, Upstream
 
 KEY = "the-key-that-only-the-worker-has"
 PLACEHOLDER = "placeholder"
@@ -82,7 +82,7 @@ class Played:
         return f"http://{host}:{port}"
 
     def upstream(self, wire: str, base: str = "", **options: Any) -> Upstream:
-        variable, header = next(iter(VARIABLES[wire].keys.items()))
+        variable, header = next(iter(WIRE_VARIABLES[wire].key_headers.items()))
         return Upstream(wire, self.url + base, KEY, variable=variable, header=header, **options)
 
     async def __aenter__(self) -> Played:

@@ -42,9 +42,9 @@ def body(wire: str, said: list[str]) -> dict[str, Any]:
 
 
 def key(wire: str, asked: dict[str, Any]) -> str:
-    route = WIRES[wire].route(PATHS[wire], "")
+    route = WIRES[wire].find_route(PATHS[wire], "")
     assert route is not None
-    return WIRES[wire].understand(route, asked).key
+    return WIRES[wire].parse_request(route, asked).key
 
 
 def named(wire: str, asked: dict[str, Any], name: Any) -> dict[str, Any]:
@@ -100,18 +100,18 @@ def test_any_other_field_counts(wire: str, said: list[str], name: str, one: Any,
 def test_a_stream_is_another_request_than_the_whole(wire: str) -> None:
     asked = body(wire, ["Go."])
     if wire == GEMINI:
-        route = WIRES[wire].route("/v1beta/models/m:streamGenerateContent", "alt=sse")
+        route = WIRES[wire].find_route("/v1beta/models/m:streamGenerateContent", "alt=sse")
         assert route is not None
-        assert WIRES[wire].understand(route, asked).key != key(wire, asked)
+        assert WIRES[wire].parse_request(route, asked).key != key(wire, asked)
     else:
         assert key(wire, {**asked, "stream": True}) != key(wire, asked)
 
 
 def test_a_wire_or_a_path_makes_another_request() -> None:
     asked = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "Go."}]}
-    counting = WIRES[ANTHROPIC].route("/v1/messages/count_tokens", "")
+    counting = WIRES[ANTHROPIC].find_route("/v1/messages/count_tokens", "")
     assert counting is not None
-    assert len({key(ANTHROPIC, asked), key(CHAT, asked), WIRES[ANTHROPIC].understand(counting, asked).key}) == 3
+    assert len({key(ANTHROPIC, asked), key(CHAT, asked), WIRES[ANTHROPIC].parse_request(counting, asked).key}) == 3
 
 
 @given(WIRE, SAID, VALUES)

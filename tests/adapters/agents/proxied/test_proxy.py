@@ -166,7 +166,7 @@ async def test_an_agent_that_goes_away_while_it_waits_has_asked_nothing(
     await until(lambda: len(books.seen) == 1)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    await until(lambda: not proxy._under_way)
+    await until(lambda: not proxy._pending_requests)
     books.gate.set()
     await asyncio.sleep(0.1)
     assert not rehearsal.calls

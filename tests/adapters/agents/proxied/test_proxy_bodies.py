@@ -14,7 +14,7 @@ from test_proxy_refuses import BODY, REPLY, SENT, raw
 
 from perdure.adapters.agents.proxied import proxy as proxied
 from perdure.adapters.agents.proxied.base import REQUEST_BYTES
-from perdure.adapters.agents.proxied.proxy import BACKLOG, CONNECTIONS, REQUESTS, Proxy
+from perdure.adapters.agents.proxied.proxy import CONNECTIONS, REQUESTS, SOCKET_BACKLOG, Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
 
 Http = Callable[[Proxy], httpx2.AsyncClient]
@@ -233,7 +233,7 @@ async def test_many_connections_cost_the_worker_no_more_than_a_few(serve: Serve,
     async with Played(says(REPLY)) as upstream:
         served = await serve(upstream.upstream(ANTHROPIC))
         opened = []
-        for _ in range(CONNECTIONS + 3 * BACKLOG):
+        for _ in range(CONNECTIONS + 3 * SOCKET_BACKLOG):
             one = socket.socket(socket.AF_UNIX)
             one.setblocking(False)
             await asyncio.get_running_loop().sock_connect(one, str(served.socket))
@@ -241,7 +241,7 @@ async def test_many_connections_cost_the_worker_no_more_than_a_few(serve: Serve,
         await asyncio.sleep(0.3)
         assert served._runner is not None
         assert served._runner.server is not None
-        assert len(served._runner.server.connections) <= CONNECTIONS + BACKLOG
+        assert len(served._runner.server.connections) <= CONNECTIONS + SOCKET_BACKLOG
         for one in opened:
             one.close()
         async with asyncio.timeout(30):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from proxied_agents import KEY, Books, Played, Serve, says
 
-from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
+from perdure.adapters.agents.proxied.base import ProxiedReply, ProxiedRequest, UpstreamCall
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, Upstream
 from perdure.models.errors import BudgetReached, ModelRefusesUs
@@ -141,7 +141,7 @@ async def test_an_agent_ends_by_itself_when_its_budget_is_reached(
 class Waits(Books):
     """Lets the second turn wait for a while."""
 
-    async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
+    async def reply(self, request: ProxiedRequest, ask: UpstreamCall) -> ProxiedReply:
         if len([asked for asked in self.asked if asked.turn]) == 1:
             await asyncio.sleep(5)
         return await super().reply(request, ask)

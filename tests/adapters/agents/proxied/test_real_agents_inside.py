@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from proxied_agents import KEY, Books, Serve
 
-from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, VARIABLES, Upstream
+from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, WIRE_VARIABLES, Upstream
 from perdure.adapters.sandbox import bridge
-from perdure.adapters.sandbox.base import Command
-from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.base import SandboxCommand
+from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
@@ -87,24 +87,26 @@ async def test_an_agent_inside_does_its_work_and_finds_no_key_and_no_host_but_th
         pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
     tree = tmp_path / "tree"
     tree.mkdir()
-    sandbox = Bubblewrap(Home(tmp_path / "home"), compute_binds(tmp_path / "none", os.environ["PATH"], Path.home()))
+    sandbox = BubblewrapSandbox(
+        Home(tmp_path / "home"), compute_binds(tmp_path / "none", os.environ["PATH"], Path.home())
+    )
     async with Rehearsal(Screenplay.parse(PLAY.replace("__LOOK__", LOOK))) as twin:
         (tree / "port.txt").write_text(twin.url.rpartition(":")[2])
         base = twin.url if wire == ANTHROPIC else f"{twin.url}/v1"
-        variable, header = next(iter(VARIABLES[wire].keys.items()))
+        variable, header = next(iter(WIRE_VARIABLES[wire].key_headers.items()))
         proxy = await serve(Upstream(wire, base, KEY, variable=variable, header=header))
         words, variables = (claude if name == "claude" else codex)(url=INSIDE)
         python = os.path.realpath(sys.executable)
         bridged = shlex.join([python, "-I", "-S", bridge.__file__, str(proxy.socket), str(PORT), *words])
-        command = Command(
+        command = SandboxCommand(
             f"mkdir -p $HOME/codex && {bridged} <<<$'Step: implement\\n\\nWrite add.'",
             worktree=tree,
             output=tmp_path / "output",
             timeout_s=patient(60),
             env={**variables, "CODEX_HOME": "/home/agent/codex"},
-            shown=(package(name), proxy.socket, Path(bridge.__file__), Path(sys.base_prefix)),
+            visible_paths=(package(name), proxy.socket, Path(bridge.__file__), Path(sys.base_prefix)),
         )
-        ended = await sandbox.run(command)
+        ended = await sandbox.run_command(command)
         said = command.output.read_text(errors="replace")
         assert ended.exit_code == 0, (ended, said)
         assert (tree / "lib" / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"

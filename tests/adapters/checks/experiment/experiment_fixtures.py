@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.checks.experiment.commits import CommitPair
-from perdure.adapters.checks.experiment.engine import experiment
-from perdure.adapters.checks.experiment.joined import may_be_one
-from perdure.adapters.checks.experiment.runs import Setting
-from perdure.adapters.checks.experiment.trees import write
+from perdure.adapters.checks.experiment.commit_pair import CommitPair
+from perdure.adapters.checks.experiment.joined import can_combine
+from perdure.adapters.checks.experiment.run_experiment import run_experiment
+from perdure.adapters.checks.experiment.runs import ExperimentSetting
+from perdure.adapters.checks.experiment.trees import write_tree
 from perdure.adapters.checks.tests import CommandPlace, run_once
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.object_store import ObjectStore
@@ -45,7 +45,7 @@ class Trials:
             path: ("100755" if data.startswith(b"#!") else "100644", self._store.write_blob(data))
             for path, data in kept.items()
         }
-        return self._store.write_commit(write(self.repository, entries), (), "made", timestamp=0)
+        return self._store.write_commit(write_tree(self.repository, entries), (), "made", timestamp=0)
 
     async def __call__(
         self, before: Files, after: Files, *commands: str, allowed: bool = False, known: TestReport | None = None
@@ -53,21 +53,23 @@ class Trials:
         """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
         checkouts = self._checkouts
-        ground = Setting(self._place(), self.repository, checkouts.check_out, checkouts.put_away, self._root / "room")
+        ground = ExperimentSetting(
+            self._place(), self.repository, checkouts.check_out, checkouts.put_away, self._root / "room"
+        )
         base, change = self.commit(before), self.commit({**before, **after})
-        return await experiment(ground, base, change, tests, before=known, allowed=allowed)
+        return await run_experiment(ground, base, change, tests, base_report=known, allowed=allowed)
 
     def may_be_one(self, before: Files, after: Files, command: str, *green: str) -> bool:
         """True where the base's tests on the change, and those that must fail, may be one run, as far as anybody knows
         before it. `green`: tests of the base by the names in its report."""
         test = TestCommand(name="t0", command=command)
         base, change = self.commit(before), self.commit({**before, **after})
-        commits = CommitPair.of(self.repository, base, change, [test], ())
+        commits = CommitPair.from_commits(self.repository, base, change, [test], ())
         (runner,) = commits.runners.values()
         assert runner is not None
         cases = tuple(TestCase(name=name, file=name.partition("::")[0], outcome="passed") for name in green)
         known = CommandResult(name="t0", command=command, verdict="passed", exit_code=0, cases=cases)
-        return may_be_one(commits, runner, test, commits.canaries((runner,), ""), known)
+        return can_combine(commits, runner, test, commits.make_canaries((runner,), ""), known)
 
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""

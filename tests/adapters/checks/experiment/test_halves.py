@@ -11,7 +11,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from trick_bases import CALC
 
-from perdure.adapters.checks.experiment.joined import parts
+from perdure.adapters.checks.experiment.joined import split_canaries
 from perdure.adapters.checks.runners.base import Canaries
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.pytest import Pytest
@@ -128,7 +128,7 @@ def test_what_takes_longest_is_in_different_halves() -> None:
     report = known(*NAMES)
     (told,) = report.commands
     slow = [case.model_copy(update={"duration_s": 9.0}) if "test_d" in case.name else case for case in told.cases]
-    one, other = parts(CANARIES, Pytest(), told.model_copy(update={"cases": tuple(slow), "duration_s": 12.0}))
+    one, other = split_canaries(CANARIES, Pytest(), told.model_copy(update={"cases": tuple(slow), "duration_s": 12.0}))
     assert {*one.names} == {"canary_a", "canary_b", "canary_c"}
     assert {*other.names} == {"canary_d"}
     assert "__test__ = False" in one.files["tests/test_d.py"]
@@ -145,18 +145,18 @@ def test_what_takes_longest_is_in_different_halves() -> None:
     ],
 )
 def test_one_run_is_enough_for(report: TestReport | None) -> None:
-    assert parts(CANARIES, Pytest(), report.commands[0] if report else None) == (CANARIES,)
+    assert split_canaries(CANARIES, Pytest(), report.commands[0] if report else None) == (CANARIES,)
 
 
 def test_a_file_that_the_change_has_otherwise_is_asked_in_both_halves() -> None:
-    one, other = parts(CANARIES, Pytest(), known(*NAMES).commands[0], {"tests/test_b.py"})
+    one, other = split_canaries(CANARIES, Pytest(), known(*NAMES).commands[0], {"tests/test_b.py"})
     assert {*one.names} & {*other.names} == {"canary_b"}
 
 
 @pytest.mark.parametrize("altered", [None, {"tests/test_a.py", "tests/test_b.py", "tests/test_c.py"}])
 def test_one_run_is_enough_where_most_files_would_be_in_both(altered: set[str] | None) -> None:
-    assert parts(CANARIES, Pytest(), known(*NAMES).commands[0], altered) == (CANARIES,)
+    assert split_canaries(CANARIES, Pytest(), known(*NAMES).commands[0], altered) == (CANARIES,)
 
 
 def test_a_runner_that_cannot_leave_a_file_out_is_asked_once() -> None:
-    assert parts(CANARIES, Go(), known(*NAMES).commands[0]) == (CANARIES,)
+    assert split_canaries(CANARIES, Go(), known(*NAMES).commands[0]) == (CANARIES,)

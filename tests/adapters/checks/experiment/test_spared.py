@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from experiment_fixtures import Trials
 
-from perdure.adapters.checks.experiment.commits import spared_tests
-from perdure.adapters.checks.experiment.judge import proving
-from perdure.adapters.checks.experiment.sides import Sides
-from perdure.adapters.checks.experiment.trees import Tree
+from perdure.adapters.checks.experiment.commit_pair import find_unaffected_tests
+from perdure.adapters.checks.experiment.outcomes import find_proving_tests
+from perdure.adapters.checks.experiment.side_rules import SideRules
+from perdure.adapters.checks.experiment.trees import CommitTree
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.models.config import TestCommand
@@ -29,9 +29,9 @@ FILES = {
 
 
 def spared(trials: Trials, *differing: str, command: str = "pytest", **more: str) -> list[str]:
-    tree = Tree.of(trials.repository, trials.commit({**FILES, **more}))
-    rules = Sides.of(tree, [(TestCommand(name="t", command=command), Go() if "go" in command else Pytest())])
-    return sorted(spared_tests(tree, rules, differing))
+    tree = CommitTree.from_commit(trials.repository, trials.commit({**FILES, **more}))
+    rules = SideRules.from_tree(tree, [(TestCommand(name="t", command=command), Go() if "go" in command else Pytest())])
+    return sorted(find_unaffected_tests(tree, rules, differing))
 
 
 def test_what_a_differing_test_file_needs_stays_and_so_does_what_the_command_names(tried: Trials) -> None:
@@ -62,7 +62,7 @@ def test_tests_of_a_package_of_go_that_does_not_compile_without_the_change_prove
         return CommandResult(name="t", command="go test ./...", verdict="passed", cases=found)
 
     test = ("example.com/words::TestSeries", "passed")
-    assert bool(proving(said(test), said(test), said(*there), {"words_test.go"})) is proves
+    assert bool(find_proving_tests(said(test), said(test), said(*there), {"words_test.go"})) is proves
 
 
 @pytest.mark.parametrize("command", [f"{sys.executable} -m pytest -v", "python3 -m unittest discover -s tests -v"])

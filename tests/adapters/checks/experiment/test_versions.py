@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.checks.experiment.versions import versions
+from perdure.adapters.checks.experiment.versions import versions_of_test
 
 PYTHON = """\
 import pytest
@@ -50,7 +50,7 @@ GO = "package a\n\nfunc TestAdd(t *testing.T) {\n\tif add(1) != 3 {\n\t}\n}\n\nf
     ],
 )
 def test_a_test_is_found_by_its_name_with_its_whole_block(text: str, name: str, begins: str, ends: str) -> None:
-    before, after = versions(name, text, text.replace("3", "4"))
+    before, after = versions_of_test(name, text, text.replace("3", "4"))
     lines = before.splitlines()
     assert lines[0].startswith(begins)
     assert lines[-1] == ends
@@ -58,6 +58,6 @@ def test_a_test_is_found_by_its_name_with_its_whole_block(text: str, name: str, 
 
 
 def test_where_one_version_does_not_show_it_both_files_are_shown_and_all_is_cut() -> None:
-    assert versions("t.py::test_new", PYTHON, "def test_new(): ...\n") == (PYTHON, "def test_new(): ...\n")
+    assert versions_of_test("t.py::test_new", PYTHON, "def test_new(): ...\n") == (PYTHON, "def test_new(): ...\n")
     long = "def test_a():\n" + "    x = 1\n" * 10_000
-    assert max(map(len, versions("t.py::test_a", long, long))) <= 4000
+    assert max(map(len, versions_of_test("t.py::test_a", long, long))) <= 4000

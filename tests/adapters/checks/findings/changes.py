@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.findings.look import EngineFindings, look
+from perdure.adapters.checks.findings.engine_findings import EngineFindings, inspect_commit
 from perdure.adapters.git.repository import Repository
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
@@ -82,7 +82,7 @@ class Work:
 
     def look(self, begun_at: str = "", **more: object) -> EngineFindings:
         """`begun_at`: the commit of an existing branch that the delivery began on."""
-        return look(self.repository, self.contract(head=begun_at, **more), self.git("rev-parse", "HEAD"))
+        return inspect_commit(self.repository, self.contract(head=begun_at, **more), self.git("rev-parse", "HEAD"))
 
     def found(
         self, files: Mapping[str, Content], links: Mapping[str, str] | None = None, **more: object

@@ -9,7 +9,13 @@ from changes import PERSON
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.checks.findings.globs import alternatives, by_name, covering, exactly, searched
+from perdure.adapters.checks.findings.globs import (
+    covering_pattern,
+    expand_alternatives,
+    fnmatch_regex,
+    path_regex,
+    search_regexes,
+)
 from tests.examples import examples
 
 
@@ -31,11 +37,11 @@ from tests.examples import examples
     ],
 )
 def test_a_path_is_covered_as_gitignore_would(path: str, patterns: tuple[str, ...], by: str | None) -> None:
-    assert covering(path, patterns) == by
+    assert covering_pattern(path, patterns) == by
 
 
 def test_a_pattern_of_many_stars_takes_no_time() -> None:
-    assert covering("a" * 200 + "b", ("*a" * 12 + "c",)) is None
+    assert covering_pattern("a" * 200 + "b", ("*a" * 12 + "c",)) is None
 
 
 @pytest.mark.timeout(20)
@@ -48,9 +54,9 @@ def test_hostile_patterns_and_paths_end(path: str) -> None:
         "a*/" * 90 + "c",
         "/" + "*/**/" * 40 + "c",
     ):
-        assert covering(path, (pattern,)) is None
-        assert not re.fullmatch(exactly(pattern), path, re.DOTALL)
-        assert not re.fullmatch(by_name(pattern), path)
+        assert covering_pattern(path, (pattern,)) is None
+        assert not re.fullmatch(path_regex(pattern), path, re.DOTALL)
+        assert not re.fullmatch(fnmatch_regex(pattern), path)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def test_hostile_patterns_and_paths_end(path: str) -> None:
     ],
 )
 def test_python_names_files_as_fnmatch_does(pattern: str, path: str, matches: bool) -> None:
-    assert (re.fullmatch(by_name(pattern), path) is not None) == matches
+    assert (re.fullmatch(fnmatch_regex(pattern), path) is not None) == matches
 
 
 @pytest.mark.parametrize(
@@ -78,12 +84,12 @@ def test_python_names_files_as_fnmatch_does(pattern: str, path: str, matches: bo
     ],
 )
 def test_javascript_names_files_by_choices(pattern: str, path: str) -> None:
-    assert any(re.fullmatch(exactly(one), path, re.DOTALL) for one in alternatives(pattern))
+    assert any(re.fullmatch(path_regex(one), path, re.DOTALL) for one in expand_alternatives(pattern))
 
 
 @pytest.mark.parametrize("pattern", ["!(a)", "{a,b", "{a,b}" * 20, "((((", "?(a|b)" * 400])
 def test_choices_beyond_reading_are_none(pattern: str) -> None:
-    assert alternatives(pattern) == ()
+    assert expand_alternatives(pattern) == ()
 
 
 _part = st.sampled_from(["a", "b", "ab", "a.b", "*", "**", "a*", "*b", "?", "[ab]", "[!a]"])
@@ -108,7 +114,7 @@ def test_git_agrees_about_what_a_pattern_covers(tmp_path: Path, pattern: str, pa
         asked, cwd=tmp_path, env=PERSON, input="\0".join(paths).encode(), capture_output=True, timeout=20, check=False
     )
     ignored = {name for name in done.stdout.decode().split("\0") if name}
-    assert {path for path in paths if covering(path, [pattern])} == ignored
+    assert {path for path in paths if covering_pattern(path, [pattern])} == ignored
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,7 @@ def test_git_agrees_about_what_a_pattern_covers(tmp_path: Path, pattern: str, pa
     ],
 )
 def test_a_regular_expression_of_jest_is_looked_for_in_the_path(pattern: str, yes: list[str], no: list[str]) -> None:
-    found = re.compile("|".join(searched(pattern)))
+    found = re.compile("|".join(search_regexes(pattern)))
     assert all(re.search(pattern, f"/{path}") for path in yes)
     assert [path for path in (*yes, *no) if found.fullmatch(path)] == yes
 
@@ -150,10 +156,10 @@ def test_a_regular_expression_of_jest_is_looked_for_in_the_path(pattern: str, ye
     ],
 )
 def test_a_regular_expression_whose_time_nobody_knows_is_not_read(pattern: str) -> None:
-    assert searched(pattern) == ()
+    assert search_regexes(pattern) == ()
 
 
 @pytest.mark.timeout(20)
 def test_a_regular_expression_of_many_stars_ends() -> None:
-    (found,) = searched(".*a" * 60 + "b$")
+    (found,) = search_regexes(".*a" * 60 + "b$")
     assert re.fullmatch(found, "a" * 4_000) is None

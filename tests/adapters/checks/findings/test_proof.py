@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.checks.findings.lost import unproven
+from perdure.adapters.checks.findings.lost_tests import find_unproven_change
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.experiment import CommandExperiment, Experiment
@@ -28,20 +28,20 @@ def report(touched: tuple[str, ...] = ("tests/test_x.py",), **of: Any) -> TestRe
 
 @pytest.mark.parametrize("kind", ["bug", "feature"])
 def test_tests_that_pass_without_the_change_too_prove_nothing(kind: str) -> None:
-    (one,) = unproven(contract(), report(proving=()), kind)
+    (one,) = find_unproven_change(contract(), report(proving=()), kind)
     assert (one.severity, one.title) == (Severity.TECH_DEBT, "the new tests prove nothing")
     assert "passes on main as well" in one.description
 
 
 def test_a_change_without_any_test_has_nothing_that_would_tell_if_it_were_undone() -> None:
-    (one,) = unproven(contract(), report(touched=(), proving=None), "feature")
+    (one,) = find_unproven_change(contract(), report(touched=(), proving=None), "feature")
     assert one.title == "no test comes with the change"
 
 
 def test_the_repository_says_how_bad_it_is() -> None:
-    (one,) = unproven(contract(new_tests_must_fail_before="blocker"), report(proving=()), "bug")
+    (one,) = find_unproven_change(contract(new_tests_must_fail_before="blocker"), report(proving=()), "bug")
     assert one.severity is Severity.BLOCKER
-    assert unproven(contract(new_tests_must_fail_before="off"), report(proving=()), "bug") == []
+    assert find_unproven_change(contract(new_tests_must_fail_before="off"), report(proving=()), "bug") == []
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_the_repository_says_how_bad_it_is() -> None:
 def test_nothing_is_found_where_something_proves_it_or_nobody_could_be_asked(
     given: TestReport | None, kind: str
 ) -> None:
-    assert unproven(contract(), given, kind) == []
+    assert find_unproven_change(contract(), given, kind) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tamper_change import Change, Judge, Tree
 
-from perdure.adapters.checks.tamper.hints import Hints
+from perdure.adapters.checks.tamper.hints import ReviewHints
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def hits(repository: Path) -> Judge:
 def hinted(repository: Path) -> Judge:
     """All hints about a change."""
 
-    def judge(before: Tree, after: Tree, *commands: str) -> Hints:
+    def judge(before: Tree, after: Tree, *commands: str) -> ReviewHints:
         return Change(repository, before, after).hints(*commands)
 
     return judge

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.checks.tamper import Files, hints, missing_tests
-from perdure.adapters.checks.tamper.hints import Hints
-from perdure.adapters.checks.tamper.inventory import MissingTests
+from perdure.adapters.checks.tamper import DifferingFiles, find_hints, find_missing_tests
+from perdure.adapters.checks.tamper.hints import ReviewHints
+from perdure.adapters.checks.tamper.missing_tests import MissingTests
 from perdure.adapters.git.repository import Repository
 from perdure.models.config import TestCommand
 from perdure.models.report import TestReport
@@ -70,13 +70,13 @@ class Change:
         return name
 
     def missing(self, *commands: str, base: TestReport | None = None, covered: Collection[str] = ()) -> MissingTests:
-        return missing_tests(*self.files(), _commands(commands), base, covered)
+        return find_missing_tests(*self.files(), _commands(commands), base, covered)
 
-    def hints(self, *commands: str) -> Hints:
-        return hints(*self.files(), _commands(commands))
+    def hints(self, *commands: str) -> ReviewHints:
+        return find_hints(*self.files(), _commands(commands))
 
-    def files(self) -> tuple[Files, Files]:
-        return Files.pair(Repository(self.root), self.base, self.head)
+    def files(self) -> tuple[DifferingFiles, DifferingFiles]:
+        return DifferingFiles.between_commits(Repository(self.root), self.base, self.head)
 
 
 def _commands(words: Sequence[str]) -> list[TestCommand]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tamper_change import Change, Judge
 
-from perdure.adapters.checks.tamper import Files, judged
-from perdure.adapters.checks.tamper.inventory import MissingTests, hit
+from perdure.adapters.checks.tamper import DifferingFiles, with_missing_tests
+from perdure.adapters.checks.tamper.missing_tests import MissingTests, make_hit
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.repository import Repository
@@ -166,7 +166,7 @@ def test_a_commit_that_is_not_there_is_an_error_and_no_empty_answer(repository: 
     change = Change(repository, {"a": "1\n"}, {"a": "2\n"})
     for base, head in (("0" * 40, change.head), (change.base, "0" * 40), ("none", change.head), (change.base, "-p")):
         with pytest.raises(GitError):
-            Files.pair(Repository(repository), base, head)
+            DifferingFiles.between_commits(Repository(repository), base, head)
 
 
 def report(*cases: TestCase) -> TestReport:
@@ -180,7 +180,7 @@ def test_hits_make_a_verdict_red_and_stand_in_its_note_unless_they_were_asked_fo
     before = edited("src/lib.rs", "fn adds() {\n        assert_eq!(add(1), 1);\n    }", long)
     change = Change(repository, {"src/lib.rs": before}, {"src/lib.rs": "\n"})
     found = change.missing()
-    told = judged(passed, found, allowed=False)
+    told = with_missing_tests(passed, found, allowed=False)
     assert (verdict_of(told).status, verdict_of(told).tampered, verdict_of(told).failures) == (
         "red",
         1,
@@ -190,11 +190,11 @@ def test_hits_make_a_verdict_red_and_stand_in_its_note_unless_they_were_asked_fo
     assert (
         "allow_test_changes" in change.missing().hits[0].evidence or f"`git show {change.base[:12]}:FILE`" in told.note
     )
-    allowed = judged(passed, found, allowed=True)
+    allowed = with_missing_tests(passed, found, allowed=True)
     assert (verdict_of(allowed).status, verdict_of(allowed).tampered, allowed.note) == ("green", 0, "")
     assert json.loads(allowed.model_dump_json())["tampering"][0]["rule"] == "gone"
-    assert judged(passed, MissingTests(), allowed=False) == passed
+    assert with_missing_tests(passed, MissingTests(), allowed=False) == passed
 
 
 def test_a_title_holds_nothing_that_moves_a_cursor_or_turns_letters_round() -> None:
-    assert hit(Tampering.GONE, "a\x1b[2J\u202e\u200b\x07 b\nc", "x").title == "a b c"
+    assert make_hit(Tampering.GONE, "a\x1b[2J\u202e\u200b\x07 b\nc", "x").title == "a b c"

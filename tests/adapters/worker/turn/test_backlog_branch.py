@@ -173,9 +173,9 @@ async def test_one_pull_request_is_opened_at_the_end_and_found_again(opening: Op
     closed = await opening.close(head)
     assert closed.pull_request is not None
     assert await opening.close(head) == closed, "killed before it could say so"
-    [(pull, state)] = LocalForge(str(opening.origin)).list()
+    [(pull, state)] = LocalForge(str(opening.origin)).list_pulls()
     assert (pull.number, state) == (closed.pull_request.number, "open")
-    body = LocalForge(str(opening.origin)).show(pull.number).body
+    body = LocalForge(str(opening.origin)).pull_details(pull.number).body
     assert "| api | landed" in body
     assert "@ada" not in body, "nobody is called by the words of an item"
     assert body.rstrip().endswith("<!-- perdure:delivery=night -->")
@@ -191,8 +191,8 @@ async def test_two_backlogs_on_one_branch_share_its_pull_request_each_with_its_o
     assert again.pull_request is not None
     assert again.pull_request == first.pull_request, "the first one's title"
     await opening.close(head, body="| api | landed again |\n")
-    [(pull, _)] = LocalForge(str(opening.origin)).list()
-    check_shared(LocalForge(str(opening.origin)).show(pull.number).body)
+    [(pull, _)] = LocalForge(str(opening.origin)).list_pulls()
+    check_shared(LocalForge(str(opening.origin)).pull_details(pull.number).body)
 
 
 def check_shared(body: str) -> None:
@@ -257,7 +257,7 @@ async def test_merging_it_closes_the_issues_that_landed_where_that_is_wanted(
     head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
     closed = await opening.close(head, issues=(14, 15), said={"config": f"version = 1\n{ship}"})
     assert closed.pull_request is not None
-    body = LocalForge(str(opening.origin)).show(closed.pull_request.number).body
+    body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
     assert f"\n{said}\n" in body
 
 
@@ -279,7 +279,7 @@ async def test_a_pull_request_says_how_far_its_base_is_ahead_and_one_without_a_b
     opening.commit("main", "hers", "main")
     closed = await opening.close(head)
     assert closed.pull_request is not None
-    body = LocalForge(str(opening.origin)).show(closed.pull_request.number).body
+    body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
     assert body.splitlines()[1].startswith("> `main` has 1 commit that this branch does not stand on")
     git(opening.origin, "branch", "-m", "main", "trunk")
     with pytest.raises(ForgeRefused, match="branch main is not on the remote any more") as refused:

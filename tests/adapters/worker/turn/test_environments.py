@@ -141,7 +141,7 @@ async def test_no_command_of_an_agent_or_a_test_can_change_what_others_get(deliv
             command = replace(
                 session.base_command(), script=script, output=session.logs / f"{number}.log", timeout_s=30.0
             )
-            await session.sandbox.run(command)
+            await session.sandbox.run_command(command)
         assert (session.workspace.path / "moved/lib/own").read_text() == "bad\n"
     assert (deliveries.home.tree("two") / ".venv/made").read_text() == first
     assert await deliveries.made("three") == first

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.proxied.base import Ask, OnBegun, ProxiedReply, ProxiedRequest
+from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply, ProxiedRequest, UpstreamCall
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.replies import ReplyStore
 from perdure.adapters.worker.spend import SpendLog
@@ -67,7 +67,7 @@ def books(directory: Path) -> PaidReplies:
     return PaidReplies(ReplyStore(directory), SpendLog(directory), Pace(directory / "pace"))
 
 
-async def bought(directory: Path, asked: ProxiedRequest, ask: Ask, work: TurnInput = WORK) -> ProxiedReply:
+async def bought(directory: Path, asked: ProxiedRequest, ask: UpstreamCall, work: TurnInput = WORK) -> ProxiedReply:
     held = RequestGate(books(directory))
     await held.admit_turn(work, RUN)
     return await held.reply(asked, ask)

@@ -14,7 +14,7 @@ from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.capture_pages import CapturePagesActivity
 from activities.prepare import PrepareActivity
-from perdure.adapters.browser.png import checked
+from perdure.adapters.browser.png import sanitize_png
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
@@ -101,7 +101,7 @@ async def test_the_reviewer_sees_the_pages_of_the_commit_and_pays_for_pixels_not
     for place in (n for n, kind in enumerate(kinds) if kind == "image"):
         assert content[place - 1]["text"].startswith('<data name="screenshot /')
         png = base64.b64decode(content[place]["source"]["data"])
-        assert checked(png, told.pictures[0].width, told.pictures[0].height).data == png
+        assert sanitize_png(png, told.pictures[0].width, told.pictures[0].height).data == png
     assert done.screenshots not in str(content), "the list's hash is no material for a model"
     assert result.usage.prompt_tokens < 12_000, "base64 was counted as text"
 

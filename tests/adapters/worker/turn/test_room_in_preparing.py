@@ -11,7 +11,7 @@ import pytest
 from turn_fixtures import Bench, in_activity
 
 from activities import run_tests as tests
-from perdure.adapters.sandbox.room import Room
+from perdure.adapters.sandbox.command_slots import CommandSlots
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.worker import attempt
 from perdure.models.result import TestsStatus
@@ -22,7 +22,7 @@ from perdure.models.work import TestInput
 async def test_a_test_command_waits_while_another_worker_has_the_only_place(bench: Bench, tmp_path: Path) -> None:
     facts: dict[str, Any] = {}
     attempt.current_facts.set(facts)
-    bench.host.command_slots = Room(tmp_path / "room", 1)
+    bench.host.command_slots = CommandSlots(tmp_path / "room", 1)
     held = try_lock(tmp_path / "room" / "0")
     assert held is not None
     work = TestInput(delivery="calc-sub", contract=bench.prepared.contract, commit=bench.prepared.head, attempt=1)

@@ -21,8 +21,8 @@ from pathlib import Path
 from perdure.adapters.agents.builtin.tools.base import Toolbox
 from perdure.adapters.agents.builtin.tools.paths import ToolError
 from perdure.adapters.agents.text import cut_middle
-from perdure.adapters.sandbox.base import Finished
-from perdure.adapters.sandbox.output import clean
+from perdure.adapters.sandbox.base import SandboxResult
+from perdure.adapters.sandbox.output import clean_output
 from perdure.adapters.system.threads import in_thread
 from perdure.models.config import SandboxGrade
 from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
@@ -78,7 +78,7 @@ class BackgroundCommand:
     directory: Path
     output: Path
     mark: str
-    task: asyncio.Task[Finished]
+    task: asyncio.Task[SandboxResult]
     number: int = 0
     shown_chars: int = 0
 
@@ -127,7 +127,7 @@ class BackgroundCommand:
     def _read_output(self) -> str:
         """Return all output of the sandbox so far; empty before it has any."""
         with contextlib.suppress(FileNotFoundError):
-            return clean(self.output.read_text(errors="replace"))
+            return clean_output(self.output.read_text(errors="replace"))
         return ""
 
 
@@ -147,11 +147,11 @@ async def start_command(box: Toolbox, script: str, output: Path) -> str:
     loop_script = f"at={shlex.quote(str(directory))} mark={mark}\n{_LOOP}"
     command = box.make_command(loop_script, output, BACKGROUND_TIMEOUT_S, shown=(directory,))
     handle = f"b{len(box.background) + 1}"
-    task = asyncio.ensure_future(box.sandbox.run(command))
+    task = asyncio.ensure_future(box.sandbox.run_command(command))
     started = box.background[handle] = BackgroundCommand(handle, directory, output, mark, task)
     await asyncio.wait({task}, timeout=BACKGROUND_LOOK_S)
     if task.done():
-        await in_thread(task.result().raise_for, command, f"{box.sandbox.grade} sandbox")
+        await in_thread(task.result().raise_for_failure, command, f"{box.sandbox.grade} sandbox")
     box.on_spawn()
     return (
         f"runs in the background as {handle}, until the calls of this reply are done\n{await started.show_new_output()}"
@@ -177,7 +177,7 @@ async def end_all(box: Toolbox) -> None:
         await cancel_and_wait(command.task)
 
 
-async def cancel_and_wait(task: asyncio.Future[Finished]) -> None:
+async def cancel_and_wait(task: asyncio.Future[SandboxResult]) -> None:
     """Cancel a sandbox's task and wait until its command is dead, because nobody else would; then raise CancelledError
     if that was cancelled meanwhile. The command's own error is ignored: it has ended, and that is all that counts."""
     cancelled = False

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from perdure.adapters.agents.builtin.schema import closed_schema
 from perdure.adapters.agents.builtin.tools.paths import ToolError
-from perdure.adapters.sandbox.base import Command, GitView, Sandbox
+from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
 from perdure.models.decisions import Question
@@ -66,10 +66,10 @@ class Toolbox:
 
     def make_command(
         self, script: str, output: Path, timeout_s: float, *, writable: bool = False, shown: tuple[Path, ...] = ()
-    ) -> Command:
+    ) -> SandboxCommand:
         """Return a command that runs a script at the top of the worktree. `output`: the file for its output; `shown`:
         more paths of the host that it can read."""
-        return Command(
+        return SandboxCommand(
             script=script,
             worktree=self.worktree,
             inside=self.inside,
@@ -80,7 +80,7 @@ class Toolbox:
             writable=writable,
             env=self.env,
             lock=self.lock,
-            shown=shown,
+            visible_paths=shown,
             fence=self.check,
         )
 

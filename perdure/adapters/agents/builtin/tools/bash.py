@@ -13,9 +13,9 @@ from pydantic import Field
 from perdure.adapters.agents.builtin.tools import background
 from perdure.adapters.agents.builtin.tools.base import AgentTool, ToolCall
 from perdure.adapters.agents.builtin.tools.paths import ToolError
-from perdure.adapters.sandbox.base import Command, Finished
-from perdure.adapters.sandbox.output import excerpt
-from perdure.adapters.sandbox.usage import killed
+from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.output import read_excerpt
+from perdure.adapters.sandbox.usage import describe_kill
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
 from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
@@ -76,9 +76,9 @@ async def run_bash(arguments: BashInput, call: ToolCall) -> str:
     timeout_s = min(arguments.timeout, TOOL_TIMEOUT_MAX_S)
     command = box.make_command(arguments.command, output, timeout_s, writable=call.writable)
     await in_thread(_prepare_output, output)
-    finished = await _wait_and_announce(box.on_spawn, output, asyncio.ensure_future(box.sandbox.run(command)))
-    await in_thread(finished.raise_for, command, f"{box.sandbox.grade} sandbox")
-    text = await in_thread(excerpt, output, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL)
+    finished = await _wait_and_announce(box.on_spawn, output, asyncio.ensure_future(box.sandbox.run_command(command)))
+    await in_thread(finished.raise_for_failure, command, f"{box.sandbox.grade} sandbox")
+    text = await in_thread(read_excerpt, output, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL)
     hint = box.explain_missing(text[-2000:], finished.exit_code)
     return "\n".join([_describe_end(finished, command), text.rstrip() or "(no output)", *([hint] if hint else [])])
 
@@ -99,7 +99,9 @@ def _prepare_output(output: Path) -> None:
     output.unlink(missing_ok=True)
 
 
-async def _wait_and_announce(on_spawn: Callable[[], None], output: Path, task: asyncio.Future[Finished]) -> Finished:
+async def _wait_and_announce(
+    on_spawn: Callable[[], None], output: Path, task: asyncio.Future[SandboxResult]
+) -> SandboxResult:
     """Wait for the command's end and return it; `on_spawn` is called once it runs, or has just ended if it was quick.
     On cancellation the command is killed first."""
     try:
@@ -112,7 +114,7 @@ async def _wait_and_announce(on_spawn: Callable[[], None], output: Path, task: a
         await background.cancel_and_wait(task)
 
 
-def _describe_end(finished: Finished, command: Command) -> str:
+def _describe_end(finished: SandboxResult, command: SandboxCommand) -> str:
     """Return the first line of the result: exit code, or why the command was killed or ended before its own end."""
     if finished.timed_out:
         running = f"; still running: {', '.join(finished.running)}" if finished.running else ""
@@ -121,7 +123,7 @@ def _describe_end(finished: Finished, command: Command) -> str:
         return f"ended: {finished.over}"
     reason = " (stopped: too much output)" if finished.truncated else ""
     if finished.exit_code == KILLED:
-        reason = f" ({killed(signal.SIGKILL, finished.peak)})"
+        reason = f" ({describe_kill(signal.SIGKILL, finished.peak)})"
     return f"exit code {finished.exit_code}{reason}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.adapters.agents.builtin.tools.base import ToolCall
 from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
 from perdure.adapters.agents.builtin.tools.paths import ToolError, resolve_path
-from perdure.adapters.sandbox.output import excerpt
+from perdure.adapters.sandbox.output import read_excerpt
 from perdure.adapters.system.threads import in_thread
 
 CHECK_TIMEOUT_S = 10.0
@@ -104,13 +104,13 @@ async def check_edited_file(blocks: Sequence[dict[str, Any]], index: int, call: 
     output = box.log_dir / f"check-{index}-{re.sub(r'[^A-Za-z0-9_-]', '_', call.id)[:80]}.log"
     command = box.make_command(f"file={shlex.quote(path)}\n{script}", output, CHECK_TIMEOUT_S)
     await in_thread(lambda: output.parent.mkdir(parents=True, exist_ok=True))
-    finished = await box.sandbox.run(command)
-    await in_thread(finished.raise_for, command, f"{box.sandbox.grade} sandbox")
+    finished = await box.sandbox.run_command(command)
+    await in_thread(finished.raise_for_failure, command, f"{box.sandbox.grade} sandbox")
     if finished.timed_out:
         await in_thread(slow_mark.touch)
     if finished.exit_code is None or finished.exit_code in (0, 126, 127) or finished.over or finished.truncated:
         return ""
-    return _format_mistakes(await in_thread(excerpt, output, CHECK_CHARS, 0))
+    return _format_mistakes(await in_thread(read_excerpt, output, CHECK_CHARS, 0))
 
 
 def _edited_path(block: dict[str, Any], call: ToolCall) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.adapters.agents.proxied.base import Wire
-from perdure.adapters.agents.proxied.wires.anthropic import Anthropic
-from perdure.adapters.agents.proxied.wires.chat import Chat
-from perdure.adapters.agents.proxied.wires.gemini import Gemini
-from perdure.adapters.agents.proxied.wires.responses import Responses
+from perdure.adapters.agents.proxied.base import ProxiedWire
+from perdure.adapters.agents.proxied.wires.anthropic import ProxiedAnthropicWire
+from perdure.adapters.agents.proxied.wires.chat import ProxiedChatWire
+from perdure.adapters.agents.proxied.wires.gemini import ProxiedGeminiWire
+from perdure.adapters.agents.proxied.wires.responses import ProxiedResponsesWire
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (Anthropic(), Responses(), Chat(), Gemini())}
+WIRES: dict[str, ProxiedWire] = {
+    wire.name: wire for wire in (ProxiedAnthropicWire(), ProxiedResponsesWire(), ProxiedChatWire(), ProxiedGeminiWire())
+}

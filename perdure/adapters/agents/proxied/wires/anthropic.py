@@ -1,31 +1,39 @@
-"""Anthropic Messages: the wire of Claude Code and of many agents that take its address."""
+"""Anthropic Messages: the wire of Claude Code and of many agents that can be given its address."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from perdure.adapters.agents.prices import usage_cost
-from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.wires.shapes import (
-    answered,
-    asked,
-    count,
-    counted,
-    items_of,
-    limit_of,
-    objects,
-    parsed,
+from perdure.adapters.agents.proxied.base import (
+    IncompleteReply,
+    Json,
+    ProxiedReply,
+    ProxiedRequest,
+    RequestBounds,
+    Route,
+    WireError,
+)
+from perdure.adapters.agents.proxied.wires.common import (
+    list_objects,
+    make_count_reply,
+    make_reply,
+    make_request,
+    parse_error_answer,
+    parse_events,
+    parse_object,
     refuse_addresses,
-    refused,
-    said_in,
-    text,
-    text_of,
-    tool_use,
-    without,
+    reply_token_limit,
+    request_error,
+    require_text,
+    text_block,
+    token_count,
+    tool_use_block,
+    without_fields,
 )
 from perdure.models.ledger import Usage
 
-_KINDS = {
+_ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     402: "billing_error",
@@ -37,198 +45,245 @@ _KINDS = {
     529: "overloaded_error",
 }
 
-_HERE = ("custom", "bash_", "text_editor_", "computer_", "memory_")
+_AGENT_TOOL_TYPES = ("custom", "bash_", "text_editor_", "computer_", "memory_")
 """Types of tools that the agent runs itself, or how they begin; the API's servers run all others."""
 
-_ELSEWHERE = ("mcp_servers", "container", "fallbacks")
-"""Fields that make the API's servers call others or run what the agent sends: it has no network, there either."""
+_SERVER_SIDE_FIELDS = ("mcp_servers", "container", "fallbacks")
+"""Fields that make the API's servers call others or run what the agent sends: the agent has no network, so it gets none
+there either."""
 
-_IDS = ("metadata", "diagnostics")
+_ID_FIELDS = ("metadata", "diagnostics")
 """Fields that name who asks and what was asked before: they differ for an agent that is started again."""
 
-_BILLING = "x-anthropic-billing-header:"
+_BILLING_PREFIX = "x-anthropic-billing-header:"
 """The beginning of the block in which Claude Code tells its version and an id in the system prompt."""
 
 
-class Anthropic:
-    """POST /v1/messages, and counting its tokens."""
+class ProxiedAnthropicWire:
+    """The wire of POST /v1/messages, and of counting a request's tokens."""
 
     name = "anthropic"
-    headers = frozenset({"anthropic-version", "anthropic-beta"})
+    forwarded_headers = frozenset({"anthropic-version", "anthropic-beta"})
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
 
-    def route(self, path: str, query: str) -> Route | None:
+    def find_route(self, path: str, query: str) -> Route | None:
+        """Return the route for a request of messages or of their token count, which is free; None for any other path or
+        query."""
         if query not in ("", "beta=true") or path not in ("/v1/messages", "/v1/messages/count_tokens"):
             return None
         return Route(path, query, free=path.endswith("count_tokens"))
 
-    def understand(self, route: Route, body: Json) -> ProxiedRequest:
-        model, said = text_of(body, "model"), items_of(body, "messages")
-        if not said:
-            raise refused("messages: at least one message is required")
-        sent = without(body, *_ELSEWHERE)
-        tools = [tool for tool in items_of(body, "tools") if _runs_here(tool)]
-        if "tools" in sent:
-            sent["tools"] = tools
+    def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
+        """Parse a request for a message, or for a count of its tokens.
+
+        Fields and tools with which the API's servers would run or call something are left out. The price is not known
+        with another `speed` or `inference_geo` than the standard one. Raises WireError without a model or messages, and
+        for a picture or document that is named by its address.
+        """
+        model, messages = require_text(body, "model"), list_objects(body, "messages")
+        if not messages:
+            raise request_error("messages: at least one message is required")
+        forwarded = without_fields(body, *_SERVER_SIDE_FIELDS)
+        tools = [tool for tool in list_objects(body, "tools") if _runs_in_agent(tool)]
+        if "tools" in forwarded:
+            forwarded["tools"] = tools
             if not tools:
-                sent.pop("tools")
-                sent.pop("tool_choice", None)
-        refuse_addresses(said, _address, "content")
-        known = sent.get("speed") in (None, "standard") and sent.get("inference_geo") in (None, "global")
-        most, hour = limit_of(sent.get("max_tokens")), _mentions_hour(sent)
-        bounds = Bounds.of(route, model, sent, most, hour=hour, known=known)
-        told, stream = map(_message, said), sent.get("stream") is True
-        return asked(
-            self.name, route, sent, _nameless(sent), bounds, told, model=model, turn=bool(tools), stream=stream
+                forwarded.pop("tools")
+                forwarded.pop("tool_choice", None)
+        refuse_addresses(messages, _remote_source_reason, "content")
+        price_known = forwarded.get("speed") in (None, "standard") and forwarded.get("inference_geo") in (
+            None,
+            "global",
+        )
+        max_tokens, one_hour_cache = reply_token_limit(forwarded.get("max_tokens")), _has_one_hour_cache(forwarded)
+        bounds = RequestBounds.for_request(
+            route, model, forwarded, max_tokens, one_hour_cache=one_hour_cache, price_known=price_known
+        )
+        role_blocks, stream = map(_to_role_and_blocks, messages), forwarded.get("stream") is True
+        return make_request(
+            self.name,
+            route,
+            forwarded,
+            _without_ids(forwarded),
+            bounds,
+            role_blocks,
+            model=model,
+            turn=bool(tools),
+            stream=stream,
         )
 
-    def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
+    def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
+        """Parse a message, JSON or a stream, with its usage and price. An answer that only counts tokens is checked to
+        be a JSON object, and not read.
+
+        Raises IncompleteReply without content or a stop reason, and WireError for an error inside a stream.
+        """
         if not request.upper_tokens:
-            return counted(events, body)
-        message = _of_events(body) if events else parsed(body)
-        content, stop = message.get("content"), message.get("stop_reason")
-        if not isinstance(content, list) or not isinstance(stop, str) or not stop:
-            raise Cut("it has no end")
-        usage = _usage(message.get("usage"))
+            return make_count_reply(is_stream, body)
+        message = _message_from_events(body) if is_stream else parse_object(body)
+        content, stop_reason = message.get("content"), message.get("stop_reason")
+        if not isinstance(content, list) or not isinstance(stop_reason, str) or not stop_reason:
+            raise IncompleteReply("it has no end")
+        usage = _parse_usage(message.get("usage"))
         cost = usage_cost(str(message.get("model") or request.model), usage) if request.price_known else None
-        return answered(events, body, usage.model_copy(update={"cost_usd": cost}), content, stop)
+        return make_reply(is_stream, body, usage.model_copy(update={"cost_usd": cost}), content, stop_reason)
 
-    def refusal(self, status: int, body: bytes) -> WireError:
-        error, said = said_in(body)
-        kind = error.get("type") if isinstance(error, dict) else None
-        return WireError(status, kind if isinstance(kind, str) else _kind(status), said)
+    def parse_error(self, status: int, body: bytes) -> WireError:
+        """Parse an error's body; where it names no type, the type is that of the status."""
+        error, message = parse_error_answer(body)
+        error_type = error.get("type") if isinstance(error, dict) else None
+        return WireError(status, error_type if isinstance(error_type, str) else _error_type(status), message)
 
-    def error(self, error: WireError) -> Json:
-        return {"type": "error", "error": {"type": error.kind or _kind(error.status), "message": error.said}}
-
-
-def _kind(status: int) -> str:
-    return _KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    def error_body(self, error: WireError) -> Json:
+        """Return the error as the Messages API writes it."""
+        return {"type": "error", "error": {"type": error.kind or _error_type(error.status), "message": error.message}}
 
 
-def _runs_here(tool: Json) -> bool:
-    kind = tool.get("type")
-    return kind is None or (isinstance(kind, str) and kind.startswith(_HERE))
+def _error_type(status: int) -> str:
+    """Return the type of error that the Messages API has for a status."""
+    return _ERROR_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
 
 
-def _address(block: Json) -> str:
+def _runs_in_agent(tool: Json) -> bool:
+    """Return whether the agent runs this tool itself, by its type."""
+    tool_type = tool.get("type")
+    return tool_type is None or (isinstance(tool_type, str) and tool_type.startswith(_AGENT_TOOL_TYPES))
+
+
+def _remote_source_reason(block: Json) -> str:
+    """Return the reason why a content block may not be sent: the API's servers would fetch it from its address. Empty:
+    it may."""
     source = block.get("source")
-    fetched = isinstance(source, dict) and source.get("type") == "url"
-    return "a picture or document cannot be named by its address" if fetched else ""
+    is_remote = isinstance(source, dict) and source.get("type") == "url"
+    return "a picture or document cannot be named by its address" if is_remote else ""
 
 
-def _mentions_hour(value: Any) -> bool:
-    """True where a cache mark asks for an hour."""
+def _has_one_hour_cache(value: Any) -> bool:
+    """Return whether a cache mark in this part of a request asks for an hour."""
     if isinstance(value, list):
-        return any(map(_mentions_hour, value))
+        return any(map(_has_one_hour_cache, value))
     if isinstance(value, dict):
-        mark = value.get("cache_control")
-        if isinstance(mark, dict) and mark.get("ttl") == "1h":
+        cache_control = value.get("cache_control")
+        if isinstance(cache_control, dict) and cache_control.get("ttl") == "1h":
             return True
-        return any(_mentions_hour(value[name]) for name in ("system", "tools", "messages", "content") if name in value)
+        return any(
+            _has_one_hour_cache(value[name]) for name in ("system", "tools", "messages", "content") if name in value
+        )
     return False
 
 
-def _nameless(body: Json) -> Json:
-    """The request without ids: of who asks, of the session, of the version and attestation of the command line."""
-    plain = without(body, *_IDS)
-    if isinstance(plain.get("system"), list):
-        plain["system"] = [block for block in plain["system"] if not _bills(block)]
-    return plain
+def _without_ids(body: Json) -> Json:
+    """Return the request without ids: of who asks, of the session, of the version and attestation of the command
+    line."""
+    body_without_ids = without_fields(body, *_ID_FIELDS)
+    if isinstance(body_without_ids.get("system"), list):
+        body_without_ids["system"] = [block for block in body_without_ids["system"] if not _is_billing_block(block)]
+    return body_without_ids
 
 
-def _bills(block: Any) -> bool:
-    return isinstance(block, dict) and str(block.get("text", "")).startswith(_BILLING)
+def _is_billing_block(block: Any) -> bool:
+    """Return whether this block of the system prompt is the one with Claude Code's version and an id."""
+    return isinstance(block, dict) and str(block.get("text", "")).startswith(_BILLING_PREFIX)
 
 
-def _message(message: Json) -> tuple[str, list[Json]]:
-    """Role and blocks without cache marks; what stands in the place of blocks and is none is left out."""
+def _to_role_and_blocks(message: Json) -> tuple[str, list[Json]]:
+    """Return role and blocks of a message, without cache marks; what stands among the blocks and is no object is left
+    out."""
     role = "assistant" if message.get("role") == "assistant" else "user"
     content = message.get("content")
     if isinstance(content, str):
-        return role, [text(content)]
+        return role, [text_block(content)]
     blocks = content if isinstance(content, list) else []
-    return role, [without(block, "cache_control") for block in blocks if isinstance(block, dict)]
+    return role, [without_fields(block, "cache_control") for block in blocks if isinstance(block, dict)]
 
 
-def _usage(counted: Any) -> Usage:
-    counted = counted if isinstance(counted, dict) else {}
-    created = counted.get("cache_creation")
-    written = count(counted.get("cache_creation_input_tokens"))
-    hour = count(created.get("ephemeral_1h_input_tokens")) if isinstance(created, dict) else 0
+def _parse_usage(fields: Any) -> Usage:
+    """Parse the tokens of a reply from its field `usage`, without their price; a number that is missing counts as 0."""
+    fields = fields if isinstance(fields, dict) else {}
+    cache_creation = fields.get("cache_creation")
+    cache_write = token_count(fields.get("cache_creation_input_tokens"))
+    one_hour = token_count(cache_creation.get("ephemeral_1h_input_tokens")) if isinstance(cache_creation, dict) else 0
     return Usage(
-        input_tokens=count(counted.get("input_tokens")),
-        cache_read_tokens=count(counted.get("cache_read_input_tokens")),
-        cache_write_tokens=max(written, hour),
-        cache_write_1h_tokens=hour,
-        output_tokens=count(counted.get("output_tokens")),
+        input_tokens=token_count(fields.get("input_tokens")),
+        cache_read_tokens=token_count(fields.get("cache_read_input_tokens")),
+        cache_write_tokens=max(cache_write, one_hour),
+        cache_write_1h_tokens=one_hour,
+        output_tokens=token_count(fields.get("output_tokens")),
     )
 
 
-def _of_events(body: bytes) -> Json:
-    """The message that a stream builds up. Cut when it does not come to its end, WireError when it says why not."""
+def _message_from_events(body: bytes) -> Json:
+    """Merge the events of a stream into the message that they build up.
+
+    Raises IncompleteReply when the stream does not come to its end, WireError when it holds an error.
+    """
     message: Json | None = None
-    blocks: dict[int, _Building] = {}
-    for _, event in objects(body):
+    blocks: dict[int, _BlockBuilder] = {}
+    for _, event in parse_events(body):
         kind = event.get("type")
         if kind == "error":
-            raise _in_stream(event)
+            raise _stream_error(event)
         if kind == "message_start" and isinstance(event.get("message"), dict):
             message = dict(event["message"])
         elif message is None:
             continue
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
-            blocks[count(event.get("index"))] = _Building(event["content_block"])
+            blocks[token_count(event.get("index"))] = _BlockBuilder(event["content_block"])
         elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            if (block := blocks.get(count(event.get("index")))) is not None:
-                block.add(event["delta"])
+            if (block := blocks.get(token_count(event.get("index")))) is not None:
+                block.add_delta(event["delta"])
         elif kind == "message_delta":
             delta, usage = event.get("delta"), event.get("usage")
             message |= delta if isinstance(delta, dict) else {}
-            new = {name: value for name, value in usage.items() if value is not None} if isinstance(usage, dict) else {}
-            before = message.get("usage")
-            message["usage"] = {**(before if isinstance(before, dict) else {}), **new}
+            new_usage = (
+                {name: value for name, value in usage.items() if value is not None} if isinstance(usage, dict) else {}
+            )
+            old_usage = message.get("usage")
+            message["usage"] = {**(old_usage if isinstance(old_usage, dict) else {}), **new_usage}
         elif kind == "message_stop":
-            return {**message, "content": [blocks[index].whole() for index in sorted(blocks)]}
-    raise Cut("it was cut off before its end")
+            return {**message, "content": [blocks[index].build_block() for index in sorted(blocks)]}
+    raise IncompleteReply("it was cut off before its end")
 
 
-def _in_stream(event: Json) -> WireError:
-    """An error inside a stream has no status of its own: that of its type, or of a server's fault."""
+def _stream_error(event: Json) -> WireError:
+    """Return the error of a stream's error event. The event has no status: it is that of its type, or 500."""
     error = event.get("error")
-    kind = str(error.get("type") or "api_error") if isinstance(error, dict) else "api_error"
-    said = str(error.get("message") or kind) if isinstance(error, dict) else kind
-    status = next((number for number, name in _KINDS.items() if name == kind), 500)
-    return WireError(status, kind, said)
+    error_type = str(error.get("type") or "api_error") if isinstance(error, dict) else "api_error"
+    message = str(error.get("message") or error_type) if isinstance(error, dict) else error_type
+    status = next((number for number, name in _ERROR_TYPES.items() if name == error_type), 500)
+    return WireError(status, error_type, message)
 
 
-_PLACES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
-class _Building:
-    """A block while its pieces come."""
+class _BlockBuilder:
+    """A content block that is built up from the deltas of a stream."""
 
     def __init__(self, start: Json) -> None:
         self._block = dict(start)
         self._pieces: dict[str, list[str]] = {}
 
-    def add(self, delta: Json) -> None:
+    def add_delta(self, delta: Json) -> None:
+        """Add a delta to the block: its signature, a citation, or a piece of text, thinking or a tool's input; others
+        are ignored."""
         kind = delta.get("type")
         if kind == "signature_delta":
             self._block["signature"] = delta.get("signature", "")
         elif kind == "citations_delta":
             self._block["citations"] = [*(self._block.get("citations") or []), delta.get("citation")]
-        elif isinstance(kind, str) and kind in _PLACES:
-            name = _PLACES[kind]
+        elif isinstance(kind, str) and kind in _DELTA_FIELDS:
+            name = _DELTA_FIELDS[kind]
             self._pieces.setdefault(name, []).append(str(delta.get(name, "")))
 
-    def whole(self) -> Json:
-        """The block; a call's input that ends halfway (max_tokens) is kept as the text it is."""
+    def build_block(self) -> Json:
+        """Return the block with all its pieces; a tool's input that ends halfway (max_tokens) is kept as the text it
+        is."""
         block = dict(self._block)
         for name, pieces in self._pieces.items():
             if name == "partial_json":
-                said = "".join(pieces)
-                block = tool_use(str(block.get("name", "")), str(block.get("id", "")), said.strip())
+                input_text = "".join(pieces)
+                block = tool_use_block(str(block.get("name", "")), str(block.get("id", "")), input_text.strip())
             else:
                 block[name] = str(block.get(name) or "") + "".join(pieces)
         return block

@@ -7,31 +7,39 @@ import re
 from typing import Any
 
 from perdure.adapters.agents.prices import usage_cost
-from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.wires.shapes import (
-    answered,
-    asked,
-    calls,
-    count,
-    counted,
-    items_of,
-    limit_of,
-    objects,
-    parsed,
+from perdure.adapters.agents.proxied.base import (
+    IncompleteReply,
+    Json,
+    ProxiedReply,
+    ProxiedRequest,
+    RequestBounds,
+    Route,
+    WireError,
+)
+from perdure.adapters.agents.proxied.wires.common import (
+    has_tool_call,
+    list_objects,
+    make_count_reply,
+    make_reply,
+    make_request,
+    parse_error_answer,
+    parse_events,
+    parse_object,
     refuse_addresses,
-    refused,
-    said_in,
-    text,
-    tool_result,
-    tool_use,
-    without,
+    reply_token_limit,
+    request_error,
+    text_block,
+    token_count,
+    tool_result_block,
+    tool_use_block,
+    without_fields,
 )
 from perdure.models.ledger import Usage
 
 _PATH = re.compile(
     r"/v1(?:beta)?/models/([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(generateContent|streamGenerateContent|countTokens)"
 )
-_STATUS = {
+_STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     402: "FAILED_PRECONDITION",
@@ -40,132 +48,182 @@ _STATUS = {
     429: "RESOURCE_EXHAUSTED",
     503: "UNAVAILABLE",
 }
-_STOPS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"}
-_HERE = "functionDeclarations"
-"""The tools that the agent runs itself; searching, fetching and running code are those of the API's servers."""
+_STOP_REASONS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens"}
+_AGENT_TOOLS = "functionDeclarations"
+"""The field of the tools that the agent runs itself; the API's servers run all others: searching, fetching, running
+code."""
 
 
-class Gemini:
-    """POST …/models/MODEL:generateContent, :streamGenerateContent and :countTokens."""
+class ProxiedGeminiWire:
+    """The wire of POST …/models/MODEL:generateContent, :streamGenerateContent and :countTokens."""
 
     name = "gemini"
-    headers: frozenset[str] = frozenset()
+    forwarded_headers: frozenset[str] = frozenset()
     ping = b""
 
-    def route(self, path: str, query: str) -> Route | None:
-        found = _PATH.fullmatch(path)
-        if found is None:
+    def find_route(self, path: str, query: str) -> Route | None:
+        """Return the route for a path of the model, with the model that it names; counting tokens is free. None for any
+        other path or query: a stream has to be asked for as `alt=sse`."""
+        match = _PATH.fullmatch(path)
+        if match is None:
             return None
-        stream = found[2] == "streamGenerateContent"
+        stream = match[2] == "streamGenerateContent"
         if query != ("alt=sse" if stream else ""):
             return None
-        return Route(path, query, model=found[1], stream=stream, free=found[2] == "countTokens")
+        return Route(path, query, model=match[1], stream=stream, free=match[2] == "countTokens")
 
-    def understand(self, route: Route, body: Json) -> ProxiedRequest:
-        contents = items_of(body, "contents")
+    def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
+        """Parse a request to generate content, or to count its tokens. Only tools that the agent runs itself are sent
+        on, labels are not.
+
+        Raises WireError without contents, for field names in snake case, content cached at the API, more than one
+        candidate, and a file that is named by its address.
+        """
+        contents = list_objects(body, "contents")
         if not contents and not route.free:
-            raise refused("contents: at least one is required")
-        if other := [name for name in body if "_" in name]:  # a second name of a field would be read there, not here
-            raise refused(f"{other[0]}: fields are written in camel case here")
+            raise request_error("contents: at least one is required")
+        if snake_case_fields := [
+            name for name in body if "_" in name
+        ]:  # the API also accepts the field in snake case, which is not looked at here
+            raise request_error(f"{snake_case_fields[0]}: fields are written in camel case here")
         if body.get("cachedContent"):
-            raise refused("cachedContent: the whole conversation has to be sent")
-        refuse_addresses(contents, _fetched, "parts")
-        sent = without(body, "labels")
-        tools = [{_HERE: tool[_HERE]} for tool in items_of(body, "tools") if tool.get(_HERE)]
-        if "tools" in sent:
-            sent["tools"] = tools
-        settings = sent.get("generationConfig")
+            raise request_error("cachedContent: the whole conversation has to be sent")
+        refuse_addresses(contents, _remote_file_reason, "parts")
+        forwarded = without_fields(body, "labels")
+        tools = [{_AGENT_TOOLS: tool[_AGENT_TOOLS]} for tool in list_objects(body, "tools") if tool.get(_AGENT_TOOLS)]
+        if "tools" in forwarded:
+            forwarded["tools"] = tools
+        settings = forwarded.get("generationConfig")
         settings = settings if isinstance(settings, dict) else {}
         if settings.get("candidateCount") not in (None, 1):
-            raise refused("candidateCount: one reply at a time")
-        most = limit_of(settings.get("maxOutputTokens"))
-        bounds, told = Bounds.of(route, route.model, sent, most), map(_message, contents)
-        nameless, model = _nameless(sent), route.model
-        return asked(self.name, route, sent, nameless, bounds, told, model=model, turn=bool(tools), stream=route.stream)
+            raise request_error("candidateCount: one reply at a time")
+        max_tokens = reply_token_limit(settings.get("maxOutputTokens"))
+        bounds, role_blocks = (
+            RequestBounds.for_request(route, route.model, forwarded, max_tokens),
+            map(_to_role_and_blocks, contents),
+        )
+        body_without_ids, model = _without_ids(forwarded), route.model
+        return make_request(
+            self.name,
+            route,
+            forwarded,
+            body_without_ids,
+            bounds,
+            role_blocks,
+            model=model,
+            turn=bool(tools),
+            stream=route.stream,
+        )
 
-    def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
+    def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
+        """Parse a reply, JSON or a stream, with its usage and price. An answer that only counts tokens is checked to be
+        a JSON object, and not read.
+
+        The stop reason is tool_use wherever a tool is called, and refusal for any reason but STOP and MAX_TOKENS.
+        Raises IncompleteReply without a finish reason, and WireError for an error inside it.
+        """
         if not request.upper_tokens:
-            return counted(events, body)
-        pieces = [piece for _, piece in objects(body)] if events else [parsed(body)]
+            return make_count_reply(is_stream, body)
+        pieces = [piece for _, piece in parse_events(body)] if is_stream else [parse_object(body)]
         parts: list[Any] = []
-        why, tokens, named = None, None, request.model
+        finish_reason, usage_fields, model = None, None, request.model
         for piece in pieces:
             if piece.get("error"):
-                raise self.refusal(count(piece["error"].get("code")) or 500, json.dumps(piece).encode())
+                raise self.parse_error(token_count(piece["error"].get("code")) or 500, json.dumps(piece).encode())
             candidate: Json = next(iter(piece.get("candidates") or ()), {})
             parts += (candidate.get("content") or {}).get("parts") or ()
-            why = candidate.get("finishReason") or why
+            finish_reason = candidate.get("finishReason") or finish_reason
             if (piece.get("promptFeedback") or {}).get("blockReason"):
-                why = why or "SAFETY"
-            tokens, named = piece.get("usageMetadata") or tokens, piece.get("modelVersion") or named
-        if not isinstance(why, str):
-            raise Cut("it was cut off before its end")
-        blocks = _blocks(parts)
-        stop = "tool_use" if calls(blocks) else _STOPS.get(why, "refusal")
-        return answered(events, body, _usage(str(named), tokens), blocks, stop)
+                finish_reason = finish_reason or "SAFETY"
+            usage_fields, model = piece.get("usageMetadata") or usage_fields, piece.get("modelVersion") or model
+        if not isinstance(finish_reason, str):
+            raise IncompleteReply("it was cut off before its end")
+        blocks = _to_blocks(parts)
+        stop_reason = "tool_use" if has_tool_call(blocks) else _STOP_REASONS.get(finish_reason, "refusal")
+        return make_reply(is_stream, body, _parse_usage(str(model), usage_fields), blocks, stop_reason)
 
-    def refusal(self, status: int, body: bytes) -> WireError:
-        told, said = said_in(body)
-        name = told.get("status") if isinstance(told, dict) else None
-        return WireError(status, name if isinstance(name, str) else "", said)
+    def parse_error(self, status: int, body: bytes) -> WireError:
+        """Parse an error's body; the kind is its field `status`, such as RESOURCE_EXHAUSTED."""
+        error, message = parse_error_answer(body)
+        status_name = error.get("status") if isinstance(error, dict) else None
+        return WireError(status, status_name if isinstance(status_name, str) else "", message)
 
-    def error(self, error: WireError) -> Json:
-        name = error.kind or _STATUS.get(error.status, "UNAVAILABLE" if error.status >= 500 else "INVALID_ARGUMENT")
-        return {"error": {"code": error.status, "message": error.said, "status": name}}
+    def error_body(self, error: WireError) -> Json:
+        """Return the error as the Gemini API writes it."""
+        status_name = error.kind or _STATUS_NAMES.get(
+            error.status, "UNAVAILABLE" if error.status >= 500 else "INVALID_ARGUMENT"
+        )
+        return {"error": {"code": error.status, "message": error.message, "status": status_name}}
 
 
-def _fetched(value: Json) -> str:
-    """Words about a file that the API's servers would fetch, or that is the account's."""
+def _remote_file_reason(value: Json) -> str:
+    """Return the reason why a part may not be sent: it is a file that the API's servers would fetch, or one of the
+    account. Empty: it may."""
     return "a file cannot be named by its address" if value.get("fileData") or value.get("file_data") else ""
 
 
-def _nameless(body: Json) -> Json:
-    """The request without the ids of calls, which the command line makes anew."""
+def _without_ids(body: Json) -> Json:
+    """Return the request without the ids of calls, which the command line makes anew each time."""
 
-    def part(value: Any) -> Any:
+    def clean_part(value: Any) -> Any:
+        """Return a part without the id of its call or of the call's result."""
         if not isinstance(value, dict):
             return value
-        calls = ("functionCall", "functionResponse")
-        return {n: without(v, "id") if n in calls and isinstance(v, dict) else v for n, v in value.items()}
+        call_fields = ("functionCall", "functionResponse")
+        return {n: without_fields(v, "id") if n in call_fields and isinstance(v, dict) else v for n, v in value.items()}
 
-    def content(value: Json) -> Json:
+    def clean_content(value: Json) -> Json:
+        """Return a message without the ids in its parts."""
         parts = value.get("parts")
-        return {**value, "parts": [part(one) for one in parts]} if isinstance(parts, list) else value
+        return {**value, "parts": [clean_part(part) for part in parts]} if isinstance(parts, list) else value
 
-    return {**body, "contents": [content(one) for one in items_of(body, "contents")]}
+    return {**body, "contents": [clean_content(content) for content in list_objects(body, "contents")]}
 
 
-def _message(content: Json) -> tuple[str, list[Json]]:
+def _to_role_and_blocks(content: Json) -> tuple[str, list[Json]]:
+    """Return role and blocks of a message, in the shape of our transcripts."""
     parts = content.get("parts")
-    return "assistant" if content.get("role") == "model" else "user", _blocks(parts if isinstance(parts, list) else [])
+    return "assistant" if content.get("role") == "model" else "user", _to_blocks(
+        parts if isinstance(parts, list) else []
+    )
 
 
-def _blocks(parts: list[Any]) -> list[Json]:
-    """Parts in the shape of our transcripts; texts that follow each other are one, as a stream sends them."""
+def _to_blocks(parts: list[Any]) -> list[Json]:
+    """Convert parts to blocks in the shape of our transcripts; texts that follow each other become one, as a stream
+    sends them in pieces."""
     blocks: list[Json] = []
     for part in parts:
         if not isinstance(part, dict):
             continue
-        call, answer, said = part.get("functionCall"), part.get("functionResponse"), part.get("text")
+        call, result, part_text = part.get("functionCall"), part.get("functionResponse"), part.get("text")
         if isinstance(call, dict):
-            blocks.append(tool_use(str(call.get("name", "")), str(call.get("id") or ""), call.get("args")))
-        elif isinstance(answer, dict):
-            blocks.append(tool_result(str(answer.get("id") or answer.get("name") or ""), answer.get("response", "")))
-        elif isinstance(said, str) and said:
-            new = {"type": "thinking", "thinking": said, "signature": ""} if part.get("thought") else text(said)
-            if blocks and blocks[-1]["type"] == new["type"]:
-                blocks[-1][new["type"]] += said
+            blocks.append(tool_use_block(str(call.get("name", "")), str(call.get("id") or ""), call.get("args")))
+        elif isinstance(result, dict):
+            blocks.append(
+                tool_result_block(str(result.get("id") or result.get("name") or ""), result.get("response", ""))
+            )
+        elif isinstance(part_text, str) and part_text:
+            block = (
+                {"type": "thinking", "thinking": part_text, "signature": ""}
+                if part.get("thought")
+                else text_block(part_text)
+            )
+            if blocks and blocks[-1]["type"] == block["type"]:
+                blocks[-1][block["type"]] += part_text
             else:
-                blocks.append(new)
+                blocks.append(block)
     return blocks
 
 
-def _usage(model: str, counted: Any) -> Usage:
-    told = counted if isinstance(counted, dict) else {}
-    cached = count(told.get("cachedContentTokenCount"))
+def _parse_usage(model: str, usage_fields: Any) -> Usage:
+    """Parse the tokens of a reply from its field `usageMetadata`, with their price; the price is unknown where there
+    are none."""
+    fields = usage_fields if isinstance(usage_fields, dict) else {}
+    cached = token_count(fields.get("cachedContentTokenCount"))
     usage = Usage(
-        input_tokens=max(0, count(told.get("promptTokenCount")) - cached) + count(told.get("toolUsePromptTokenCount")),
+        input_tokens=max(0, token_count(fields.get("promptTokenCount")) - cached)
+        + token_count(fields.get("toolUsePromptTokenCount")),
         cache_read_tokens=cached,
-        output_tokens=count(told.get("candidatesTokenCount")) + count(told.get("thoughtsTokenCount")),
+        output_tokens=token_count(fields.get("candidatesTokenCount")) + token_count(fields.get("thoughtsTokenCount")),
     )
     return usage.model_copy(update={"cost_usd": usage_cost(model, usage) if usage.tokens else None})

@@ -1,0 +1,308 @@
+"""The two commits of an experiment, base and change, their test sides, and the trees made of them."""
+
+from __future__ import annotations
+
+import copy
+import re
+import secrets
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perdure.adapters.checks.baseline import command_key
+from perdure.adapters.checks.experiment.outlying_test_data import find_test_data
+from perdure.adapters.checks.experiment.reduced_tests import defined_names, remove_definitions
+from perdure.adapters.checks.experiment.side_rules import SideRules, mix_trees
+from perdure.adapters.checks.experiment.trees import CommitTree, TreeEntry, write_tree
+from perdure.adapters.checks.runners import find_runner
+from perdure.adapters.checks.runners.base import Canaries, Runner
+from perdure.adapters.git.repository import Repository
+from perdure.models.config import TestCommand
+
+
+@dataclass(frozen=True)
+class TreeLayout:
+    """A tree to run a command in.
+
+    tree     the name of the tree object
+    rules    which of its paths are the test side (tests, their data, and what steers them)
+    paths    all its paths, those of `overlay` with them
+    overlay  path → text of files that are written over the tree
+    env      options for the command, by the variable that takes them
+    """
+
+    tree: str
+    rules: SideRules
+    paths: Sequence[str]
+    overlay: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def with_canaries(self, canaries: Canaries) -> TreeLayout:
+        """Return the same layout with the canaries' files over the tree and their options in `env`."""
+        return replace(self, paths=sorted({*self.paths, *canaries.files}), overlay=canaries.files, env=canaries.env)
+
+
+class CommitPair:
+    """The two commits of an experiment, their test sides, and the trees that its runs need.
+
+    base, change             the files of both
+    runners                  by command_key, the runner of each test command; None: it is not known
+    base_side, change_side   the rules that tell the test side, made from the base and from the change
+    shared_settings          settings of tests and product alike (such as pyproject.toml) that differ
+    touched                  paths of the test side that differ, `shared_settings` with them
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        base: CommitTree,
+        change: CommitTree,
+        tests: Sequence[TestCommand],
+        side: Sequence[str] = (),
+    ) -> None:
+        self._repository = repository
+        self.base, self.change = base, change
+        self._base_tests = base
+        self.runners = {command_key(test): find_command_runner(base, test) for test in tests}
+        commands = [(test, self.runners[command_key(test)]) for test in tests]
+        base_side, change_side = SideRules.from_tree(base, commands, side), SideRules.from_tree(change, commands, side)
+        differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
+        extra_data = find_test_data(base, base_side, differing) | _added_root_package(base, differing)
+        self.base_side, self.change_side = (replace(rules, data=extra_data) for rules in (base_side, change_side))
+        self.shared_settings = tuple(sorted(path for path in differing if self.base_side.is_shared(path)))
+        side_paths = sorted(
+            path for path in differing if self.base_side.is_side(path) or self.change_side.is_side(path)
+        )
+        self.touched = (*side_paths, *self.shared_settings)
+        self._product = sorted(differing & change.entries.keys() - set(self.touched))
+
+    @classmethod
+    def from_commits(
+        cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand], side: Sequence[str]
+    ) -> CommitPair:
+        """Return the pair of these two commits. Raises GitError when there is no such commit.
+
+        tests  the test commands
+        side   patterns of `[tests] side`
+        """
+        return cls(
+            repository,
+            CommitTree.from_commit(repository, base),
+            CommitTree.from_commit(repository, change),
+            tests,
+            side,
+        )
+
+    def inline_test_files(self, test: TestCommand) -> list[str]:
+        """Return the product files of the change that hold tests themselves; the base's versions of these tests are not
+        run on the change.
+
+        Empty where the command's runner knows no such tests, or looks for them only when asked to and neither the
+        command nor a settings file of the base (.toml, .ini, .cfg) does so.
+        """
+        runner = self.runners[command_key(test)]
+        if runner is None or not runner.inline_tests:
+            return []
+        if runner.inline_tests_word and runner.inline_tests_word not in test.command:
+            steering = [
+                path for path in self.base.entries if self.base_side.is_shared(path) or self.base_side.is_side(path)
+            ]
+            settings = self.base.read_texts(path for path in steering if path.endswith((".toml", ".ini", ".cfg")))
+            if not any(runner.inline_tests_word in text for text in settings.values()):
+                return []
+        pattern = re.compile(runner.inline_tests, re.MULTILINE)
+        return [path for path, text in self.change.read_texts(self._product).items() if pattern.search(text)]
+
+    def holds_inline_tests(self, file: str) -> bool:
+        """Return whether this is a product file that may hold tests (Rust); their names are compared without running
+        them (see perdure.adapters.checks.tamper)."""
+        return file.endswith(".rs") and not self.base_side.is_side(file)
+
+    def is_change_blind(self, runner: Runner) -> bool:
+        """Return whether nothing that the change brings to a run of the base's tests can find out how or by whom it is
+        run, and nothing in the base looks at that, or at how a test ended; as far as their files say.
+
+        False, too, where a program file of the base is too large to be read, or no text.
+        """
+        before, after = self.base.read_texts(self._product), self.change.read_texts(self._product)
+        own = frozenset(path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in self.base.entries)
+        if not all(p in after and runner.is_blind(p, before.get(p, ""), after[p], own) for p in self._product):
+            return False
+        all_texts, looking = self.base.read_texts(self.base.entries), re.compile(runner.observing_code)
+        if any(path.endswith((".py", ".js", ".cjs", ".mjs", ".go")) for path in self.base.entries.keys() - all_texts):
+            return False  # not read: too much, or no text
+        for path, text in all_texts.items():
+            if runner.observes_outcomes(path, text) if self.base_side.is_side(path) else looking.search(text):
+                return False  # code that looks at its callers or at failures, and that the change may call
+        return True
+
+    def base_layout(self) -> TreeLayout:
+        """Return the base as it is; writes its tree into the repository."""
+        return self._make_layout(self.base.entries, self.base_side)
+
+    def change_layout(self) -> TreeLayout:
+        """Return the change as it is; writes its tree into the repository."""
+        return self._make_layout(self.change.entries, self.change_side)
+
+    def base_tests_on_change(self, *, shared: bool = True) -> TreeLayout:
+        """Return the base's test side (tests, their data, and what steers them) with the change's product files; writes
+        the tree into the repository. `shared`: settings shared by tests and product are the base's, too."""
+        return self._make_layout(
+            mix_trees(self._base_tests, self.change, self.base_side, shared=shared), self.base_side
+        )
+
+    def without_deleted_tests(self) -> CommitPair | None:
+        """Return the same pair, but with the base's test files stripped of the tests and functions that the change has
+        deleted from them; None where it has deleted none that is known by name.
+
+        A file is compared with the change's version of it, or with all changed test files where it is gone. Stripped
+        files are written into the repository as blobs; one without any definition left is dropped.
+        """
+        base_paths = [path for path in self.touched if self.base_side.holds_tests(path)]
+        change_paths = [path for path in self.touched if self.change_side.holds_tests(path)]
+        names_by_path = {path: defined_names(path, text) for path, text in self.change.read_texts(change_paths).items()}
+        all_names = set[str]().union(*names_by_path.values())
+        entries = dict(self.base.entries)
+        for path, text in self.base.read_texts(base_paths).items():
+            reduced = remove_definitions(path, text, names_by_path.get(path, all_names))
+            if reduced != text and defined_names(path, reduced):
+                oid = self._repository.git.execute("hash-object", "-w", "--stdin", stdin=reduced.encode()).stdout
+                entries[path] = entries[path][0], oid.decode().strip()
+            elif reduced != text:
+                del entries[path]
+        if entries == self.base.entries:
+            return None
+        pair = copy.copy(self)
+        pair._base_tests = CommitTree(self._repository, entries)
+        return pair
+
+    def change_tests_on_base(self) -> TreeLayout:
+        """Return the change's test side (tests, their data, and what steers them) with the base's product files; writes
+        the tree into the repository.
+
+        Where nothing but test files differs, tests that did not change are left out, unless those that did may need
+        them.
+        """
+        entries = mix_trees(self.change, self.base, self.change_side)
+        spared = (
+            find_unaffected_tests(self.change, self.change_side, self.touched_in_change)
+            if not self.shared_settings
+            else frozenset[str]()
+        )
+        return self._make_layout(
+            {path: entry for path, entry in entries.items() if path not in spared}, self.change_side
+        )
+
+    @property
+    def touched_in_change(self) -> frozenset[str]:
+        """Return the paths of the change's test side that are not the same on the base."""
+        return frozenset(path for path in self.touched if path in self.change.entries)
+
+    @property
+    def altered_test_files(self) -> frozenset[str] | None:
+        """Return the base's test files that the change has otherwise; None where something else of the test side
+        differs, which may be about any test."""
+        base_paths = [path for path in self.touched if path in self.base.entries]
+        steering = any(self.change_side.is_steering(path) for path in self.touched)
+        if self.shared_settings or steering or not all(self.base_side.holds_tests(path) for path in base_paths):
+            return None
+        return frozenset(base_paths)
+
+    def make_canaries(self, runners: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
+        """Make canaries (tests that must fail) for the test files of a directory, and return them; nothing is written.
+
+        runners    each makes canaries for the files that those before it made none for
+        directory  where the command runs; empty: the whole tree
+        on_change  for the change's own test files, not for the base's
+
+        They stand in the repository's own test files, so that whatever gets at its tests gets at them. `unplanted`
+        names the test files without one, unless another file of the same Go package has one.
+        """
+        tree, rules = (self.change, self.change_side) if on_change else (self._base_tests, self.base_side)
+        prefix = f"{directory}/" if directory else ""
+        test_paths = [path for path in tree.entries if path.startswith(prefix) and rules.holds_tests(path)]
+        texts, canaries = tree.read_texts(test_paths), Canaries()
+        for runner in runners:
+            canaries += runner.make_canaries(
+                {path: text for path, text in texts.items() if path not in canaries.files}, _random_token()
+            )
+        go_directories = {path.rpartition("/")[0] for path in canaries.files if path.endswith("_test.go")}
+        planted = {*canaries.files, *canaries.names.values()}
+        return replace(
+            canaries,
+            unplanted=tuple(
+                path
+                for path in sorted(set(test_paths) - planted)
+                if not (path.endswith("_test.go") and path.rpartition("/")[0] in go_directories)
+            ),
+        )
+
+    def _make_layout(self, entries: Mapping[str, TreeEntry], rules: SideRules) -> TreeLayout:
+        """Write these entries into the repository as a tree, and return its layout."""
+        return TreeLayout(write_tree(self._repository, entries), rules, sorted(entries), {})
+
+
+def find_command_runner(tree: CommitTree, test: TestCommand) -> Runner | None:
+    """Find the runner that a test command starts; package scripts are looked up in this tree. None where it starts
+    none, or more than one."""
+    with tempfile.TemporaryDirectory() as directory:
+        scripts = tree.read_text(f"{test.directory}/package.json" if test.directory else "package.json")
+        (Path(directory) / "package.json").write_text(scripts)
+        return find_runner(test.command, Path(directory))[0]
+
+
+def _added_root_package(base: CommitTree, differing: Collection[str]) -> frozenset[str]:
+    """Return the path of an `__init__.py` that the change adds at the top, which makes a package of the directory the
+    tests run in: pytest loads it before the tests. Empty where it adds none."""
+    return frozenset({*differing} & {"__init__.py"} - base.entries.keys())
+
+
+def _random_token() -> str:
+    """Return ten random letters, which nobody can know before; letters only, because they become part of names in all
+    languages."""
+    return "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(10))
+
+
+def find_unaffected_tests(tree: CommitTree, rules: SideRules, differing: Collection[str]) -> frozenset[str]:
+    """Find the test files that a run of the changed tests need not have: they do not differ, and no other file of the
+    test side that is kept has their names in it.
+
+    tree       the change's
+    differing  paths of the test side that are not the same on the base
+
+    Empty where anything but test files differs: any test may be about a fixture or data. Files that a command or a
+    setting names are kept, as are packages' `__init__.py`, and files of a Go or Rust directory in which one differs:
+    they are compiled together.
+    """
+    if not differing or not all(rules.holds_tests(path) for path in differing):
+        return frozenset()
+    side = {path for path in tree.entries if rules.is_side(path)}
+    compiled_directories = {path.rpartition("/")[0] for path in differing if path.endswith((".go", ".rs"))}
+    unaffected = {
+        path
+        for path in side - set(differing) - rules.files
+        if rules.holds_tests(path)
+        and path.rpartition("/")[0] not in compiled_directories
+        and not path.endswith("__init__.py")
+    }
+    words_by_path = {path: _possible_names(text) for path, text in tree.read_texts(side).items()}
+    unaffected &= words_by_path.keys()
+    while True:
+        kept_words = set[str]().union(*(words_by_path.get(path, ()) for path in side - unaffected))
+        needed = {path for path in unaffected if _file_names(path) & kept_words}
+        if not needed:
+            return frozenset(unaffected)
+        unaffected -= needed
+
+
+def _possible_names(text: str) -> set[str]:
+    """Return the words of a text that could be the name of another file, with its ending or without."""
+    return {*re.findall(r"\w+", text), *re.findall(r"[\w.-]+", text)}
+
+
+def _file_names(path: str) -> set[str]:
+    """Return a file's name with its ending and without: `test_calc.py` and `test_calc`, `calc.test.js` and
+    `calc.test`."""
+    name = path.rpartition("/")[2]
+    return {name, name.rpartition(".")[0]}

@@ -1,0 +1,121 @@
+"""Test files of the base without the definitions that the change has deleted from them, and without imports that only
+these needed.
+
+A test file that names a deleted function does not even load, and all its other tests fail with it. Nothing of the
+change is put into it: what stays is the base's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection
+
+from perdure.adapters.checks.runners.failing import parse_python
+from perdure.adapters.checks.tamper.source_tests import find_tests
+from perdure.adapters.checks.tamper.sources import blank_source
+
+_GO_FUNCTION = re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?(\w{1,200})")
+_GO_IMPORT = re.compile(r'(?m)^(?:import )?\s{0,8}(\w{1,80} )?"([^"\n]{1,200})"\n')
+_JS_IMPORT = re.compile(r"(?m)^import \{([^}]{1,2000})\} from")
+
+
+def defined_names(path: str, text: str) -> set[str]:
+    """Return the names that a test file defines and that can be cut out of it: functions, classes, and tests that are
+    calls. Empty for Python that cannot be parsed."""
+    if path.endswith(".py"):
+        tree = parse_python(text)
+        return {name for name, _, _ in _python_definitions(tree)} if tree is not None else set()
+    if path.endswith("_test.go"):
+        return set(_GO_FUNCTION.findall(blank_source(text, "go").bare))
+    return {test.leaf for test in find_tests(path, text)}
+
+
+def remove_definitions(path: str, text: str, kept_names: Collection[str]) -> str:
+    """Return a test file's text without the definitions whose names are not in `kept_names`; as it is where there are
+    none, or it cannot be parsed."""
+    if defined_names(path, text) <= set(kept_names):
+        return text
+    if path.endswith(".py"):
+        return _cut_python(text, kept_names)
+    if path.endswith("_test.go"):
+        return _cut_go(text, kept_names)
+    for test in find_tests(path, text):
+        if test.leaf not in kept_names:
+            text = text.replace(test.text, "0", 1)
+    return _JS_IMPORT.sub(lambda match: _narrow_import(match, text), text)
+
+
+def _python_definitions(tree: ast.Module) -> list[tuple[str, ast.stmt, bool]]:
+    """Return (name, node, is it a method) of each function and class of a module, and of each method as
+    `Class.method`."""
+    definitions = list[tuple[str, ast.stmt, bool]]()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            definitions.append((node.name, node, False))
+        if isinstance(node, ast.ClassDef):
+            inner = [part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+            definitions += [(f"{node.name}.{part.name}", part, True) for part in inner]
+    return definitions
+
+
+def _cut_python(text: str, kept_names: Collection[str]) -> str:
+    """Return a Python text without the definitions whose names are not in `kept_names`, and without names in `from …
+    import` that nothing uses any more.
+
+    What goes becomes blank lines, a method `pass`, so that line numbers stay. The text as it is where it cannot be
+    parsed, before or afterwards.
+    """
+    tree = parse_python(text)
+    lines = text.splitlines(keepends=True)
+    if tree is None:
+        return text
+    for name, node, is_method in _python_definitions(tree):
+        if name not in kept_names and node.end_lineno is not None:
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(mark.lineno for mark in decorators)])
+            lines[first - 1 : node.end_lineno] = [
+                *([" " * node.col_offset + "pass\n"] if is_method else ["\n"]),
+                *["\n"] * (node.end_lineno - first),
+            ]
+    remaining = parse_python("".join(lines))
+    if remaining is None:
+        return text
+    used = {part.id for part in ast.walk(remaining) if isinstance(part, ast.Name)}
+    used |= {part.arg for part in ast.walk(remaining) if isinstance(part, ast.arg)}
+    for node in remaining.body:
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__" and node.end_lineno is not None:
+            used_imports = [name for name in node.names if name.name == "*" or (name.asname or name.name) in used]
+            if len(used_imports) < len(node.names):
+                node.names = used_imports
+                new_line = f"{ast.unparse(node)}\n" if used_imports else "\n"
+                lines[node.lineno - 1 : node.end_lineno] = [new_line, *["\n"] * (node.end_lineno - node.lineno)]
+    return "".join(lines)
+
+
+def _cut_go(text: str, kept_names: Collection[str]) -> str:
+    """Return a Go text without the functions whose names are not in `kept_names`, and without imports of packages that
+    nothing uses any more."""
+    source = blank_source(text, "go")
+    parts, position = list[str](), 0
+    for match in _GO_FUNCTION.finditer(source.bare):
+        opening = source.bare.find("{", match.end())
+        if match[1] not in kept_names and opening >= 0 and match.start() >= position:
+            parts.append(text[position : match.start()])
+            position = source.block_end(opening)
+    remaining = "".join([*parts, text[position:]])
+    bare = blank_source(remaining, "go").bare
+
+    def keep_if_used(match: re.Match[str]) -> str:
+        """Return a matched import as it is where the remaining text uses its package, else an empty line."""
+        name = (match[1] or match[2].rpartition("/")[2]).strip()
+        return match[0] if name in ("_", ".") or re.search(rf"\b{re.escape(name)}\.", bare) else "\n"
+
+    return _GO_IMPORT.sub(keep_if_used, remaining)
+
+
+def _narrow_import(match: re.Match[str], text: str) -> str:
+    """Return the beginning of a JavaScript import, with only those of its names that the text uses elsewhere."""
+    names = [name.strip() for name in match[1].split(",") if name.strip()]
+    used = [name for name in names if len(re.findall(rf"\b{re.escape(name.split(' ')[-1])}\b", text)) > 1]
+    return f"import {{ {', '.join(used)} }} from"

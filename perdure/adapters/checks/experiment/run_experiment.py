@@ -1,0 +1,413 @@
+"""The runs of an experiment, each command in a clean checkout of its own, the test side read-only.
+
+B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green.
+C, canaries: the same with tests that always fail, first and last in each test file: each is reported red.
+D, FAIL_TO_PASS: the change's test side with the base's product files: what fails there is what the change is about.
+
+B and D are made only where the change touches the test side at all. B, C and D run at the same time; where C shows what
+B would (see joined), B is left out. A test that fails in B and a canary that is not red are then run on the base as
+well, in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+from perdure.adapters.checks.baseline import CaseKey, case_key, command_key, results_by_command
+from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
+from perdure.adapters.checks.experiment.confirm_failures import confirm_failures
+from perdure.adapters.checks.experiment.joined import can_combine, combined_as_passed, merge_runs, split_canaries
+from perdure.adapters.checks.experiment.missed_canaries import CanarySearch
+from perdure.adapters.checks.experiment.outcomes import (
+    ended_by_itself,
+    find_proving_tests,
+    green_keys,
+    messages_by_key,
+    order_keys,
+    outcomes_by_key,
+)
+from perdure.adapters.checks.experiment.runs import CommandRuns, ExperimentRun, ExperimentSetting, run_together
+from perdure.adapters.checks.experiment.versions import versions_of_test
+from perdure.adapters.checks.runners import RUNNERS
+from perdure.adapters.checks.runners.base import Canaries
+from perdure.adapters.checks.verdict import result_line
+from perdure.adapters.system.threads import in_thread
+from perdure.models.config import TestCommand
+from perdure.models.experiment import CanaryOutcome, CommandExperiment, Experiment, Promise
+from perdure.models.limits import CASE_MESSAGE_CHARS
+from perdure.models.report import CommandResult, TestReport
+from perdure.models.tampering_text import join_short_names
+
+EXPERIMENT_NAMED = 50
+"""The most promises, and the most names in each list, that the result of an experiment holds: a person decides long
+before the fiftieth."""
+
+
+async def run_experiment(
+    setting: ExperimentSetting,
+    base: str,
+    change: str,
+    tests: Sequence[TestCommand],
+    *,
+    base_report: TestReport | None = None,
+    change_report: TestReport | None = None,
+    allowed: bool = False,
+    side: Sequence[str] = (),
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Experiment:
+    """Run the experiments that judge the change between two commits whose own tests are green, and return what they
+    have shown.
+
+    tests           the test commands; only required ones are run
+    base_report     what the commands said about the base, and `change_report` about the change; a result without
+                    test cases is made anew where the runner can report them
+    allowed         the request itself is about tests
+    side            patterns of `[tests] side`
+    on_progress     called with one line as each run begins
+
+    Raises as run_tests does, and GitError for names that are no commits.
+    """
+    commits = await in_thread(CommitPair.from_commits, setting.repository, base, change, tests, side)
+    reports = (
+        results_by_command(base_report) if base_report else {},
+        results_by_command(change_report) if change_report else {},
+    )
+    results = []
+    for number, test in enumerate(tests, start=1):
+        if test.required:
+            known_results = reports[0].get(command_key(test)), reports[1].get(command_key(test))
+            results.append(
+                await _CommandTrial(commits, CommandRuns(setting, test, number, on_progress), *known_results).run_all()
+            )
+    return Experiment(base=base, change=change, touched=commits.touched, allowed=allowed, commands=tuple(results))
+
+
+class _CommandTrial:
+    """All experiments with one test command.
+
+    base_result, change_result  what it said about both commits as they are; None: not known yet
+    """
+
+    def __init__(
+        self,
+        commits: CommitPair,
+        runs: CommandRuns,
+        base_result: CommandResult | None,
+        change_result: CommandResult | None,
+    ) -> None:
+        self._commits, self._runs, self._test = commits, runs, runs.test
+        self._base_result, self._change_result = base_result, change_result
+        runner = commits.runners[command_key(self._test)]
+        self._reports_cases = self._test.report == "junit" or (runner is not None and self._test.report != "exit")
+        # The canaries of an unknown command: pytest understands those of unittest, too; all others only their own
+        # runner.
+        self._runner = runner
+        self._canary_runners = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
+        self._base_runs: dict[str, ExperimentRun] = {}
+        self._unasked_reasons = (
+            [_UNREAD_PATTERNS.format(", ".join(unread[:3]))] if (unread := commits.base_side.unread) else list[str]()
+        )
+
+    async def run_all(self) -> CommandExperiment:
+        """Run all experiments with the command, at the same time as far as possible, and return what they have shown.
+
+        The base and the change as they are run too, where their results are not known with test cases. Where tests of
+        the base are not reported in B, because the change deleted what their files name, the base's tests on the change
+        (B) and the canaries (C) are run again without the deleted parts. What could not be tried stands in `unasked` of
+        the result, with the reason. Raises as run_tests does.
+        """
+        canaries = await in_thread(self._commits.make_canaries, self._canary_runners, self._test.directory)
+        if inline_files := await in_thread(self._commits.inline_test_files, self._test):
+            self._unasked_reasons.append(_INLINE_TESTS.format(", ".join(inline_files[:3])))
+        touched = bool(self._commits.touched)
+        tested_layout = await in_thread(self._commits.base_tests_on_change if touched else self._commits.change_layout)
+        is_combined = touched and await in_thread(
+            can_combine, self._commits, self._runner, self._test, canaries, self._base_result
+        )
+        canary_parts = (
+            split_canaries(canaries, self._runner, self._base_result, self._commits.altered_test_files)
+            if is_combined
+            else (canaries,)
+        )
+        jobs: list[Coroutine[None, None, ExperimentRun | None]] = [
+            self._runs.run_whole("b", tested_layout) if touched and not is_combined else _no_run(),
+            self._run_change_tests_on_base() if touched and self._reports_cases else _no_run(),
+            self._known_or_new_run("base", self._base_result),
+            self._known_or_new_run("change", self._change_result),
+            *(
+                self._runs.run_whole("bc" if is_combined else "c", tested_layout.with_canaries(part))
+                for part in canary_parts
+                if part.names
+            ),
+        ]
+        b_run, d_run, base_run, change_run, *canary_runs = await run_together(
+            jobs, self._runs.setting.place.sandbox.grade
+        )
+        finished_runs = [ran for ran in canary_runs if ran is not None]
+        c_run = merge_runs(finished_runs) if finished_runs else None
+        if is_combined and finished_runs and base_run is not None and self._runner is not None:
+            b_run = combined_as_passed(self._runner, canary_parts, base_run.result, finished_runs)
+            if b_run is None:
+                layouts = (
+                    [tested_layout]
+                    if len(canary_parts) == 1
+                    else [tested_layout, tested_layout.with_canaries(canaries)]
+                )
+                runs = [self._runs.run_whole(label, layout) for label, layout in zip("bc", layouts, strict=False)]
+                b_run, *canary_runs = await run_together(runs, self._runs.setting.place.sandbox.grade)
+                c_run = canary_runs[0] if canary_runs else c_run
+        if (
+            b_run is not None
+            and base_run is not None
+            and green_keys(base_run.result) - outcomes_by_key(b_run.result).keys()
+        ):
+            reduced = await in_thread(self._commits.without_deleted_tests)
+            if (
+                reduced is not None
+            ):  # tests whose file does not load, because what it names is deleted, and some of its tests with it
+                self._commits = reduced
+                canaries = await in_thread(reduced.make_canaries, self._canary_runners, self._test.directory)
+                tested_layout = await in_thread(reduced.base_tests_on_change)
+                canary_job = (
+                    self._runs.run_whole("c", tested_layout.with_canaries(canaries)) if canaries.names else _no_run()
+                )
+                b_and_c = [self._runs.run_whole("b", tested_layout), canary_job]
+                b_run, c_run = await run_together(b_and_c, self._runs.setting.place.sandbox.grade)
+        result = CommandExperiment(name=self._test.name, command=self._test.command)
+        has_base_cases = base_run is not None and bool(base_run.result.cases)
+        if base_run is None or change_run is None or not has_base_cases:
+            self._unasked_reasons.append(self._no_names_reason(base_run))
+            if b_run is not None and base_run is not None and change_run is not None:
+                result = await self._judge_whole_command(
+                    result, tested_layout, b_run, base_run.result, change_run.result
+                )
+        else:
+            result = await self._judge_base_tests(
+                result, b_run or change_run, base_run.result, change_run.result, touched
+            )
+        if d_run is not None and not ended_by_itself(d_run.result):
+            self._unasked_reasons.append(f"the change's tests on the base: {d_run.result.reason}")
+        elif d_run is not None and change_run is not None and change_run.result.cases:
+            proving_keys = find_proving_tests(
+                base_run.result if base_run else None, change_run.result, d_run.result, self._commits.touched_in_change
+            )
+            names = tuple(name for _, name in order_keys(proving_keys, change_run.result))
+            result = result.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
+        result = result.model_copy(
+            update=await self._judge_canaries(canaries, c_run, b_run, base_run, change_run, tested_layout)
+        )
+        written = {path for ran in (b_run, c_run, change_run) if ran is not None for path in ran.written_paths}
+        if written:
+            written -= set((await self._run_base_once()).written_paths)
+        return result.model_copy(update={"unasked": tuple(self._unasked_reasons), "written": tuple(sorted(written))})
+
+    async def _judge_canaries(
+        self,
+        canaries: Canaries,
+        c_run: ExperimentRun | None,
+        b_run: ExperimentRun | None,
+        base_run: ExperimentRun | None,
+        change_run: ExperimentRun | None,
+        layout: TreeLayout,
+    ) -> dict[str, object]:
+        """Decide whether the canaries (tests that must fail) were all reported as failing, and return the result's
+        fields that say so: `canaries` and `missed`.
+
+        c_run   the run with canaries; None: no test file of the base takes any, and those of the change are run
+        b_run   the same run without canaries; None: it was not made
+        layout  the tree of both
+
+        A run that was cut off is made again, and canaries that were not red are run on the base. Empty where no canary
+        could be tried, or none is red on the base either; the reason is recorded.
+        """
+        if canaries.unplanted and c_run is not None:
+            self._unasked_reasons.append(
+                _CANARIES_NOT_PLANTED.format(len(canaries.unplanted), ", ".join(canaries.unplanted[:3]))
+            )
+        search = CanarySearch(self._commits, self._canary_runners, self._test.directory, self._runs.run_whole)
+        if c_run is None or base_run is None:
+            missed_on_change = await search.find_missed_in_change(change_run)
+            if missed_on_change is None:
+                self._unasked_reasons.append("no test file of the base takes a test that must fail")
+                return {}
+            return _canary_fields(missed_on_change)
+        if not ended_by_itself(c_run.result):  # cut off: a busy machine is no trick of the change
+            c_run = await self._runs.run_whole("c-again", layout.with_canaries(canaries))
+        plain_run = b_run or change_run
+        made_to_fail = {
+            test_key
+            for test_key in green_keys(base_run.result) & green_keys(plain_run.result if plain_run else None)
+            if canaries.is_made_to_fail(test_key[1])
+        }
+        missed, files_without_red = await search.find_missed(canaries, c_run, made_to_fail, base_run, b_run, change_run)
+        if missed is None:
+            self._unasked_reasons.append("its command shows no test that must fail, on the base neither: no canaries")
+            return {}
+        if files_without_red:
+            self._unasked_reasons.append(
+                _CANARIES_NOT_RED.format(len(files_without_red), ", ".join(sorted(files_without_red)[:3]))
+            )
+        return _canary_fields(missed)
+
+    async def _judge_whole_command(
+        self,
+        result: CommandExperiment,
+        layout: TreeLayout,
+        b_run: ExperimentRun,
+        base_result: CommandResult,
+        change_result: CommandResult,
+    ) -> CommandExperiment:
+        """Return the result of a command that does not tell which test fails, with one changed promise (what the base's
+        tests demand and the change no longer does) where they fail on the change.
+
+        The promise is added only where the command passes on both commits as they are, b_run fails, fails again in a
+        second run, and the base passes once more.
+        """
+        if b_run.result.verdict == "passed" or not (base_result.verdict == change_result.verdict == "passed"):
+            return result
+        repeated = await self._runs.run_whole("b-again", layout), await self._run_base_once()
+        if [test_run.result.verdict for test_run in repeated] != ["failed", "passed"]:
+            return result
+        message = (
+            f"the base's own tests and settings fail on the change:\n{b_run.result.tail[-CASE_MESSAGE_CHARS // 2 :]}"
+        )
+        return result.model_copy(update={"promises": (Promise(name=self._test.command, message=message),)})
+
+    async def _judge_base_tests(
+        self,
+        result: CommandExperiment,
+        b_run: ExperimentRun,
+        base_result: CommandResult,
+        change_result: CommandResult,
+        touched: bool,
+    ) -> CommandExperiment:
+        """Return the result with what became of the tests that were green on the base: how many passed on the change,
+        which fail there and pass in the change's version (changed promises), and which are gone or contradicted.
+
+        b_run    the base's tests on the change, or the change's own run where it touches no tests
+        touched  the change touches the test side; otherwise there are no two versions of a test, and no promises
+
+        A test has failed only if it is green on the base in a run like this, and fails in repeated runs as well. Tests
+        that are flaky on the base do not count. Where all fail and settings shared with the product differ, they are
+        run with the change's settings.
+        """
+        base_green, change_green, steered = green_keys(base_result), green_keys(change_result), tuple[str, ...]()
+        if flaky := base_green & {case_key(case) for case in base_result.cases if case.flaky}:
+            self._unasked_reasons.append(
+                f"flaky on the base: {join_short_names([name for _, name in order_keys(flaky, base_result)])}"
+            )
+            base_green -= flaky
+        base_green -= {
+            test_key
+            for test_key in base_green - outcomes_by_key(b_run.result).keys()
+            if self._commits.holds_inline_tests(test_key[0])
+        }
+        failing = base_green - green_keys(b_run.result)
+        if not base_green and not flaky:
+            self._unasked_reasons.append(f"no test was green on the base: {result_line(base_result)}")
+        if failing:
+            base_green &= green_keys((await self._run_base_once()).result)
+            failing &= base_green
+            if not base_green:
+                self._unasked_reasons.append("the base's tests are red where nobody may write to the test side")
+        if failing and failing == base_green and self._commits.shared_settings:
+            layout = await in_thread(self._commits.base_tests_on_change, shared=False)
+            rerun = await self._runs.run_whole("b-shared", layout)
+            if green_keys(rerun.result) & base_green:  # it starts with the change's settings, and not with the base's
+                b_run, steered = rerun, self._commits.shared_settings
+                failing = base_green - green_keys(b_run.result)
+        if failing:
+            layout = await in_thread(self._commits.base_tests_on_change, shared=not steered)
+            failing = await confirm_failures(
+                self._runs, layout, failing, base_result, change_green if touched else set()
+            )
+        change_outcomes = outcomes_by_key(change_result)
+        failed_on_change = order_keys(failing, base_result)
+        gone = [test_key for test_key in failed_on_change if change_outcomes.get(test_key) in (None, "skipped")]
+        lost = [
+            test_key
+            for test_key in order_keys(base_green - failing, base_result)
+            if change_outcomes.get(test_key) in (None, "skipped")
+        ]
+        changed = [test_key for test_key in failed_on_change if touched and test_key in change_green]
+        promises = await in_thread(self._make_promises, changed, messages_by_key(b_run.result))
+        return result.model_copy(
+            update={
+                "base_tests": len(base_green),
+                "base_passed": len(base_green - failing),
+                "promises": promises,
+                "contradicted": _test_names(
+                    [test_key for test_key in failed_on_change if test_key not in gone and test_key not in changed]
+                ),
+                "taken": _test_names(gone),
+                "lost": _test_names(lost),
+                "steered": steered,
+            }
+        )
+
+    def _no_names_reason(self, before: ExperimentRun | None) -> str:
+        """Return the reason, for people, why no test of the base is known by its name: the runner tells no test from
+        another, or the base's tests did not run."""
+        if not self._reports_cases or before is None or before.result.verdict == "passed":
+            return "its runner tells no test from another: only its exit code was asked"
+        return f"the base's tests did not run: {before.result.reason}"
+
+    async def _run_change_tests_on_base(self) -> ExperimentRun:
+        """Run the change's tests on the base's product files (D)."""
+        return await self._runs.run_whole("d", await in_thread(self._commits.change_tests_on_base))
+
+    async def _known_or_new_run(self, label: str, known_result: CommandResult | None) -> ExperimentRun:
+        """Return the run of a commit as it is: that of `known_result` if it has test cases or the runner reports none,
+        else a new one.
+
+        label  "base" or "change"
+        """
+        if known_result is not None and (known_result.cases or not self._reports_cases):
+            return ExperimentRun(known_result, ())
+        if label == "base":
+            return await self._run_base_once()
+        return await self._runs.run_whole(label, await in_thread(self._commits.change_layout))
+
+    async def _run_base_once(self) -> ExperimentRun:
+        """Run the base as it is, in the way of all other runs, and return the run; later calls return the same one."""
+        if "base" not in self._base_runs:
+            self._base_runs["base"] = await self._runs.run_whole("base", await in_thread(self._commits.base_layout))
+        return self._base_runs["base"]
+
+    def _make_promises(self, changed_keys: Sequence[CaseKey], messages: Mapping[CaseKey, str]) -> tuple[Promise, ...]:
+        """Make a Promise (a test of the base that fails on the change) for each of the first EXPERIMENT_NAMED tests,
+        with its failure's message and its text on the base and on the change."""
+        first_keys = changed_keys[:EXPERIMENT_NAMED]
+        files = {file for file, _ in first_keys}
+        old, new = self._commits.base.read_texts(files), self._commits.change.read_texts(files)
+        rows = [
+            (file, name, *versions_of_test(name, old.get(file, ""), new.get(file, ""))) for file, name in first_keys
+        ]
+        return tuple(
+            Promise(name=name, file=file, message=messages.get((file, name), ""), before=before, after=after)
+            for file, name, before, after in rows
+        )
+
+
+_UNREAD_PATTERNS = "patterns of tests that are not read ({}): name the files in [tests] side"
+
+_INLINE_TESTS = "tests inside product files went with the change, the base's are not asked: {}"
+_CANARIES_NOT_RED = "{} test files show no test that must fail, on the base neither: {}"
+_CANARIES_NOT_PLANTED = "{} test files of the base take no test that must fail: {}"
+
+
+def _canary_fields(missed_names: set[str]) -> dict[str, object]:
+    """Return the result's fields for canaries that were tried: caught where none was missed, else the first missed
+    names."""
+    outcome = CanaryOutcome.MISSED if missed_names else CanaryOutcome.CAUGHT
+    return {"canaries": outcome, "missed": tuple(sorted(missed_names)[:EXPERIMENT_NAMED])}
+
+
+async def _no_run() -> None:
+    """Return None, in the place of a run that is not made."""
+    return
+
+
+def _test_names(keys: Sequence[CaseKey]) -> tuple[str, ...]:
+    """Return the names of the first EXPERIMENT_NAMED tests."""
+    return tuple(name for _, name in keys[:EXPERIMENT_NAMED])

@@ -1,0 +1,261 @@
+"""Rules that tell the test side (tests, their data, and what steers them) from the product, by the runners' own rules
+and settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from perdure.adapters.checks.experiment.trees import CommitTree, TreeEntry
+from perdure.adapters.checks.findings.globs import last_match
+from perdure.adapters.checks.runners import RUNNERS
+from perdure.adapters.checks.runners.base import ConfiguredTestSide, Runner
+from perdure.adapters.checks.runners.command_trace import trace_command
+from perdure.models.config import TestCommand
+from perdure.models.limits import SIDE_READ_FILES
+
+EXPERIMENT_HELD = 500
+"""The most paths of the test side that are mounted read-only, each a directory with all that is in it where it can be:
+a mount takes some 0.1 ms. What is beyond is only compared afterwards."""
+
+
+ANSWERS_KEPT = 100_000
+"""The most answers about paths that are kept: each path is looked up before and after each run, and a test may make any
+number of them."""
+
+_DATA_DIRECTORIES = {"testdata", "test_data", "test-data", "__snapshots__", "__image_snapshots__", "cassettes"}
+"""Names of directories of data that no product is in."""
+
+_LOCK_FILES = {"Cargo.lock", "go.sum", "package-lock.json"}
+
+
+class _CommandFiles:
+    """The files in the directory of a command, of which no more than SIDE_READ_FILES are read."""
+
+    def __init__(self, tree: CommitTree, prefix: str) -> None:
+        self._tree, self._prefix, self._texts = tree, prefix, dict[str, str]()
+        self.paths = frozenset(path.removeprefix(prefix) for path in tree.entries if path.startswith(prefix))
+
+    def text(self, path: str) -> str:
+        """Return the text of a file; empty where there is none, or too many have been read already."""
+        if path not in self._texts:
+            if path not in self.paths or len(self._texts) >= SIDE_READ_FILES:
+                return ""
+            self._texts[path] = self._tree.read_text(self._prefix + path)
+        return self._texts[path]
+
+
+@dataclass(frozen=True)
+class SideRules:
+    """The rules that tell the test side of one commit from its product.
+
+    tests    files that hold tests: a pattern of whole paths
+    steers   names of files that steer runners, and belong to nothing else: a pattern
+    shared   names of files that steer runners and the product as well
+    roots    directories whose whole content is test side
+    files    more paths of files that hold tests or steer them
+    data     more paths of the test side, which hold no tests
+    side     patterns of people (`[tests] side`), which decide before all others
+    unread   patterns in settings that cannot be translated
+    """
+
+    tests: re.Pattern[str]
+    steers: re.Pattern[str]
+    shared: frozenset[str]
+    roots: frozenset[str]
+    files: frozenset[str]
+    side: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    data: frozenset[str] = frozenset()
+    _directories: dict[str, tuple[bool, bool]] = field(default_factory=dict, repr=False, compare=False)
+    _fixed: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_tree(
+        cls, tree: CommitTree, commands: Sequence[tuple[TestCommand, Runner | None]], side: Sequence[str] = ()
+    ) -> SideRules:
+        """Make the rules for a tree from its test commands, each with its runner (None: not known).
+
+        side  patterns of `[tests] side`
+
+        Where no runner is known at all, every runner's rules count together. Files on the command line of a runner are
+        tests, and so are those that a command runs by itself or through recipes and package scripts; what other
+        programs are told to read may be the product.
+        """
+        runners, tests, all_named, files = list[Runner](), list[str](), ConfiguredTestSide(), set[str]()
+        for command, runner in commands:
+            prefix = f"{command.directory}/" if command.directory else ""
+            directory = _CommandFiles(tree, prefix)
+            trace = trace_command(command.command, directory)
+            files |= {prefix + file for file in trace.files}
+            for candidate in (runner,) if runner is not None else RUNNERS:
+                commands_of_runner = [
+                    argv for argv in trace.simple_commands if candidate.runs(PurePosixPath(argv[0]).name, argv[1:])
+                ]
+                if runner is None and not commands_of_runner:
+                    continue
+                runners.append(candidate)
+                configured = candidate.configured_test_side(commands_of_runner, directory)
+                tests += [f"(?:{re.escape(prefix)}(?:{pattern}))" for pattern in configured.tests]
+                all_named += ConfiguredTestSide(
+                    roots=tuple(prefix + root for root in configured.roots), unread=configured.unread
+                )
+                files |= {prefix + file for file in configured.files}
+                files |= {prefix + word.removeprefix("./") for argv in commands_of_runner for word in argv[1:]}
+        runners = runners or list(RUNNERS)
+        tests += [runner.tests for runner in runners]
+        pattern = re.compile("|".join(f"(?:{candidate})" for candidate in dict.fromkeys(tests)), re.DOTALL)
+        roots = _find_roots(tree.entries, pattern, frozenset().union(*(runner.roots for runner in runners)))
+        steers = [runner.settings for runner in runners if runner.settings]
+        return cls(
+            pattern,
+            re.compile("|".join(f"(?:{candidate})" for candidate in dict.fromkeys(steers)) or r"(?!)", re.DOTALL),
+            frozenset().union(*(runner.shared for runner in runners)),
+            frozenset({*all_named.roots, *roots}),
+            frozenset(file for file in files if file in tree.entries),
+            tuple(side),
+            tuple(dict.fromkeys(all_named.unread)),
+        )
+
+    def configured_side(self, path: str) -> bool | None:
+        """Return whether `[tests] side` makes a path test side (True) or product (False); None where it says nothing
+        about it."""
+        pattern = last_match(path, self.side) if self.side else None
+        return None if pattern is None else not pattern.startswith("!")
+
+    def is_shared(self, path: str) -> bool:
+        """Return whether a file steers runners and the product alike, by its name; False in a directory that is test
+        side as a whole, and where `[tests] side` decides."""
+        if self.configured_side(path) is not None:
+            return False
+        return path.rpartition("/")[2] in self.shared and not self.is_below_root(path)
+
+    def is_side(self, path: str) -> bool:
+        """Return whether a path is of the test side: tests, their data, and files that steer runners and nothing else.
+        Settings shared with the product are not."""
+        if (configured := self.configured_side(path)) is not None:
+            return configured
+        if (
+            path in self.files
+            or path in self.data
+            or self.tests.fullmatch(path) is not None
+            or self.is_below_root(path)
+        ):
+            return True
+        return path.rpartition("/")[2] not in self.shared and self.is_steering(path)
+
+    def is_steering(self, path: str) -> bool:
+        """Return whether a file steers runners and belongs to nothing else, by its own name or that of a directory
+        above it."""
+        above, _, name = path.rpartition("/")
+        return self._directory_facts(above)[1] or self.steers.fullmatch(name) is not None
+
+    def is_read_only(self, path: str) -> bool:
+        """Return whether nobody may write to a path: it is test side or shared settings, but no lock file, which tools
+        write themselves. Answers are kept."""
+        if (answer := self._fixed.get(path)) is None:
+            if len(self._fixed) >= ANSWERS_KEPT:
+                self._fixed.clear()
+            answer = (self.is_side(path) or self.is_shared(path)) and path.rpartition("/")[2] not in _LOCK_FILES
+            self._fixed[path] = answer
+        return answer
+
+    def holds_tests(self, path: str) -> bool:
+        """Return whether a file holds tests, by the runners' patterns or because a command names it; False where
+        `[tests] side` makes it product."""
+        return self.configured_side(path) is not False and (
+            path in self.files or self.tests.fullmatch(path) is not None
+        )
+
+    def is_below_root(self, path: str) -> bool:
+        """Return whether a path is in a directory whose whole content is test side."""
+        return self._directory_facts(path.rpartition("/")[0])[0]
+
+    def _directory_facts(self, path: str) -> tuple[bool, bool]:
+        """Return two facts about a directory: it is, or is below, one that is test side as a whole; it, or one above
+        it, has a name that steers runners.
+
+        It is called for each file of the directory, so the facts are kept.
+        """
+        if (facts := self._directories.get(path)) is None:
+            if len(self._directories) >= ANSWERS_KEPT:
+                self._directories.clear()
+            names = path.split("/") if path else []
+            steering = any(self.steers.fullmatch(name) is not None for name in names)
+            facts = self._directories[path] = (
+                any(p in self.roots for p in (*_parent_directories(path), path) if p),
+                steering,
+            )
+        return facts
+
+    def read_only_paths(self, paths: Iterable[str], writes: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the paths to mount read-only so that the test side among these paths cannot be written: directories
+        that are test side as a whole, other files one by one, at most EXPERIMENT_HELD.
+
+        writes  paths that stay writable; a directory with such a path or a product file in it is mounted part by part
+        """
+        side, product = list[str](), list[str]()
+        for path in paths:
+            if self.is_read_only(path) and not is_writable(path, writes):
+                side.append(path)
+            elif path.rpartition("/")[2] not in _LOCK_FILES:
+                product.append(path)
+        mixed_directories = {
+            part for path in (*product, *map(_plain_path, writes)) for part in _parent_directories(path)
+        }
+        mixed_directories |= set(map(_plain_path, writes))
+        read_only = {
+            next((p for p in _parent_directories(path) if p not in mixed_directories and self._is_in_root(p)), path)
+            for path in side
+        }
+        return tuple(sorted(read_only)[:EXPERIMENT_HELD])
+
+    def _is_in_root(self, directory: str) -> bool:
+        """Return whether a directory is, or is below, one that is test side as a whole."""
+        return directory in self.roots or self.is_below_root(directory)
+
+
+def is_writable(path: str, writes: Sequence[str]) -> bool:
+    """Return whether a path is one of `writes`, or below one of them."""
+    return any(path == writable or path.startswith(f"{writable}/") for writable in map(_plain_path, writes))
+
+
+def _plain_path(path: str) -> str:
+    """Return a path without `./` at its beginning and slashes at its end."""
+    return path.removeprefix("./").rstrip("/")
+
+
+def mix_trees(side: CommitTree, product: CommitTree, rules: SideRules, *, shared: bool = True) -> dict[str, TreeEntry]:
+    """Return the entries of a tree that has the test side of one commit and the product files of another. `shared`:
+    shared settings count as test side, too."""
+
+    def is_side(path: str) -> bool:
+        return rules.is_side(path) or (shared and rules.is_shared(path))
+
+    entries = {path: entry for path, entry in product.entries.items() if not is_side(path)}
+    for path, entry in side.entries.items():
+        if is_side(path):
+            entries[path] = entry
+    return entries
+
+
+def _find_roots(entries: Mapping[str, TreeEntry], tests: re.Pattern[str], names: frozenset[str]) -> list[str]:
+    """Find the directories of such a name that hold tests, and all directories of test data; of several within each
+    other the outermost."""
+    roots = set[str]()
+    for path in entries:
+        if tests.fullmatch(path):
+            root = next((part for part in _parent_directories(path) if part.rpartition("/")[2] in names), None)
+            roots |= {root} if root is not None else set()
+    for path in entries:  # data beside tests: no test is in it
+        root = next((part for part in _parent_directories(path) if part.rpartition("/")[2] in _DATA_DIRECTORIES), None)
+        roots |= {root} if root is not None else set()
+    return sorted(roots)
+
+
+def _parent_directories(path: str) -> list[str]:
+    """Return the directories above a path, the outermost first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]

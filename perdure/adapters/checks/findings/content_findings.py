@@ -1,0 +1,171 @@
+"""Findings about what a change holds beside text: binary files, links out of the tree, submodules; and about its
+size."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+from perdure.adapters.checks.findings.secret_leaks import printable_path
+from perdure.adapters.git import patch
+from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
+from perdure.adapters.git.repository import Repository
+from perdure.models.limits import FINDING_BINARY_BYTES, PATCH_FILE_BYTES
+from perdure.models.report import Finding, FindingRule, Severity
+
+FINDING_IMAGE_BYTES = 256 * 1024
+"""Bytes up to which a picture is nothing to talk about."""
+
+FINDING_LINK_BYTES = 4096
+"""The most bytes of a symbolic link's target, PATH_MAX of Linux: what is longer is no path."""
+
+CHANGE_LINES = (1_000, 20_000)
+CHANGE_FILES = (60, 1_000)
+"""Added and deleted lines, and files, without lock files: from the first number on a reviewer misses things, from the
+second nobody reviews it."""
+
+
+_IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".avif", ".bmp")
+
+LOCK_FILES = (
+    *("package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "uv.lock", "poetry.lock"),
+    *("pdm.lock", "Pipfile.lock", "pylock.toml", "Cargo.lock", "go.sum", "Gemfile.lock", "composer.lock", "mix.lock"),
+    *("flake.lock", "gradle.lockfile", "packages.lock.json", "Package.resolved", "pubspec.lock", "deno.lock"),
+)
+"""Names of files that are written by a tool and read by nobody: they do not make a change large."""
+
+
+def find_binary_files(changed: Iterable[ChangedPath], binaries: set[str]) -> list[Finding]:
+    """Return a finding for each added or changed file that no diff shows.
+
+    It is tech debt; a blocker where the file was not over FINDING_BINARY_BYTES before and is now; skippable for a
+    picture of at most FINDING_IMAGE_BYTES.
+
+    binaries  paths whose content is not text to git
+    """
+    findings = []
+    for change in changed:
+        if change.mode not in FILES or change.sha == change.was_sha or change.path not in binaries:
+            continue
+        how = "changed" if change.was_mode in FILES else "added"
+        what = "file too large to be looked into" if change.size > PATCH_FILE_BYTES else "binary file"
+        severity = Severity.TECH_DEBT
+        if change.size > FINDING_BINARY_BYTES >= change.was_size:
+            severity = Severity.BLOCKER
+        elif change.path.lower().endswith(_IMAGES) and change.size <= FINDING_IMAGE_BYTES:
+            severity = Severity.SKIPPABLE
+        findings.append(
+            Finding(
+                rule=FindingRule.BINARY,
+                severity=severity,
+                title=f"a {what} is {how} ({format_bytes(change.size)})",
+                description="No diff shows what is in it, and it stays in every clone for ever.",
+                file=printable_path(change.path),
+                suggestion="Leave it out if something in the repository can make it, or if nobody asked for it.",
+            )
+        )
+    return findings
+
+
+def find_leaving_links(repository: Repository, changed: Iterable[ChangedPath]) -> list[Finding]:
+    """Return a blocker for each added or changed symbolic link that leads out of the tree, or could."""
+    new = [change for change in changed if is_link(change) and change.sha != change.was_sha]
+    targets = patch.read_blobs(repository, [change for change in new if change.size <= FINDING_LINK_BYTES])
+    problems = {change.path: "is longer than a path can be" for change in new if change.size > FINDING_LINK_BYTES}
+    problems |= {change.path: problem for change, target in targets if (problem := _link_problem(change.path, target))}
+    return [
+        Finding(
+            rule=FindingRule.SYMLINK,
+            severity=Severity.BLOCKER,
+            title="a symbolic link leaves the repository",
+            description=f"Its target {problem}: on another machine it leads to something else.",
+            file=printable_path(path),
+            suggestion="Link to a path inside the repository, relative to the link, or copy the file.",
+        )
+        for path, problem in problems.items()
+    ]
+
+
+def _link_problem(path: str, target: bytes) -> str:
+    """Return how a link's target leaves the tree, for people; empty where it stays inside.
+
+    path  the link's own
+    """
+    text = target.decode("utf-8", "surrogateescape")
+    if text.startswith("/") or re.match(r"[A-Za-z]:|\\", text):
+        return "is absolute"
+    resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
+    if resolved == ".." or resolved.startswith("../"):
+        return "is above the repository's root"
+    if ".git" in resolved.lower().split("/"):
+        return "is inside .git"
+    names = [part for part in text.split("/") if part not in ("", ".")]
+    if any(part == ".." and before != ".." for before, part in pairwise(names)):
+        return "goes down and up again, which ends elsewhere where a part of it is a link itself"
+    return ""
+
+
+def find_submodules(changed: Iterable[ChangedPath]) -> list[Finding]:
+    """Return a finding for each other repository that the change adds (a blocker), or moves to another commit (tech
+    debt)."""
+    return [
+        Finding(
+            rule=FindingRule.SYMLINK,
+            severity=Severity.TECH_DEBT if change.was_mode == SUBMODULE else Severity.BLOCKER,
+            title=f"a submodule is {'moved to another commit' if change.was_mode == SUBMODULE else 'added'}",
+            description=f"Commit {change.sha[:12]} of another repository: nothing of it was looked at.",
+            file=printable_path(change.path),
+            suggestion="Leave it as it was, unless the request asks for it.",
+        )
+        for change in changed
+        if change.mode == SUBMODULE
+    ]
+
+
+def is_link(change: ChangedPath) -> bool:
+    """Return whether the path is a symbolic link after the change."""
+    return change.mode == LINK
+
+
+def check_size(repository: Repository, base: str, head: str) -> list[Finding]:
+    """Return a finding where the change is too large to be reviewed: lock files do not count, and of a rename only what
+    changed in it.
+
+    Tech debt beyond the first of CHANGE_FILES and CHANGE_LINES, a blocker beyond the second.
+    """
+    exclusions = [f":(exclude,top,glob)**/{name}" for name in LOCK_FILES]
+    stat = patch.size_limited_git(repository).text(
+        "diff-tree", "-r", "-M", "--shortstat", "--no-ext-diff", "--no-textconv", "--end-of-options",
+        base, head, "--", ".", *exclusions,
+    )  # fmt: skip
+    files, added, deleted = (_number_before(stat, word) for word in ("file", "insertion", "deletion"))
+    is_too_large = files > CHANGE_FILES[1] or added > CHANGE_LINES[1]
+    if not is_too_large and files <= CHANGE_FILES[0] and added + deleted <= CHANGE_LINES[0]:
+        return []
+    return [
+        Finding(
+            rule=FindingRule.SIZE,
+            severity=Severity.BLOCKER if is_too_large else Severity.TECH_DEBT,
+            title=f"the change has {files:,} files, {added:,} lines added and {deleted:,} deleted",
+            description="Nobody reviews that much at once."
+            if is_too_large
+            else "A reviewer misses things in so much at once.",
+            suggestion="Leave out what the request does not ask for; ask for the rest in several requests.",
+        )
+    ]
+
+
+def _number_before(stat: str, word: str) -> int:
+    """Return the number before a word of git's `--shortstat`; 0 where the word is not there."""
+    match = re.search(rf"(\d+) {word}", stat)
+    return int(match[1]) if match else 0
+
+
+def format_bytes(size: int) -> str:
+    """Return a number of bytes for people: `2.5 MB`, `3.0 KB`, `17 bytes`."""
+    for unit, step in (("MB", 1024**2), ("KB", 1024)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} bytes"

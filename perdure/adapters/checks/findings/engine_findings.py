@@ -1,0 +1,213 @@
+"""Everything the engine itself finds in the change from the base to one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perdure.adapters.checks.findings import content_findings
+from perdure.adapters.checks.findings.globs import covering_pattern
+from perdure.adapters.checks.findings.secret_leaks import find_leaks, printable_path
+from perdure.adapters.checks.tamper import DifferingFiles, find_hints
+from perdure.adapters.git import patch
+from perdure.adapters.git.patch import ChangedPath, Hunk
+from perdure.adapters.git.repository import Repository
+from perdure.models.contract import Contract
+from perdure.models.report import Finding, FindingRule, Findings, Severity, TamperingHit
+
+FINDINGS_MOST = 50
+"""The most findings listed for one change, the worst first; the others are counted. Nobody mends more in one round."""
+
+
+_RULES = tuple(FindingRule)
+_SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True)
+class EngineFindings:
+    """What the engine finds in a change. `counts`: of all findings by severity, those too that are not listed;
+    `secrets`: findings of secrets that must not be pushed."""
+
+    findings: Findings
+    counts: Counter[Severity]
+    secrets: int
+
+
+def inspect_commit(
+    repository: Repository, contract: Contract, commit: str, more: Sequence[Finding] = ()
+) -> EngineFindings:
+    """Find what is wrong with the change from the base to this commit, from git's objects alone. Whatever is in it,
+    this ends, and no secret is in the result.
+
+    more  findings of what ran
+
+    A branch that is behind its base is compared with the commit where it left the base, as its pull request will be.
+    """
+    base = repository.merge_base(contract.base_sha, commit)
+    changed = patch.changed_paths(repository, base, commit)
+    binaries = patch.binary_paths(repository, base, commit)
+    secrets, secret_values = find_leaks(repository, contract, base, commit, changed, binaries)
+    review_hints = find_hints(
+        *DifferingFiles.between_commits(repository, contract.base_sha, commit), contract.config.test or ()
+    )
+    findings = [
+        *secrets,
+        *find_protected_paths(contract, changed),
+        *find_conflict_marks(repository, base, commit, changed, binaries),
+        *content_findings.find_binary_files(changed, binaries),
+        *content_findings.find_leaving_links(repository, changed),
+        *content_findings.find_submodules(changed),
+        *content_findings.check_size(repository, base, commit),
+        *more,
+        *_hint_findings(review_hints.places),
+    ]
+    files, added, deleted = repository.diff_stat(base, commit)
+    report = Findings(
+        base=base,
+        head=commit,
+        findings=_worst_findings(findings),
+        changed_tests=review_hints.changed_tests,
+        files=files,
+        added=added,
+        deleted=deleted,
+    )
+    blocking = sum(finding.severity is Severity.BLOCKER for finding in secrets)
+    return EngineFindings(
+        _redact_secrets(report, secret_values), Counter(finding.severity for finding in findings), blocking
+    )
+
+
+def find_protected_paths(contract: Contract, changed: Iterable[ChangedPath]) -> list[Finding]:
+    """Return a blocker for each path that `[protect] paths` covers, whatever happened to it; of a rename both ends
+    count."""
+    findings = []
+    for change in changed:
+        pattern = covering_pattern(change.path, contract.config.protect.paths)
+        if pattern is None and content_findings.is_link(
+            change
+        ):  # a link in the place of a directory stands for what is in it
+            pattern = covering_pattern(f"{change.path}/.", contract.config.protect.paths)
+        if pattern is None:
+            continue
+        how = "deleted" if not change.exists else "changed" if change.was_mode.strip("0") else "added"
+        findings.append(
+            Finding(
+                rule=FindingRule.PROTECTED_PATH,
+                severity=Severity.BLOCKER,
+                title=f"a protected path is {how}",
+                description=f"[protect] paths has {pattern!r}.",
+                file=printable_path(change.path),
+                suggestion=f"Undo the change to this file. Only its owner can allow it: without this pattern in "
+                f"[protect] paths of perdure.toml on {contract.base}, or of the file given with --config.",
+            )
+        )
+    return findings
+
+
+def _hint_findings(places: Sequence[TamperingHit]) -> list[Finding]:
+    """Return a skippable finding for each of these places: hints for the reviewer, never a verdict, for those come from
+    what ran."""
+    return [
+        Finding(
+            rule=FindingRule.TAMPERING,
+            severity=Severity.SKIPPABLE,
+            title=hit.title,
+            description=hit.evidence,
+            file=hit.file,
+            line=hit.line,
+            suggestion="Look whether tests say less for it.",
+        )
+        for hit in places
+    ]
+
+
+def _worst_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return the worst findings first, at most FINDINGS_MOST; where there are more, the last one says how many are left
+    out."""
+    ordered = sorted(findings, key=_sort_key)
+    if len(ordered) <= FINDINGS_MOST:
+        return tuple(ordered)
+    kept, left_out = ordered[: FINDINGS_MOST - 1], ordered[FINDINGS_MOST - 1 :]
+    counts = Counter(finding.severity.replace("_", " ") for finding in left_out)
+    counts_text = ", ".join(f"{number} {severity}" for severity, number in counts.items())
+    more = Finding(
+        rule=left_out[0].rule, severity=left_out[0].severity, title=f"{len(left_out)} more findings: {counts_text}"
+    )
+    return (*kept, more)
+
+
+def _sort_key(finding: Finding) -> tuple[int, int, str, bool, int]:
+    """Return a finding's place in the order: by severity, rule and file; within a file by line, without a line last."""
+    return (
+        _SEVERITIES.index(finding.severity),
+        _RULES.index(finding.rule),
+        finding.file,
+        finding.line is None,
+        finding.line or 0,
+    )
+
+
+def _redact_secrets(findings: Findings, values: Iterable[str]) -> Findings:
+    """Return the findings with each secret replaced by `[secret]` in all their texts: evidence, changed tests and names
+    of files can quote one."""
+    ordered = sorted(values, key=len, reverse=True)
+
+    def clean(text: str) -> str:
+        for value in ordered:
+            text = text.replace(value, "[secret]")
+        return text
+
+    cleaned = [
+        entry.model_copy(update={name: clean(getattr(entry, name)) for name in ("title", "description", "file")})
+        for entry in findings.findings
+    ]
+    tests = [
+        entry.model_copy(update={name: clean(getattr(entry, name)) for name in ("name", "file", "before", "after")})
+        for entry in findings.changed_tests
+    ]
+    return findings.model_copy(update={"findings": tuple(cleaned), "changed_tests": tuple(tests)})
+
+
+_BEGINS, _BETWEEN, _ENDS = b"<<<<<<< ", b"=======", b">>>>>>> "
+
+
+def find_conflict_marks(
+    repository: Repository, base: str, head: str, changed: Sequence[ChangedPath], binaries: set[str]
+) -> list[Finding]:
+    """Return a blocker for each text file to which the change has added all three marks of a conflict, in their order,
+    each at the beginning of a line."""
+    text = [change for change in changed if change.path not in binaries]
+    return [
+        Finding(
+            rule=FindingRule.CONFLICT,
+            severity=Severity.BLOCKER,
+            title="marks of a conflict are left",
+            description="The lines between them are of two sides that were never brought together.",
+            file=printable_path(path),
+            line=line,
+            suggestion="Make one of both sides, and take out every mark.",
+        )
+        for path, hunks in patch.read_hunks(repository, base, head, text)
+        if (line := _conflict_line(hunks)) is not None
+    ]
+
+
+def _conflict_line(hunks: Iterable[Hunk]) -> int | None:
+    """Return the line where the first conflict begins whose three marks the change has added, None without one; what
+    lies between the marks may be older."""
+    first: int | None = None
+    between = False
+    for hunk in hunks:
+        if not any(b"+" + mark in hunk.body for mark in (_BEGINS, _BETWEEN, _ENDS)):
+            continue
+        for line in hunk.new_lines():
+            if not line.added:
+                continue
+            if line.data.startswith(_BEGINS):
+                first, between = line.number, False
+            elif first is not None and line.data.rstrip(b"\r") == _BETWEEN:
+                between = True
+            elif first is not None and between and line.data.startswith(_ENDS):
+                return first
+    return None

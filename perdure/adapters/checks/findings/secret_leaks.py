@@ -1,0 +1,291 @@
+"""Findings about secrets: in what the change adds, and in earlier commits that would be published along with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from perdure.adapters.checks.findings.detectors import all_detectors, find_passwords, may_have_address
+from perdure.adapters.git import patch
+from perdure.adapters.git.command import GitError
+from perdure.adapters.git.patch import FILES, LINK, ChangedPath, Hunk, PatchLine
+from perdure.adapters.git.repository import Repository
+from perdure.models.contract import Contract
+from perdure.models.limits import FINDING_BINARY_BYTES
+from perdure.models.report import Finding, FindingRule, Severity
+from perdure.text import is_visible
+
+SECRET_KEY_LINES = 8
+"""Lines behind the first line of a private key within which its content begins: headers of encrypted ones have four."""
+
+
+_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d: ")
+_KEY_NEEDLES = ("PRIVATE KEY", "PuTTY-User-Key-File")
+_CONTENT = re.compile(r"[A-Za-z0-9+/=]{40,}")
+_KEY_VARIETY = 12
+"""Different characters in 40 of base64; real keys have runs of A in them, so that runs say nothing here."""
+
+_NAMED_EXAMPLE = re.compile(r"(?i)(?:^|[._-])(?:examples?|samples?|dummy|fake)(?:[._-]|$)")
+_FOR_TESTS = re.compile(
+    r"(?i)(?:^|/)(?:[^/]*[._-])?(?:tests?|specs?|fixtures?|testdata|__tests__)(?:[._-][^/]*)?(?:/|$)"
+)
+
+
+@dataclass(frozen=True)
+class SecretLeak:
+    """A secret in an added line (`line` from 1; None: in a file without lines).
+
+    blocks  it must not be published; otherwise a person has to look
+    """
+
+    kind: str
+    line: int | None
+    value: str = field(repr=False)
+    blocks: bool = True
+
+
+def leaks_in_hunks(path: str, hunks: Iterable[Hunk]) -> Iterator[SecretLeak]:
+    """Yield the secrets that the change adds to a text file."""
+    for hunk in hunks:
+        yield from _leaks_in_lines(path, hunk.body, hunk.new_lines)
+
+
+def leaks_in_bytes(path: str, data: bytes) -> Iterator[SecretLeak]:
+    """Yield the secrets in a file that is no text to git, such as UTF-16, or a program with a token inside."""
+    for leak in _leaks_in_data(path, data.replace(b"\0", b"")):
+        yield SecretLeak(leak.kind, None, leak.value, leak.blocks)
+
+
+def leaks_in_text(text: str) -> Iterator[SecretLeak]:
+    """Yield the secrets in text outside of files: a path, a commit message."""
+    yield from _leaks_in_data("", text.encode("utf-8", "surrogateescape"))
+
+
+def _leaks_in_data(path: str, data: bytes) -> Iterator[SecretLeak]:
+    """Yield the secrets in data, each line of which counts as added."""
+    lines = (PatchLine(number, True, line) for number, line in enumerate(data.split(b"\n"), 1))
+    yield from _leaks_in_lines(path, data, lambda: lines)
+
+
+def _leaks_in_lines(path: str, data: bytes, lines: Callable[[], Iterator[PatchLine]]) -> Iterator[SecretLeak]:
+    """Yield the secrets in a file's added lines: tokens, passwords in addresses, and private keys.
+
+    path   where a file is for tests or an example, only tokens that are certain count, and a key does not block
+    data   all the lines, for a look at what is worth searching for: in most hunks it is nothing
+    lines  gives them one by one; called only where there is something to search for
+    """
+    whole = data.decode("utf-8", "replace")
+    is_example = _named_example(path)
+    may_be_example = is_example or _FOR_TESTS.search(path) is not None
+    chosen = [
+        detector
+        for detector in all_detectors()
+        if (detector.certain or not may_be_example) and detector.may_match(whole)
+    ]
+    passwords = not may_be_example and may_have_address(whole)
+    keys = _PrivateKeyReader() if any(word in whole for word in _KEY_NEEDLES) else None
+    if not (chosen or passwords or keys):
+        return
+    for line in lines():
+        text = line.data.decode("utf-8", "replace")
+        if line.added:
+            for detector in chosen:
+                yield from (
+                    SecretLeak(detector.kind, line.number, value, detector.blocks)
+                    for value in detector.find_secrets(text)
+                )
+            if passwords:
+                yield from (
+                    SecretLeak("a password in an address", line.number, value) for value in find_passwords(text)
+                )
+        if keys is not None and (key_start := keys.read_line(line, text)) is not None:
+            yield SecretLeak("a private key", key_start[0], key_start[1], blocks=not is_example)
+
+
+class _PrivateKeyReader:
+    """A reader of lines in their order that tells where a private key begins, once its content is read and any of it is
+    new."""
+
+    def __init__(self) -> None:
+        self._header: PatchLine | None = None
+        self._lines_left = 0
+
+    def read_line(self, line: PatchLine, text: str) -> tuple[int, str] | None:
+        """Read the next line; where it is the first content of a private key, return the number of the key's header and
+        that content, else None.
+
+        A header without content stands in guides; few different characters are no key.
+        """
+        if (header := _KEY.search(text)) is not None:
+            self._header, self._lines_left, text = line, SECRET_KEY_LINES + 1, text[header.end() :]
+        header_line = self._header
+        if header_line is None:
+            return None
+        self._lines_left -= 1
+        content = _CONTENT.search(text)
+        if content is None:
+            self._header = None if "-----END" in text or not self._lines_left else header_line
+            return None
+        self._header = None
+        real = len(set(content[0])) >= _KEY_VARIETY and (line.added or header_line.added)
+        return (header_line.number, content[0]) if real else None
+
+
+def _named_example(path: str) -> bool:
+    """Return whether a path says that the file is an example, by its name or, of files for tests, by a directory's."""
+    return _NAMED_EXAMPLE.search(path.rpartition("/")[2]) is not None or (
+        _FOR_TESTS.search(path) is not None and any(map(_NAMED_EXAMPLE.search, path.split("/")))
+    )
+
+
+SECRET_VALUES = 200
+SECRET_LEAKS = 5_000
+"""Different secrets that are searched for in the base, where they may have been before; more are taken for new. And the
+most leaks that are recorded: a change with that many is not published."""
+
+SECRET_COMMITS = 100
+"""The most commits of a delivery that are searched beside its last one: each attempt makes one, and there are twenty at
+most."""
+
+
+_REMOVE_IT = (
+    "Take it out and read it from the environment or a secret store; revoke it if it is real. A value made up for a "
+    "test or a guide has EXAMPLE in it; a key for tests is made by the test, or its file is named example."
+)
+_NEXT_FIX_REPLACES = (
+    "The files are right already and stay as they are; the next fix is committed in the place of all so far."
+)
+
+
+@dataclass(frozen=True)
+class _LeakPlace:
+    """The place of a leak: a path, in a commit before the last one where `commit` names it; or a commit's message."""
+
+    leak: SecretLeak = field(repr=False)
+    path: str = ""
+    commit: str = ""
+    message: bool = False
+
+
+def find_leaks(
+    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[ChangedPath], binaries: set[str]
+) -> tuple[list[Finding], set[str]]:
+    """Return findings about secrets that a change would publish, and these secrets, which no result may hold.
+
+    binaries  paths whose content is not text to git
+
+    What the base's files hold already is not new. A secret in the change's files is not reported for earlier commits
+    and messages again.
+    """
+    places = list(islice(_leak_places(repository, contract, base, head, changed, binaries), SECRET_LEAKS))
+    values = dict.fromkeys(place.leak.value for place in places)
+    new = set(values) - _values_in_base(repository, base, list(values)[:SECRET_VALUES])
+    findings: dict[tuple[str, str, int | None, str], Finding] = {}
+    reported: set[str] = set()
+    for place in places:
+        leak = place.leak
+        if leak.value not in new or (leak.value in reported and (place.commit or place.message)):
+            continue  # what is in the files has to go first, and its commits with it
+        reported.add(leak.value)
+        findings.setdefault((leak.kind, place.path, leak.line, place.commit), _make_finding(place))
+    return list(findings.values()), new
+
+
+def _leak_places(
+    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[ChangedPath], binaries: set[str]
+) -> Iterator[_LeakPlace]:
+    """Yield each leak with its place: in the change as a whole, then in each earlier commit of the delivery, then in
+    commit messages."""
+    for path, leak in _leaks_between(repository, base, head, changed, binaries):
+        yield _LeakPlace(leak, path)
+    start = contract.head or base
+    for commit in _earlier_commits(repository, start, base, head):
+        before = f"{commit}^1"
+        entries = patch.changed_paths(repository, before, commit)
+        for path, leak in _leaks_between(
+            repository, before, commit, entries, patch.binary_paths(repository, before, commit)
+        ):
+            yield _LeakPlace(leak, path, commit)
+    messages = repository.git.execute("log", "--format=%B", "--end-of-options", head, f"^{start}", f"^{base}").stdout
+    for leak in leaks_in_text(messages.decode("utf-8", "replace")):
+        yield _LeakPlace(leak, message=True)
+
+
+def _leaks_between(
+    repository: Repository, a: str, b: str, changed: Sequence[ChangedPath], binaries: set[str]
+) -> Iterator[tuple[str, SecretLeak]]:
+    """Yield (path, leak) for what differs between commits `a` and `b`: lines of text files, other files up to
+    FINDING_BINARY_BYTES, and names of new paths."""
+    files = [change for change in changed if change.mode in (*FILES, LINK) and change.sha != change.was_sha]
+    for path, hunks in patch.read_hunks(repository, a, b, [change for change in files if change.path not in binaries]):
+        yield from ((path, leak) for leak in leaks_in_hunks(path, hunks))
+    opaque = [change for change in files if change.path in binaries and change.size <= FINDING_BINARY_BYTES]
+    for change, data in patch.read_blobs(repository, opaque):
+        yield from ((change.path, leak) for leak in leaks_in_bytes(change.path, data))
+    for change in changed:
+        if change.exists and not change.was_mode.strip("0"):
+            yield from (
+                (change.path, SecretLeak(leak.kind, None, leak.value, leak.blocks))
+                for leak in leaks_in_text(change.path)
+            )
+
+
+def _earlier_commits(repository: Repository, start: str, base: str, head: str) -> Iterable[str]:
+    """Return the delivery's commits before the last one, oldest first, at most SECRET_COMMITS; those of a branch that
+    was there before are published already."""
+    listed = repository.git.text("rev-list", "--first-parent", "--end-of-options", head, f"^{start}", f"^{base}")
+    return reversed(listed.splitlines()[1 : SECRET_COMMITS + 1])
+
+
+def _values_in_base(repository: Repository, base: str, values: Sequence[str]) -> set[str]:
+    """Return those values that the base's files hold: they were only moved or reformatted. Empty where git's search
+    fails. git gets the values on its standard input, where nobody looks."""
+    if not values:
+        return set()
+    arguments = ("grep", "-h", "-o", "--text", "--fixed-strings", "-f", "-", base)
+    try:
+        output = repository.git.execute(*arguments, stdin="\n".join(values).encode() + b"\n", ok=(0, 1)).stdout
+    except GitError:  # it took too long: what was not found counts as new
+        return set()
+    return set(output.decode("utf-8", "replace").split("\n"))
+
+
+def _make_finding(place: _LeakPlace) -> Finding:
+    """Make the finding for one leak: what it is and what to do about it, without the secret."""
+    leak, is_published = place.leak, bool(place.commit or place.message)
+    where = " in an earlier commit" if place.commit else " in a commit message" if place.message else ""
+    if place.commit:
+        description = (
+            f"Commit {place.commit[:12]} has it, and a later one takes it out: it would be published all the same."
+        )
+    elif leak.blocks:
+        description = "It is not shown here, and nothing is pushed that has it."
+    else:
+        description = "It is not shown here. If everybody is meant to see it, it can stay."
+    return Finding(
+        rule=FindingRule.SECRET,
+        severity=Severity.BLOCKER if leak.blocks else Severity.TECH_DEBT,
+        title=f"{leak.kind}{where}",
+        description=description,
+        file=printable_path(place.path),
+        line=None if is_published else leak.line,
+        suggestion=_NEXT_FIX_REPLACES if is_published else _REMOVE_IT,
+    )
+
+
+FINDING_NAME_CHARS = 200
+"""Characters of a path in a finding: names may have 4096 bytes."""
+
+
+def printable_path(path: str) -> str:
+    """Return a path of the file system as text on one line: what cannot be printed is escaped, a path over
+    FINDING_NAME_CHARS loses its middle."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    plain = "".join(c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
+    if len(plain) <= FINDING_NAME_CHARS:
+        return plain
+    half = FINDING_NAME_CHARS // 2
+    return f"{plain[:half]}…{plain[-half + 1 :]}"
