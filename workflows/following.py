@@ -18,7 +18,7 @@ FOLLOW_PAUSE = timedelta(minutes=15)
 """Pause between looks: whoever deletes a branch sooner does it by the forge's button, which moves the others itself."""
 
 FOLLOW_TIME = timedelta(days=30)
-"""How long a stack is followed: whoever still wants to merge after that has rebased it by hand. A look is a request for
+"""The time a stack is followed: whoever still wants to merge after that has rebased it by hand. A look is a request for
 each pull request that is open."""
 
 

@@ -24,7 +24,7 @@ from perdure.models.webui.markdown import escape_line
 from workflows.endings import invalid_request
 
 NOTIFY_FOR_TIME = timedelta(days=1)
-"""How long an address that does not answer is tried: over a night, or a receiver's day of maintenance."""
+"""The time an address that does not answer is tried: over a night, or a receiver's day of maintenance."""
 
 NOTICE_START_TIME = timedelta(seconds=10)
 """Longest time that a delivery waits at its end until the server has taken over the last notice: it takes milliseconds,

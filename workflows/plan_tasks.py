@@ -48,7 +48,7 @@ SAME_TASKS_PAUSE = timedelta(minutes=1)
 
 @dataclass
 class SharedWithChildren:
-    """What the children that build beside a delivery know of it: a hold, messages by their ids, what was added to the
+    """The facts that the children of a delivery share with it: a hold, messages by their ids, what was added to the
     budget."""
 
     extra_budget: tuple[float, int, float]

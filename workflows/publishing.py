@@ -27,13 +27,13 @@ from workflows.endings import interpret_failure, raise_if_cancelled, wait_for_ac
 from workflows.step_runner import StepRunner
 
 FORGE_PATIENCE = timedelta(days=7)
-"""How long a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
+"""The time a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
 
 FORGE_ATTEMPT = timedelta(minutes=15)
 """Time limit of one attempt at a forge: a push of a large repository over a slow line, and a dozen small requests."""
 
 QUEUE_PATIENCE = timedelta(seconds=20)
-"""How long work for one worker waits to be started: the worker takes it in milliseconds unless all its slots are full.
+"""The time work for one worker waits to be started: the worker takes it in milliseconds unless all its slots are full.
 After that the delivery says whom it waits for."""
 
 COMMENT_TIMEOUTS = (timedelta(minutes=1), timedelta(minutes=10))

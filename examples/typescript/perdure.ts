@@ -84,8 +84,28 @@ export interface LandingPlace {
   branch: string;
   role?: string;
   decompose?: "ask" | "go" | null;
-  within?: Within | null;
+  within?: ParentDelivery | null;
   ships?: boolean;
+}
+
+/** In the landing place of a task: the delivery whose plan it is of, which alone begins it. */
+export interface ParentDelivery {
+  /** its key */
+  delivery: string;
+  /** artifact of its Contract, whose copy the task runs under */
+  terms: string;
+  /** artifact of the whole plan */
+  plan: string;
+  /** its number there, from 1 */
+  task?: number;
+  /** its title */
+  title?: string;
+  /** of the request, for the commit */
+  kind?: string;
+  /** of the host that has its vault */
+  queue: string;
+  /** the most the task may use; 0: no limit */
+  tokens?: number;
 }
 
 /**
@@ -104,26 +124,6 @@ export interface ResumePoint {
   continued?: boolean;
   rewound?: string;
   asked?: Record<string, string>;
-}
-
-/** In the landing place of a task: the delivery whose plan it is of, which alone begins it. */
-export interface Within {
-  /** its key */
-  delivery: string;
-  /** artifact of its Contract, whose copy the task runs under */
-  terms: string;
-  /** artifact of the whole plan */
-  plan: string;
-  /** its number there, from 1 */
-  task?: number;
-  /** its title */
-  title?: string;
-  /** of the request, for the commit */
-  kind?: string;
-  /** of the host that has its vault */
-  queue: string;
-  /** the most the task may use; 0: no limit */
-  tokens?: number;
 }
 
 /** Let it go on as it is. `note` is kept with the decision. */
@@ -415,7 +415,7 @@ export interface DeliveryResult {
   pull_request: PullRequest | null;
   landed: string | null;
   items: BacklogItem[];
-  attempts: Attempted[];
+  attempts: AttemptResult[];
   plan: string | null;
   tests: TestsResult;
   review: ReviewResult;
@@ -428,7 +428,7 @@ export interface DeliveryResult {
 }
 
 /** The end of one attempt, the same whatever its worker survived on the way. */
-export interface Attempted {
+export interface AttemptResult {
   /** from 1 */
   number: number;
   /** its workflow id, the delivery's own where it was that one's */
@@ -607,7 +607,7 @@ export interface Event {
 export type EventType = "started" | "continued" | "phase" | "step_started" | "activity" | "step_ended" | "step_failed" | "commit" | "test_result" | "review" | "question" | "gate" | "waiting" | "decision" | "said" | "worker_death" | "landing" | "pull_request" | "receipt" | "item" | "ended";
 
 /** The answer to update `attach`: the delivery of this id has been accepted, just now or before. */
-export interface Attached {
+export interface DeliveryAttached {
   delivery_id: string;
   run_id: string;
   repository: string;
@@ -643,7 +643,7 @@ export interface Progress {
   spend: Spend;
   pull_request: PullRequest | null;
   waiting: string;
-  asked: Asked | null;
+  asked: PendingDecision | null;
   unread: number;
   held: string;
   plan: string;
@@ -656,7 +656,7 @@ export interface Progress {
 }
 
 /** The one thing a delivery waits for. */
-export interface Asked {
+export interface PendingDecision {
   gate: Gate;
   /** names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so that it can never decide something else after a rewind (holes.md H7) */
   of: string;
@@ -762,7 +762,7 @@ export interface BacklogAttached {
 }
 
 /** The body of a webhook's request: JSON, Content-Type application/json. */
-export interface Message {
+export interface WebhookMessage {
   /** everything for a person, in the markup of Slack's incoming webhooks, which Mattermost understands */
   text: string;
   /** of this shape: fields are added within it, none changes its meaning */
@@ -795,7 +795,7 @@ export interface Message {
   /** when it began to wait, and when it ends without a decision; null: never */
   expires: string | null;
   /** the ways to decide */
-  decisions: Decision[];
+  decisions: DecisionOption[];
   links: Links;
   /** spent so far, in dollars; null: not known */
   cost_usd: number | null;
@@ -804,7 +804,7 @@ export interface Message {
 }
 
 /** A way to decide: the update to send with its JSON, from any Temporal client or the Web UI, or the command. */
-export interface Decision {
+export interface DecisionOption {
   update: string;
   said: Record<string, unknown>;
   command: string;
@@ -853,7 +853,7 @@ export interface TestReport {
   /** names of tests, and of commands without a report, that failed on the base and passed now */
   fixed: string[];
   /** where the change makes the tests say less than on the base: each makes the verdict red, unless `allowed` */
-  tampering: Hit[];
+  tampering: TamperingHit[];
   /** the request itself is about tests (allow_test_changes) */
   allowed: boolean;
   commands: CommandResult[];
@@ -861,8 +861,41 @@ export interface TestReport {
   experiment: Experiment | null;
 }
 
+/** Of a command that did not pass: what the base commit says about it. */
+export type BaseComparison = "new" | "known" | "undecidable";
+
 /** Of canaries, tests that always fail: each was reported red; one was not; nobody could be asked. */
-export type Caught = "caught" | "missed" | "not_asked";
+export type CanaryOutcome = "caught" | "missed" | "not_asked";
+
+/** One test command in all experiments. */
+export interface CommandExperiment {
+  name: string;
+  command: string;
+  /** tests that were green on the base, and of these green on the change (PASS_TO_PASS); null: not asked, the change leaves the test side alone, or the runner knows only exit codes */
+  base_tests: number | null;
+  /** tests that were green on the base, and of these green on the change (PASS_TO_PASS); null: not asked, the change leaves the test side alone, or the runner knows only exit codes */
+  base_passed: number | null;
+  /** tests of the base that fail on the change, and passed there as the change has them */
+  promises: Promise[];
+  /** tests of the base that fail on the change, and are gone from it or skipped in it */
+  taken: string[];
+  /** tests of the base that would pass on the change, and are gone from it or skipped in it */
+  lost: string[];
+  /** tests of the base that fail on the change, in versions that the change has not made green either: they were while somebody could write to the test side */
+  contradicted: string[];
+  /** see Caught */
+  canaries: CanaryOutcome;
+  /** those that were not reported red, though on the base they were */
+  missed: string[];
+  /** tests of the change that pass on it and not on the base (FAIL_TO_PASS); null: not asked */
+  proving: string[] | null;
+  /** files of the test side that this command wrote on the change and not on the base */
+  written: string[];
+  /** shared settings of the change without which the base's tests do not even start on it */
+  steered: string[];
+  /** for people: what could not be asked, and why */
+  unasked: string[];
+}
 
 /** One test command. */
 export interface CommandResult {
@@ -873,7 +906,7 @@ export interface CommandResult {
   /** passed, failed, timed_out, not_started, contradicted (report against exit code) */
   verdict: string;
   /** new: something in it did not fail on the base; known: it failed there in the same tests and ended so; undecidable: red there and here, and no report says in what. null: it passed, or no base is known */
-  since: Since | null;
+  since: BaseComparison | null;
   /** it failed as a whole, and passed when it was run once more */
   flaky: boolean;
   /** it stops at its first failure, or has another part that runs only when the tests pass */
@@ -900,19 +933,7 @@ export interface Experiment {
   removes: boolean;
   /** why nothing was tried at all; empty: it was */
   skipped: string;
-  commands: Tried[];
-}
-
-/** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.checks.tamper), or may. */
-export interface Hit {
-  /** gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or how; command: it may hide failures; report: product that looks at it */
-  rule: Tampering;
-  /** one line for people */
-  title: string;
-  file: string;
-  line: number | null;
-  /** a few lines: what it was and what it is */
-  evidence: string;
+  commands: CommandExperiment[];
 }
 
 /** A test of the base that fails on the change, where a test of its name passes with the change's own tests. */
@@ -926,11 +947,20 @@ export interface Promise {
   after: string;
 }
 
-/** Of a command that did not pass: what the base commit says about it. */
-export type Since = "new" | "known" | "undecidable";
-
 /** A way in which a change can make tests say less than they did. */
 export type Tampering = "gone" | "skipped" | "hollow" | "configuration" | "command" | "report";
+
+/** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.checks.tamper), or may. */
+export interface TamperingHit {
+  /** gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or how; command: it may hide failures; report: product that looks at it */
+  rule: Tampering;
+  /** one line for people */
+  title: string;
+  file: string;
+  line: number | null;
+  /** a few lines: what it was and what it is */
+  evidence: string;
+}
 
 /** One test as its runner reported it (docs/testing.md). */
 export interface TestCase {
@@ -949,55 +979,12 @@ export interface TestCase {
   flaky: boolean;
 }
 
-/** One test command in all experiments. */
-export interface Tried {
-  name: string;
-  command: string;
-  /** tests that were green on the base, and of these green on the change (PASS_TO_PASS); null: not asked, the change leaves the test side alone, or the runner knows only exit codes */
-  base_tests: number | null;
-  /** tests that were green on the base, and of these green on the change (PASS_TO_PASS); null: not asked, the change leaves the test side alone, or the runner knows only exit codes */
-  base_passed: number | null;
-  /** tests of the base that fail on the change, and passed there as the change has them */
-  promises: Promise[];
-  /** tests of the base that fail on the change, and are gone from it or skipped in it */
-  taken: string[];
-  /** tests of the base that would pass on the change, and are gone from it or skipped in it */
-  lost: string[];
-  /** tests of the base that fail on the change, in versions that the change has not made green either: they were while somebody could write to the test side */
-  contradicted: string[];
-  /** see Caught */
-  canaries: Caught;
-  /** those that were not reported red, though on the base they were */
-  missed: string[];
-  /** tests of the change that pass on it and not on the base (FAIL_TO_PASS); null: not asked */
-  proving: string[] | null;
-  /** files of the test side that this command wrote on the change and not on the base */
-  written: string[];
-  /** shared settings of the change without which the base's tests do not even start on it */
-  steered: string[];
-  /** for people: what could not be asked, and why */
-  unasked: string[];
-}
-
 /** The answer of the review step. Only blockers block. */
 export interface Review {
   summary: string;
-  issues: Issue[];
+  issues: ReviewIssue[];
   /** one for each changed promise that was shown */
   promises?: Justification[];
-}
-
-export interface Issue {
-  title: string;
-  description: string;
-  severity: Severity;
-  /** path in the diff, or empty */
-  file: string;
-  /** line in the new file, or null */
-  line: number | null;
-  suggestion: string;
-  /** pages whose screenshots show it, by their address; empty if none */
-  screenshots?: string[];
 }
 
 /** The reviewer's answer about one changed promise: a test of the base that fails on the change. */
@@ -1008,6 +995,19 @@ export interface Justification {
   quote: string;
   /** one sentence */
   reason: string;
+}
+
+export interface ReviewIssue {
+  title: string;
+  description: string;
+  severity: Severity;
+  /** path in the diff, or empty */
+  file: string;
+  /** line in the new file, or null */
+  line: number | null;
+  suggestion: string;
+  /** pages whose screenshots show it, by their address; empty if none */
+  screenshots?: string[];
 }
 
 export type Severity = "blocker" | "tech_debt" | "skippable";
@@ -1038,7 +1038,7 @@ export interface ChangedTest {
 
 /** A finding of the engine itself in a change, beside the reviewer's. Never holds the secret it is about. */
 export interface Finding {
-  rule: Rule;
+  rule: FindingRule;
   severity: Severity;
   title: string;
   description: string;
@@ -1048,4 +1048,4 @@ export interface Finding {
 }
 
 /** A thing the engine itself looks for in a change. */
-export type Rule = "secret" | "protected_path" | "conflict" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";
+export type FindingRule = "secret" | "protected_path" | "conflict" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";

@@ -1,4 +1,4 @@
-"""What a command needs to work with Temporal: an event loop, a client, a worker; and how Ctrl-C ends it."""
+"""Access of a command to Temporal: an event loop, a client, a worker; and how Ctrl-C ends it."""
 
 from __future__ import annotations
 

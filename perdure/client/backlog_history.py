@@ -23,7 +23,7 @@ _LANDING_SIGNALS = ("landing_over", "item_ended")
 
 @dataclass(frozen=True)
 class BacklogHistory:
-    """What the histories of all of a backlog's runs say.
+    """The facts in the histories of all of a backlog's runs.
 
     request         of the oldest run that is known; only the first run's has the items
     items           every item by id, as it was given last: with the backlog, or by an update that was accepted

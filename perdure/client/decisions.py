@@ -1,4 +1,4 @@
-"""What a person can do to a delivery: decide, say, hold, resume, cancel. Each act counts once, worker up or down.
+"""The acts of a person on a delivery: decide, say, hold, resume, cancel. Each act counts once, worker up or down.
 
 Programs in other languages send the same updates and signals: docs/control.md.
 """

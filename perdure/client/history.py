@@ -63,7 +63,7 @@ class WaitPeriod:
 
 @dataclass(frozen=True)
 class DeliveryHistory:
-    """What the histories of a delivery's runs say, the oldest first; or that of one run.
+    """The facts in the histories of a delivery's runs, the oldest first; or that of one run.
 
     request       as the newest run got it
     newest_start  how many of `activities` are of the runs before the newest

@@ -32,7 +32,7 @@ NOTICES_WITHIN, NOTICES_SHOWN = timedelta(days=7), 3
 an address."""
 
 NOTIFY_TRIED, NOTIFY_TRIED_LOOK_S = timedelta(seconds=20), 0.2
-"""How long `perdure doctor --notify` waits for the answers of one try (NOTIFY_ATTEMPT_S), which all have begun at once,
+"""The time `perdure doctor --notify` waits for the answers of one try (NOTIFY_ATTEMPT_S), which all have begun at once,
 and the pause between two looks."""
 
 NOTIFICATION_WORKFLOW = "Notification"
@@ -91,7 +91,7 @@ def failure_of(activity: PendingActivityInfo) -> str:
 
 @dataclass(frozen=True)
 class NoticeAttempt:
-    """What became of a trial notice to one address. `summary`: one line, `hooks.example answered 503`."""
+    """The outcome of a trial notice to one address. `summary`: one line, `hooks.example answered 503`."""
 
     delivered: bool
     summary: str

@@ -33,7 +33,7 @@ class DemoOutcome:
 
 @dataclass(frozen=True)
 class DemoScenario:
-    """Where the demo's request comes from, where its pull request goes, and what is said about both.
+    """The setting of a demo: the source of its request, the target of its pull request, and the texts about both.
 
     id            of the delivery
     input_kind    request or issue

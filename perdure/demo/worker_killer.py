@@ -49,7 +49,7 @@ assert len(KILL_POINTS) == DEMO_KILLS_MOST
 
 @dataclass(frozen=True)
 class WorkMoment:
-    """What a worker does at one moment.
+    """The activity of a worker at one moment.
 
     step, turn     the step, empty between two; the turn, 0 where it does no turn
     half_received  a reply is received in part

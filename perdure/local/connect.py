@@ -24,10 +24,10 @@ from perdure.secrets import environment
 from perdure.text import is_text
 
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
-"""How often a heartbeat is sent on; the SDK's default is only after 0.8 × timeout (24 s) (holes.md H3)."""
+"""The interval at which a heartbeat is sent on; the SDK's default is only after 0.8 × timeout (24 s) (holes.md H3)."""
 
 HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
-"""How often a heartbeat is sent on at Temporal Cloud, where each that arrives is an action to pay for."""
+"""The interval at which a heartbeat is sent on at Temporal Cloud, where each that arrives is an action to pay for."""
 
 _DEFAULT_ADDRESS = "localhost:7233"
 _CLOUD_ADDRESS = re.compile(r"(.*\.)?(tmprl\.cloud|api\.temporal\.io)(:\d+)?")

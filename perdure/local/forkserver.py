@@ -34,7 +34,7 @@ ten seconds and more on a busy machine. One that is silent for longer was stoppe
 
 SOCKET_VARIABLE = "PERDURE_FORKS_FD"
 FORKING_POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")
-"""Whether workers can be forked: outside Linux, libraries with threads of the system's own do not survive it."""
+"""True where workers can be forked: outside Linux, libraries with threads of the system's own do not survive it."""
 
 _PR_SET_PDEATHSIG = 1
 _MESSAGE_BYTES = 32

@@ -21,7 +21,7 @@ from perdure.models.limits import SERVER_ANSWER_S
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 
 RETENTION = timedelta(days=90)
-"""How long the embedded server keeps finished deliveries; its own default of 24 h would make their pages vanish."""
+"""The time the embedded server keeps finished deliveries; its own default of 24 h would make their pages vanish."""
 
 
 NAMESPACE = "default"

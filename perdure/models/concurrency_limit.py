@@ -22,7 +22,7 @@ class ConcurrencyCheckInput(HistoryModel):
 
 
 class ConcurrencyCheckResult(HistoryModel):
-    """Whether the delivery may go on. `reason`: why not, in one line; empty: it may."""
+    """The answer to whether a delivery may go on. `reason`: why not, in one line; empty: it may."""
 
     reason: str = ""
 

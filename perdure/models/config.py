@@ -158,7 +158,7 @@ class Limits(Settings):
 
 
 class Gates(Settings):
-    """Where the delivery waits for a person. `expire`: how long a gate waits before the delivery ends undelivered;
+    """The gates at which the delivery waits for a person. `expire`: how long a gate waits before the delivery ends undelivered;
     None: for ever."""
 
     before: tuple[Literal["plan", "pull_request"], ...] = ()

@@ -37,7 +37,7 @@ class Gate(StrEnum):
 
 
 class GateVerdict(StrEnum):
-    """How a gate was decided; `expired`: nobody decided in time."""
+    """The verdict at a gate; `expired`: nobody decided in time."""
 
     APPROVED = "approved"
     REJECTED = "rejected"

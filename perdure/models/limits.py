@@ -64,13 +64,13 @@ GIT_LOOK_S = 60.0
 """Timeout of a git command that only asks a remote for its refs: it is answered in seconds or not at all."""
 
 WORKSPACE_RETENTION = timedelta(days=7)
-"""How long the workspace of a failed delivery is kept for a person to look at."""
+"""The time the workspace of a failed delivery is kept for a person to look at."""
 
 CLOSE_TIMEOUT = timedelta(hours=1)
 """To tidy up after a delivery: it takes seconds, unless its host is away; the result must not wait for that host."""
 
 DRAIN = timedelta(seconds=60)
-"""How long a running turn may go on after SIGTERM; then it is handed over from its checkpoint."""
+"""The time a running turn may go on after SIGTERM; then it is handed over from its checkpoint."""
 
 # Forges, webhooks, and what is written there.
 
@@ -216,7 +216,7 @@ SANDBOX_DISK_LOOK_S = 60.0
 some."""
 
 SANDBOX_DISK_SLACK_BYTES = 64 * 1024**2
-"""What a command may still write where an earlier one went over the limit: cleaning up needs a little."""
+"""The bytes a command may still write where an earlier one went over the limit: cleaning up needs a little."""
 
 SANDBOX_OOM_SCORE = 800
 """OOM score of the commands of a model or a test: a kernel out of memory kills them, not the worker or server."""

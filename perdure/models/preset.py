@@ -36,7 +36,7 @@ class Ability(StrEnum):
 
 
 class Abilities(Settings):
-    """What an agent can do.
+    """The abilities of an agent.
 
     resume         goes on with a session whose files were put back
     fork           goes on with a copy of a session
@@ -66,7 +66,7 @@ class Abilities(Settings):
 
 
 class EventSelector(Settings):
-    """Where to find a value in an agent's output: in the last event that matches `where`, at `path`.
+    """The place of a value in an agent's output: in the last event that matches `where`, at `path`.
 
     where  dotted path → value: the event must have all of them; empty: every event matches
     path   dotted path of the value, `take` in the file; empty: the event itself
@@ -79,7 +79,7 @@ class EventSelector(Settings):
 
 
 class ResultSelectors(Settings):
-    """Where to find in an agent's output how a prompt ended; `output = "acp"` needs none of them.
+    """The places in an agent's output that tell how a prompt ended; `output = "acp"` needs none of them.
 
     ended    the event after which nothing more comes: an agent that keeps running is ended then
     well     the event by which it ended well; without such an event it failed, whatever the exit code says
@@ -110,7 +110,7 @@ VersionNumber = Annotated[str, AfterValidator(_check_version)]
 
 
 class VersionCheck(Settings):
-    """How to ask an agent for its version.
+    """The way to ask an agent for its version.
 
     args   arguments that make it print its version: the first number with a dot in the output
     least  the first version that the preset was tried with; empty: any

@@ -89,7 +89,7 @@ class SplitPlanResult(HistoryModel):
 
 
 class TaskResult(HistoryModel):
-    """How one task ended. `commit`: what landed; empty: nothing did, and `reason` says why."""
+    """The outcome of one task. `commit`: what landed; empty: nothing did, and `reason` says why."""
 
     number: int
     item: str

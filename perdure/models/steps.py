@@ -18,7 +18,7 @@ from perdure.models.report import Classification, Review
 
 @dataclass(frozen=True)
 class StepSpec:
-    """What a step may do, what it is given, and what it has to answer.
+    """The specification of a step: its rights, its material, and the answer it has to give.
 
     display_name        its name in the story of a delivery; empty where it is told by its number ("fix 1/4")
     agentic             carried out by an agent, in turns; the fields below are of such steps only

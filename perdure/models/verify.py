@@ -13,7 +13,7 @@ from perdure.models.ledger import Spend, Usage
 
 
 class ClaimStatus(StrEnum):
-    """Whether a claim was confirmed. `unknown` is no verdict: the claim could not be checked."""
+    """The verdict on a claim: confirmed, contradicted or unknown. `unknown` is no verdict: the claim could not be checked."""
 
     VERIFIED = "verified"
     CONTRADICTED = "contradicted"

@@ -29,7 +29,7 @@ class PrepareInput(HistoryModel):
 
 
 class EscalationSettings(HistoryModel):
-    """Whether people decide about work that was cut off again and again, also before a delivery is prepared.
+    """The rule by which people decide about work that was cut off again and again, also before a delivery is prepared.
 
     asks      a person is asked; expiry_s: how long that waits, 0: for ever
     notifies  somebody wants to hear of it: there is an address to tell

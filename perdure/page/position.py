@@ -9,7 +9,7 @@ from hashlib import sha256
 from perdure.models.events import Event
 
 LATE = timedelta(seconds=30)
-"""How long after newer ones of other streams an event may be told: lists are seconds behind."""
+"""The time after newer ones of other streams an event may be told: lists are seconds behind."""
 
 BACK = timedelta(days=1)
 """Nobody goes on from further back: the page itself shows what was before."""
@@ -24,7 +24,7 @@ _WRITTEN = re.compile(r"(\d{1,15})((?:~[0-9a-f]{10}\.\d{1,9})*)")
 
 
 class StreamPosition:
-    """What was told: all up to one moment and, of each stream that has told something since then, its next offset.
+    """A place in the feed: all up to one moment and, of each stream that has told something since then, its next offset.
 
     A time alone is no place: events of one millisecond are many, and streams are told as they are read.
     """

@@ -43,7 +43,7 @@ FORM_BYTES = 256 * 1024
 """Most bytes of one form: a plan of 64 KiB, every character of it escaped, fits."""
 
 ENDING_S = 1.0
-"""How long the server waits for open streams as it ends: browsers keep a stream open for ever."""
+"""The time the server waits for open streams as it ends: browsers keep a stream open for ever."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from perdure.rehearsal.wire import CacheControl, Media, Request, canonical_json
 
 LOOK_BACK_BLOCKS = 20
-"""How many blocks are looked at for each breakpoint, its own included."""
+"""The number of blocks that are looked at for each breakpoint, its own included."""
 
 TTL_S = {"5m": 300.0, "1h": 3600.0}
 

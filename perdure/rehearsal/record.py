@@ -12,7 +12,7 @@ from perdure.rehearsal.wire import Request, canonical_json
 
 REHEARSAL_CALLS_KEPT = 1000
 REHEARSAL_BODIES_KEPT = 100
-"""How many calls a rehearsal keeps for tests, and how many of them with their request, which may have megabytes."""
+"""The number of calls a rehearsal keeps for tests, and the number with their request, which may have megabytes."""
 
 
 INPUT_KINDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")

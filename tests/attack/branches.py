@@ -36,7 +36,7 @@ def _settled(at: Ground, template: str, title: str = "Add sub") -> str:
     vault = at.once(_vault)
     base, base_sha = vault.fetch()
     standing = Standing(vault, remote_heads(vault.url), base, base_sha, "calc-issue-1")
-    issue = ForgeIssue(number=1, title=title, body="", author="eve", url="")
+    issue = ForgeIssue(number=1, title=title, text="", author="eve", url="")
     request = DeliveryRequest(repository=vault.url, issue=1)
     return branch_names(template, "calc-issue-1", request, issue, "perdure.toml", standing)[""]
 

@@ -39,7 +39,7 @@ def test_the_settings_of_the_guide_are_read_and_name_every_event() -> None:
 
 def test_the_message_of_the_guide_is_one() -> None:
     shown = json.loads(block("json"))
-    assert shown.keys() <= WebhookMessage.model_fields.keys()
+    assert shown.keys() <= WebhookMessage.model_json_schema()["properties"].keys()
     shown["decisions"][0]["said"]["of"] = shown["of"]
     assert WebhookMessage.model_validate(shown).decisions[0].update == "approve"
 

@@ -37,5 +37,5 @@ def test_every_option_and_method_of_the_guide_exists() -> None:
     assert options == {"--html", "--json"}
     assert all(option in told for option in options)
     methods = set(re.findall(r"delivery\.(\w+)\(", GUIDE))
-    assert methods == {"result", "artifact", "past", "read"}
+    assert methods == {"result", "artifact", "past", "read_page"}
     assert all(inspect.iscoroutinefunction(getattr(Delivery, name)) for name in methods)

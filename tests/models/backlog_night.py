@@ -156,5 +156,5 @@ def overlap(one: ItemState, other: ItemState) -> bool:
 def overtook(at: ItemState, items: Any) -> list[ItemState]:
     """Items that meet this one and began since it was ready."""
     known = {one.item.id: one for one in items}
-    ready = max((known[on].ended or NOON for on in at.item.depends_on), default=NOON)
-    return [one for one in items if one is not at and one.began and one.began >= ready and overlap(at, one)]
+    ready = max((known[on].ended_at or NOON for on in at.item.depends_on), default=NOON)
+    return [one for one in items if one is not at and one.began_at and one.began_at >= ready and overlap(at, one)]

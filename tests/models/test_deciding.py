@@ -225,7 +225,7 @@ def test_what_nothing_waits_for_is_told_what_it_is_doing() -> None:
     inbox = Inbox(state)
     for change, words in (
         ({}, "nothing waits for a decision: it is at fix tests"),
-        ({"held": "held: lunch"}, "nothing waits for a decision: it is at held: lunch"),
+        ({"hold_reason": "held: lunch"}, "nothing waits for a decision: it is at held: lunch"),
         ({"status": Status.NOT_DELIVERED}, "nothing waits for a decision: it has ended (not delivered)"),
     ):
         for name, value in change.items():

@@ -102,7 +102,7 @@ def test_a_held_delivery_says_why_and_how_it_goes_on() -> None:
     assert text.startswith("### Held\\: lunch\n")
     assert "`resume`" in section(text)
     assert jsons(section(text)) == [{}]
-    both = render_delivery_details(waiting(PLAN, held="held: lunch"), REQUEST)
+    both = render_delivery_details(waiting(PLAN, hold_reason="held: lunch"), REQUEST)
     assert both.startswith("### Waiting for you: approve")
     assert "\n- held\\: lunch\n" in both
 

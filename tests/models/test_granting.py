@@ -88,12 +88,12 @@ def test_an_end_gives_back_what_was_not_used_also_twice_and_never_takes_it_from_
     it = granting()
     ask(it, "d")
     for _ in range(2):
-        assert ask(it, "d", 1, 0.3, ends=True) is None
+        assert ask(it, "d", 1, 0.3, is_last=True) is None
         assert spent(it) == (0.3, 0.0)
     again = BudgetReservation(seq=1, answered=1, ceiling=1.0, reported_usd=0.3).for_retry()
     assert (again.seq, again.ceiling, again.booked) == (1, 0.0, 0.3)
     assert ask(it, "d", 2, 0.3, booked=0.3) is not None
-    ask(it, "d", 1, 0.3, ends=True)
+    ask(it, "d", 1, 0.3, is_last=True)
     assert spent(it) == (0.3, 1.0)
 
 
@@ -231,7 +231,7 @@ def test_large_budgets_are_handed_out_in_larger_blocks() -> None:
 def test_records_of_those_that_have_ended_are_kept_for_a_while_and_are_not_too_many() -> None:
     it = granting()
     for n in range(LEASE_RECORDS + 5):
-        ask(it, f"d{n}", 1, 0.0, ends=True, now=NOON + timedelta(seconds=n))
+        ask(it, f"d{n}", 1, 0.0, is_last=True, now=NOON + timedelta(seconds=n))
     ask(it, "holds")
     it.delete_idle_leases(NOON)
     assert len(it.table.leases) == LEASE_RECORDS + 1

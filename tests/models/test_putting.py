@@ -37,9 +37,9 @@ def prepared(*phases: Phase) -> PreparedWorkspace:
         (Gate.PLAN, {"plans": 2}, "bbbbbbbb-2"),
         (Gate.PLAN, {"plans": 1, "edits": 1}, "bbbbbbbb-2"),
         (Gate.TESTS, {}, "ffffffff"),
-        (Gate.TESTS, {"asked_fixes": 2}, "ffffffff-2"),
+        (Gate.TESTS, {"requested_fixes": 2}, "ffffffff-2"),
         (Gate.PULL_REQUEST, {}, "aaaaaaaa"),
-        (Gate.PULL_REQUEST, {"mends": 1}, "aaaaaaaa-1"),
+        (Gate.PULL_REQUEST, {"mend_rounds": 1}, "aaaaaaaa-1"),
     ],
 )
 def test_what_is_made_anew_bears_another_name_though_it_be_the_same(
@@ -80,7 +80,7 @@ def test_only_an_approval_of_this_very_tree_lets_red_tests_through() -> None:
         {"tests:ffffffff": DecisionRecord(verdict=GateVerdict.REJECTED, note="new")},
     ):
         assert red_tests_approval(state(decided=decided)) is None
-    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, asked_fixes=1)) == ""
+    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, requested_fixes=1)) == ""
     told = Red(status=Status.RED, tree=TREE, summary="1 of 3 fail: test_sub")
     assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, tests=told)) == "", (
         "run again, it is known to be new"

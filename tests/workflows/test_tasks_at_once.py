@@ -204,7 +204,7 @@ async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_a
         handle = await begun(client, fresh)
         await until(lambda: team.landed == ["2-docs"])
         tasks = await tasks_of(client, fresh)
-        before = (await tasks.query("state"))["items"]["1-backend"]["granted"]
+        before = (await tasks.query("state"))["items"]["1-backend"]["granted_usd"]
         for _ in range(2):
             await handle.signal("say", {"text": "Keep the old name.", "id": "old-name"})
         await handle.execute_update("add_budget", {"usd": 4, "time": "1h"})

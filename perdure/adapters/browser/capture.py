@@ -152,7 +152,7 @@ class _DriverLine(PublishedModel):
 
 @dataclass(frozen=True)
 class _DriverReport:
-    """What the driver reported: a note by number of a page, one about all of them, and whether it came to its end."""
+    """The driver's report: a note by number of a page, one about all of them, and whether it came to its end."""
 
     page_notes: Mapping[int, str]
     note: str

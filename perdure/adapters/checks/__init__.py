@@ -1,1 +1,1 @@
-"""How a change is judged: test commands, their runners and reports, experiments, and the engine's own findings."""
+"""Judging a change: test commands, their runners and reports, experiments, and the engine's own findings."""

@@ -116,7 +116,7 @@ def verdict_of(report: TestReport) -> TestVerdict:
 
 
 class _RequiredFindings:
-    """What a report's required commands have shown.
+    """The evidence of a report's required commands.
 
     red_commands            commands that decide against the tree
     new_cases, known_cases  failing tests

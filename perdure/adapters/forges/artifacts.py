@@ -25,7 +25,7 @@ clone of the repository carries these files."""
 
 ARTIFACT_ATTEMPTS = 12
 ARTIFACT_PAUSE_S = 0.25
-"""How often a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""
+"""The number of times a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""
 
 
 __all__ = ["artifact_files", "permalink", "publish_artifacts"]
@@ -40,7 +40,7 @@ next delivery begins it anew.
 """
 _CUT = b"\n\n(cut here: the file is too large to be shown)\n"
 _BUSY = re.compile(r"\block|failed to update ref|stale info|fetch first|incorrect old value")
-"""What a remote says when it refuses a push because another push of the same branch is about to arrive."""
+"""The messages of a remote that refuses a push because another push of the same branch is about to arrive."""
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,200}")
 
 

@@ -66,7 +66,7 @@ class PullRequestSnapshot:
 
 @dataclass(frozen=True)
 class AccessReport:
-    """What a look at the forge before any money is spent has shown: the repository's name as the forge has it now, and
+    """The facts that a look at the forge before any money is spent has shown: the repository's name as the forge has it now, and
     notes for a person."""
 
     repository: str

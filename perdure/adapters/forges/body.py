@@ -54,7 +54,7 @@ SUBJECT_PREFIXES = {"bug": "fix", "feature": "feat", "chore": "chore", "docs": "
 
 @dataclass(frozen=True)
 class EngineObservations:
-    """What the engine itself observed.
+    """The engine's own observations.
 
     pictures_beside  the pictures lie beside the text, as in a local pull request's record
     report           of the newest tests

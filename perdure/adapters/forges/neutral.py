@@ -51,7 +51,7 @@ _MARKUP = _compile_replacements(
 )
 
 _BLOCK = re.compile(r"#|>|[-+*](?:\s|$)|\d+[.)]|~~~|```|\[|!|=+$|(?:[-_*]\s*){3,}$")
-"""What is more than text at the start of a line, in a list or a paragraph: a heading, quotation, list, fence, rule."""
+"""Markup at the start of a line, in a list or a paragraph: a heading, quotation, list, fence, rule."""
 
 
 def neutral_title(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a remote's messages mean, and what a person can do about them: git over https against forges, mostly."""
+"""The meaning of a remote's messages, and what a person can do about them: git over https against forges, mostly."""
 
 from __future__ import annotations
 

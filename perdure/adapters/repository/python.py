@@ -30,7 +30,7 @@ _TEST_FILES_MOST = 200  # test files; enough to see which framework they are wri
 
 @dataclass(frozen=True)
 class PythonProject:
-    """How a Python project is set up and tested.
+    """The setup and test commands of a Python project.
 
     kind    `uv`, `pip` or `python` (no setup)
     setup   commands; runner: pytest or unittest, by which the test command is named

@@ -106,7 +106,7 @@ def likely_branches(template: str, repository: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BranchBase:
-    """What a delivery's branch is checked against: the remote's branches, and the base that it begins on."""
+    """The facts a delivery's branch is checked against: the remote's branches, and the base that it begins on."""
 
     vault: Vault
     heads: Heads

@@ -83,7 +83,7 @@ NOTICE_ACTIVITIES = ("notice_addresses", "notify")
 """The activities of a notification's run. It may end with either, and fail with either: no note of it is kept."""
 
 current_facts: ContextVar[dict[str, Any]] = ContextVar("doing")
-"""What the current attempt does, for its heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
+"""The facts of what the current attempt does, for its heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
 
 
 def update_heartbeat(**facts: Any) -> None:
@@ -241,7 +241,7 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
 
 
 class _AttemptEnd:
-    """How an attempt ended: failed until something else is written; done, adopted, cancelled, superseded, or the
+    """The end of an attempt: failed until something else is written; done, adopted, cancelled, superseded, or the
     error's type. `why`: what cut it off; empty: nothing."""
 
     how, why = "failed", ""

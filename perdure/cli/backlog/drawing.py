@@ -44,7 +44,7 @@ _COLOURS = {
 """Fill and outline colour of each phase. A node also shows the phase's name, in dark text on all colours."""
 
 _NAMED_DEPENDENCIES = 6
-"""How many of an item's dependencies are named in its line of text; the rest is counted."""
+"""The number of an item's dependencies that are named in its line of text; the rest is counted."""
 
 _ROW_HEIGHT, _NODE_HEIGHT, _LAYER_GAP, _MARGIN, _CHAR_WIDTH = 56, 40, 70, 20, 7.4
 """Sizes in the picture's units: from node to node, a node's height, between layers, around everything, a letter's

@@ -29,7 +29,7 @@ _EXTRA_COMMITS = 100
 
 @dataclass(frozen=True)
 class RemoteState:
-    """What the remote has now.
+    """The state of the remote now.
 
     commits        of the integration branch, the newest first
     owned          by existing branch that was made for this backlog: whether an open pull request proposes it

@@ -21,7 +21,7 @@ MARKS = {"landed": "✓", "failed": "✗", "blocked": "✗", "waits": "!", "buil
 
 @dataclass(frozen=True)
 class BacklogReport:
-    """What the report shows. `wanted`: by item, what was asked for, in one line."""
+    """The facts of the report. `wanted`: by item, what was asked for, in one line."""
 
     progress: BacklogProgress
     wanted: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a person sees before deciding: the plan, the change, tests, and what is spent."""
+"""The view of a person before deciding: the plan, the change, tests, and what is spent."""
 
 from __future__ import annotations
 

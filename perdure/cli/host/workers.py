@@ -1,4 +1,4 @@
-"""What to say when no worker answers: none runs, or this home's is being started again."""
+"""Messages for when no worker answers: none runs, or this home's is being started again."""
 
 from __future__ import annotations
 

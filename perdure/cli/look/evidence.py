@@ -37,7 +37,7 @@ class TurnSpan:
 
 @dataclass(frozen=True)
 class HistoryFacts:
-    """What history says of a delivery, over all its runs, oldest first.
+    """The facts of a delivery in history, over all its runs, oldest first.
 
     prepared             of the newest run
     first_checkpoint     prepare's in the first run, empty when that is lost

@@ -1,4 +1,4 @@
-"""What planning, testing and reviewing found, as a person reads it in a terminal; pure functions.
+"""Results of planning, testing and reviewing, as a person reads it in a terminal; pure functions.
 
 All of it was written by models, tests and repositories, so each text is made visible first: nothing in it moves a
 cursor.

@@ -33,7 +33,7 @@ EveryOption = Annotated[
 
 @dataclass(frozen=True)
 class StartTime:
-    """When something begins. `when`: a moment in UTC, or the days and hours; `text`: the same for a person, with the
+    """The time at which something begins. `when`: a moment in UTC, or the days and hours; `text`: the same for a person, with the
     zone."""
 
     when: RecurringTime | datetime

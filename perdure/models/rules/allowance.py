@@ -1,4 +1,4 @@
-"""What a delivery may still spend of money, tokens and time: pure decisions over its state. Unknown is unknown, never
+"""The money, tokens and time a delivery may still spend: pure decisions over its state. Unknown is unknown, never
 zero."""
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from perdure.models.treasury import (
 )
 
 BLOCK_USD = 1.0
-"""What a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks (holes.md H28)."""
+"""The amount a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks (holes.md H28)."""
 
 BLOCKS_A_DAY = 300
 """Into which all budgets of a day are cut at most: a block costs about 9 events, and a day may have 5,000."""
@@ -24,7 +24,7 @@ BLOCK_LEAST_USD = 0.10
 """The least that is worth asking for; what remains of a day below it is not handed out."""
 
 LEASE = timedelta(hours=1)
-"""How long a delivery keeps what it has reserved without being heard of. Longer than nearly every turn."""
+"""The time a delivery keeps what it has reserved without being heard of. Longer than nearly every turn."""
 
 LEASE_RECORDS, LEASE_RECORDS_FOR = 2_000, timedelta(days=2)
 """Most records of deliveries that have nothing reserved, and how long one is kept.

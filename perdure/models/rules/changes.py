@@ -69,13 +69,13 @@ def reopen_backlog(ended: BacklogState, change: str, id: str, note: str, now: da
     reset_fields = {
         "status": "running",
         "message": "",
-        "held": "",
+        "hold_reason": "",
         "waiting": "",
-        "turn": "",
-        "granted": None,
-        "queue": (),
+        "landing_item": "",
+        "turn_granted_at": None,
+        "landing_queue": (),
     }
-    reset_base_fields = {"looked": None, "asks": "", "left": False}
+    reset_base_fields = {"base_checked_at": None, "base_question": "", "stays_on_base": False}
     reopened = ended.model_copy(update=reset_fields | reset_base_fields, deep=True)
     cut_off = [item_state for item_state in reopened.items.values() if item_state.phase is ItemPhase.BUILDING]
     unblocked = reopened.items.keys() - Dependencies.from_state(reopened).blocked_by.keys()

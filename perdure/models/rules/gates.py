@@ -1,4 +1,4 @@
-"""What is put before a person at each gate, named by its exact hash, and what they decided about it; pure functions."""
+"""The question at each gate, named by its exact hash, and what they decided about it; pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.models.state import DeliveryState
 CANNOT_TELL = "new and old failures cannot be told apart"
 
 GateQuestion = tuple[str, str, tuple[str, ...]]
-"""What is decided at a gate: its name, the question in words, and the updates that decide it."""
+"""The question at a gate: its name, the question in words, and the updates that decide it."""
 
 
 def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 
 SLOT_KEPT = timedelta(minutes=2)
-"""How long an item that waits for a person keeps its slot: who sits beside it has answered by then."""
+"""The time an item that waits for a person keeps its slot: who sits beside it has answered by then."""
 
 LIMIT_GATE = "room"
 """`gate` of an item that waits for other deliveries of the repository: nobody is asked, and it keeps its slot."""

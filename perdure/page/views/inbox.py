@@ -14,7 +14,7 @@ from perdure.page.live import stream_part
 from perdure.page.render import age_text, overview_of, path_part, render
 
 _FRESH_S, _PATIENCE_S = 2.0, 0.025
-"""How old rows may be as the page is opened, and how long it waits for a newer look: one at hundreds of deliveries
+"""The greatest age of rows as the page is opened, and the time it waits for a newer look: one at hundreds of deliveries
 takes a tenth of a second and more, and the live part gets it as soon as it is there."""
 
 _ENDED = "ended"

@@ -16,7 +16,7 @@ from perdure.models.request import DeliveryRequest
 from perdure.page.render import form_text, path_part, perdure_of, redirect_with_message, render
 
 PATIENCE = timedelta(seconds=5)
-"""How long to wait until a worker accepts it, which takes milliseconds: a person sees then what is wrong with it."""
+"""The time to wait until a worker accepts it, which takes milliseconds: a person sees then what is wrong with it."""
 
 _FIRST = ("repository", "request", "issue", "base", "phases", "gates", "attempts", "budget_usd")
 _NOT_BY_HAND = frozenset({"spec_version", "source", "proof", "landing", "resume", "forked"})

@@ -1,4 +1,4 @@
-"""What both APIs of OpenAI share: errors, key, and fields of a request."""
+"""Shared parts of both APIs of OpenAI: errors, key, and fields of a request."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_words_and_issues_give_the_title_themselves(vault: Vault) -> None:
 def settled(vault: Vault, template: str, title: str = "Add sub", delivery: str = "calc-issue-1") -> dict[str, str]:
     base, base_sha = vault.fetch()
     ground = BranchBase(vault, remote_heads(vault.url), base, base_sha, delivery)
-    issue = ForgeIssue(number=1, title=title, body="", author="eve", url="")
+    issue = ForgeIssue(number=1, title=title, text="", author="eve", url="")
     request = DeliveryRequest(repository=vault.url, issue=1)
     return branch_names(template, delivery, request, issue, "perdure.toml", ground)
 

@@ -69,7 +69,7 @@ def test_each_gate_has_its_command(gate: str, command: str) -> None:
 
 
 def test_where_its_delivery_says_more_exactly_what_it_asks_that_counts() -> None:
-    question = Question(id="q", text="Which?", kind=QuestionKind.CHOICE, choices=("a", "b"), why="")
+    question = Question(text="Which?", kind=QuestionKind.CHOICE, choices=("a", "b"), why="")
     asked = PendingDecision(
         gate=Gate.QUESTION, target="q", summary="Which?", since=NOW, options=("answer",), question=question
     )

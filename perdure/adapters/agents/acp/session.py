@@ -33,7 +33,7 @@ class AgentRefusal(AgentFailed):
 
 @dataclass(frozen=True)
 class PromptEnd:
-    """How a prompt ended.
+    """The end of a prompt.
 
     reason            "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
     text              what the agent said after its last tool call

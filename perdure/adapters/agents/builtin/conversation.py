@@ -39,7 +39,7 @@ from perdure.text import one_line
 
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
-"""How often the same tool call with the same input may come in a row: first the model is told, then the step ends."""
+"""The number of times the same tool call with the same input may come in a row: first the model is told, then the step ends."""
 
 CACHE_S = 300.0
 """The life of what was sent in the API's cache after its last use, in seconds, where no longer one is requested."""
@@ -48,7 +48,7 @@ LONG_S = 240.0
 """A wait for tests that leaves a model less than a minute to write its reply before the cache is gone."""
 
 REASKS = 1
-"""How often a model may correct a structured answer that did not validate."""
+"""The number of times a model may correct a structured answer that did not validate."""
 
 
 __all__ = [

@@ -26,7 +26,7 @@ AGENT_HOME = "/agent"
 """The agent's home inside: on the host's disk, since it is kept, and so not where the sandbox's memory is counted."""
 
 PLACEHOLDER = "placeholder"
-"""What an agent takes for its key; the proxy puts the real one in its place."""
+"""The value an agent takes for its key; the proxy puts the real one in its place."""
 
 _HOMES = {
     "HOME": AGENT_HOME,

@@ -17,7 +17,7 @@ AGENT_OUTPUT_BYTES = 16 * 1024**2
 
 @dataclass(frozen=True)
 class AgentClaim:
-    """What an agent's output says about its end.
+    """The end of an agent's run, as its output tells it.
 
     ended    nothing more comes
     well     it ended well

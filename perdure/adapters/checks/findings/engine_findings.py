@@ -26,7 +26,7 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True)
 class EngineFindings:
-    """What the engine finds in a change. `counts`: of all findings by severity, those too that are not listed;
+    """The engine's findings in a change. `counts`: of all findings by severity, those too that are not listed;
     `secrets`: findings of secrets that must not be pushed."""
 
     findings: Findings

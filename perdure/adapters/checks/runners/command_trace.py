@@ -45,7 +45,7 @@ class CommandDirectory(Protocol):
 
 @dataclass
 class CommandTrace:
-    """What a test command leads to.
+    """The commands and files that a test command leads to.
 
     simple_commands  the words of each simple command, wrappers removed
     files            the files that these run, and those by which tools like tox and make choose what to run

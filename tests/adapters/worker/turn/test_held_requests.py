@@ -123,7 +123,7 @@ async def test_equal_turns_of_a_plans_tasks_are_not_one_turn_paid_twice(tmp_path
         turn(2),
         turn(1, attempt=2),
         turn(1, step=Step.REVIEW),
-        turn(1, messages=(UserMessage(id="w", text="Rather not.", at="2026-11-21T00:00:00Z"),)),
+        turn(1, messages=(UserMessage(id="w", text="Rather not."),)),
         turn(1, began=RUN, sample="rewound"),
     ],
 )

@@ -29,7 +29,7 @@ from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
 from perdure.text import one_line
 
 BACKGROUND_MOST = 3
-"""How many may run at once: a server, what it needs, and one to spare."""
+"""The number that may run at once: a server, what it needs, and one to spare."""
 
 BACKGROUND_LOOK_S = 0.5
 """The wait after a start, for the first output of what was started, or its end."""
