@@ -43,19 +43,16 @@ async def main() -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect.connect_to_temporal(home, start=False, say=logging.info, for_worker=True)
     await asyncio.gather(host.load_search_attributes(client), put_rules(client, host.config.treasury))
-    server_guard = ServerGuard(home, client)
-    tasks = (host.inflight.report_dead_workers(client), server_guard.watch_server())
-    async with (
-        run_in_background(*tasks, keep_treasury_running(client, host.config.treasury)),
-        AsyncExitStack() as working,
-    ):
+    guard, treasury = ServerGuard(home, client), keep_treasury_running(client, host.config.treasury)
+    tasks = (host.inflight.report_dead_workers(client), treasury, guard.watch_server())
+    async with run_in_background(*tasks), AsyncExitStack() as working:
         for queue, options in worker_options(host).items():
             worker = Worker(
                 client,
                 task_queue=queue,
                 identity=host.inflight.identity,
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
-                interceptors=[server_guard, AttemptInterceptor(host)],
+                interceptors=[guard, AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,
                 max_heartbeat_throttle_interval=connect.heartbeat_throttle(client),
                 graceful_shutdown_timeout=DRAIN,

@@ -18,7 +18,8 @@ from perdure.models.state import DeliveryState
 from workflows.step_runner import StepRunner
 
 ATTACHES = 200
-"""The number of times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need room."""
+"""The number of times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need
+room."""
 
 
 class DeliveryInbox:

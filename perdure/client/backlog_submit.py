@@ -59,9 +59,8 @@ async def submit_backlog(
 
     The same: repository, base, branch and items; all other settings stay those of the first. With `from_selector` the
     items are the issues that one selector finds just now, and the id says which selector: a backlog that was started
-    when it found other issues is then the same, too.
-    `key` signs the request, and `patience` waits for a worker, as in perdure.client.Perdure.submit. Raises BadInput for
-    another backlog of that id, and InvalidRequest.
+    when it found other issues is then the same, too. `key` signs the request, and `patience` waits for a worker, as in
+    perdure.client.Perdure.submit. Raises BadInput for another backlog of that id, and InvalidRequest.
     """
     sent = request if isinstance(request, BacklogRequest) else parse_backlog(request)
     raw = sent.model_dump(mode="json", exclude_defaults=True)

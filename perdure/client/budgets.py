@@ -21,8 +21,8 @@ TREASURY_SEEN = timedelta(minutes=1)
 delivery."""
 
 TAKES_UP_TRIES, TAKES_UP_PAUSE_S = 50, 0.1
-"""The number of queries, and their interval, for a Treasury that has just been started again, until it has read the table
-of the run before: a second where a worker lives."""
+"""The number of queries, and their interval, for a Treasury that has just been started again, until it has read the
+table of the run before: a second where a worker lives."""
 
 
 TREASURY_WORKFLOW = "Treasury"

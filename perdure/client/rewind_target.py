@@ -26,11 +26,10 @@ async def resolve_turn_contract(
 
     Runs activity `aim` on the turn's task queue, outside of any workflow, for at most AIM_TIMEOUT. `model` and `agent`
     are wanted for all steps from the turn on; empty: unchanged. With `keep` the host stores the changed contract as an
-    artifact of the delivery.
-    Returns None where the contract stays as it is: the host does not answer, or neither model nor agent is given and
-    its worker, of an earlier release, does not have the activity.
-    Raises BadInput where the checkpoint is damaged, the agent cannot take the turn or the host refuses for another
-    reason, and HostSilent where the host does not answer although another model or agent was to be kept.
+    artifact of the delivery. Returns None where the contract stays as it is: the host does not answer, or neither model
+    nor agent is given and its worker, of an earlier release, does not have the activity. Raises BadInput where the
+    checkpoint is damaged, the agent cannot take the turn or the host refuses for another reason, and HostSilent where
+    the host does not answer although another model or agent was to be kept.
     """
     work = RewindTargetInput(
         delivery=delivery_key(delivery.id),

@@ -54,13 +54,12 @@ async def rewind(
 
     `to` names the turn (`implement:4`). Earlier turns are not paid again; what was said and held before is forgotten,
     and `say` is a message for the turn itself; `model` and `agent` hold for all steps from there on; `by` names who
-    does it, for the record.
-    A running delivery is told by a signal first and begins no further turn; where the reset then does not come, it goes
-    on after a minute and says so. One that has ended goes on in a new run; where it has a pull request, that is brought
-    up to date.
-    The same rewind sent twice happens once, also where the first sender died; `repeat`: once more all the same.
-    Raises BadInput for a turn that there is not, one whose checkpoint is damaged, an attempt, a backlog and a backlog's
-    delivery; PerdureError where another rewind in the same moment stands, or the server refuses.
+    does it, for the record. A running delivery is told by a signal first and begins no further turn; where the reset
+    then does not come, it goes on after a minute and says so. One that has ended goes on in a new run; where it has a
+    pull request, that is brought up to date. The same rewind sent twice happens once, also where the first sender died;
+    `repeat`: once more all the same. Raises BadInput for a turn that there is not, one whose checkpoint is damaged, an
+    attempt, a backlog and a backlog's delivery; PerdureError where another rewind in the same moment stands, or the
+    server refuses.
     """
     described = await delivery.describe()
     runs = await read_runs(delivery.client, delivery.id, described.run_id)

@@ -45,8 +45,8 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.schedule import RecurringTime
 
 LATE_MOST = timedelta(hours=1)
-"""The delay within which a time that passed while the server was down is made up for; after that it is missed: who asked for the
-night does not want it in the morning."""
+"""The delay within which a time that passed while the server was down is made up for; after that it is missed: who
+asked for the night does not want it in the morning."""
 
 _KINDS = {submit.DELIVERY_WORKFLOW: "delivery", backlog.BACKLOG_WORKFLOW: "backlog"}
 _WHEN, _SENT = "perdure_when", "perdure_sent"

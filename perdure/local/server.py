@@ -52,9 +52,9 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
     """Return the running server of this home; start it if there is none. Of several starters at once, one starts it.
 
     `port` and `ui_port` are requested for a start, None: any; `say` gets a line where one is begun. Also starts the Web
-    UI's proxy if it is missing.
-    Raises BadInput for a home, database or port that cannot be used, TemporalUnreachable when a server that another
-    process started for this home does not answer in time, PerdureError when ours does not start.
+    UI's proxy if it is missing. Raises BadInput for a home, database or port that cannot be used, TemporalUnreachable
+    when a server that another process started for this home does not answer in time, PerdureError when ours does not
+    start.
     """
     check_platform()
     places = Places(home)

@@ -106,8 +106,7 @@ class BacklogItem(UserInputModel):
     @model_validator(mode="after")
     def _check_combinations(self) -> BacklogItem:
         """Return the item. Raises ValueError where it has neither a request nor an issue, or is to be decomposed and
-        yet
-        has a `check` or `touches` of its own."""
+        yet has a `check` or `touches` of its own."""
         if self.issue is None and not self.request.strip():
             missing = "request" not in self.model_fields_set
             raise ValueError(

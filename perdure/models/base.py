@@ -12,10 +12,8 @@ class HistoryModel(BaseModel):
     """A model that is kept in Temporal history.
 
     Rules for changing one: optional additions only, no renames, no new required fields: a delivery that has waited for
-    weeks
-    is replayed by newer code. Unknown fields are ignored for the same reason. Fields at their default are left out of
-    the
-    JSON, which keeps a turn near 1.1 KB of history.
+    weeks is replayed by newer code. Unknown fields are ignored for the same reason. Fields at their default are left
+    out of the JSON, which keeps a turn near 1.1 KB of history.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)

@@ -148,8 +148,7 @@ def _compare_file(
 
 def _relation_text(first: ComparedDelivery, second: ComparedDelivery) -> str:
     """Return in words how the two are related: the second is forked from the first, both are forks of one turn, or
-    attempts
-    at one plan. Empty: none of these."""
+    attempts at one plan. Empty: none of these."""
     if second.forked_from.startswith(f"{first.delivery_id} at "):
         return f"{second.delivery_id} is forked from {second.forked_from}"
     if first.forked_from and first.forked_from == second.forked_from:

@@ -158,8 +158,8 @@ class Limits(Settings):
 
 
 class Gates(Settings):
-    """The gates at which the delivery waits for a person. `expire`: how long a gate waits before the delivery ends undelivered;
-    None: for ever."""
+    """The gates at which the delivery waits for a person. `expire`: how long a gate waits before the delivery ends
+    undelivered; None: for ever."""
 
     before: tuple[Literal["plan", "pull_request"], ...] = ()
     expire: Duration | None = None

@@ -185,8 +185,7 @@ class Superseded(StepError):
     """A newer attempt owns the worktree, and this one wrote nothing.
 
     Raised in an attempt that Temporal has given up, nobody receives it; in one that Temporal still waits for, a late
-    older
-    attempt has overtaken it.
+    older attempt has overtaken it.
     """
 
     retryable = True

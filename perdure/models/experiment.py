@@ -85,9 +85,8 @@ class Experiment(PublishedModel):
     @property
     def is_tampered(self) -> bool:
         """Return whether the tests pass without the product doing what the base's tests demand: a canary was missed,
-        tests
-        wrote to the test side, tests fail once it is read-only, or failing tests were removed without being asked for.
-        """
+        tests wrote to the test side, tests fail once it is read-only, or failing tests were removed without being asked
+        for."""
         has_faults = any(command.missed or command.written or command.contradicted for command in self.commands)
         return has_faults or bool(self.removed_tests)
 

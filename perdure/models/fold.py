@@ -200,8 +200,8 @@ def apply_attempt(state: DeliveryState, result: TakeAttemptResult) -> None:
     """Record the attempts and their cost, and go on from the chosen one, if that is not the delivery's own.
 
     Its files are then to be committed, so that there is neither head nor verdict until then; its review is the
-    delivery's.
-    The rounds of fixing count as used up where the chosen attempt is not sound: it is fixed no further than it was.
+    delivery's. The rounds of fixing count as used up where the chosen attempt is not sound: it is fixed no further than
+    it was.
     """
     is_other = result.checkpoint != state.checkpoint
     state.attempts, state.checkpoint, state.spend = result.attempts, result.checkpoint, result.spend

@@ -98,8 +98,7 @@ GITHUB = ForgeFacts(
 
 FORGES = (GITHUB,)
 """The forges with accounts, the one meant by `owner/name` first. For a new one: its facts here, its package, its line
-in
-perdure/adapters/forges/select.py."""
+in perdure/adapters/forges/select.py."""
 
 
 def forge_of_host(host: str) -> ForgeFacts:

@@ -64,7 +64,8 @@ NoticeEvent = Literal["waiting", "question", "budget", "reminder", "ended"]
 
 
 class NotifySettings(Settings):
-    """One subscription to notices: who is notified of what. `url`: one address or several; each may hold a secret, and only its host is shown."""
+    """One subscription to notices: who is notified of what. `url`: one address or several; each may hold a secret, and
+    only its host is shown."""
 
     url: tuple[SecretStr, ...] = ()
     events: tuple[NoticeEvent, ...] = ("waiting", "question", "budget", "reminder", "ended")

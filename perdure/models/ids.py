@@ -26,8 +26,7 @@ def slug(text: str, max_words: int = 4, max_chars: int = 32) -> str:
 
 def repository_name(repository: str) -> str:
     """Return the last path component of a URL or path as a slug, without `.git`: `https://github.com/me/durations.git`
-    →
-    `durations`."""
+    → `durations`."""
     name = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1]
     return slug(name.removesuffix(".git"), max_words=6, max_chars=40)
 
@@ -41,8 +40,7 @@ def checkout_name(repository: str) -> str:
 
 def cache_name(checkout: str, *discriminators: str) -> str:
     """Return `<checkout>-<12 hex>`, the directory for one repository's packages; `discriminators` tell it from others
-    of
-    that name."""
+    of that name."""
     return f"{checkout}-{digest(*discriminators)[:12]}"
 
 
@@ -73,8 +71,7 @@ def delivery_key(workflow_id: str) -> str:
     """Return the delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
 
     A delivery can be started with any workflow id (the Web UI's Start form), `../x` included. The key of what a
-    schedule has
-    started shows its day and hour: `night-20261123t2300-api-3f9c0a1b`.
+    schedule has started shows its day and hour: `night-20261123t2300-api-3f9c0a1b`.
     """
     if DELIVERY_ID.fullmatch(workflow_id):
         return workflow_id
@@ -124,7 +121,6 @@ def short_run_id(run_id: str) -> str:
     """Return the end of a run's id, enough to tell it from the other runs of its delivery.
 
     Each turn's input carries it, and history is kept small. The beginning of a version 7 UUID is the time, the same for
-    all
-    that begin in one minute.
+    all that begin in one minute.
     """
     return run_id[-12:]

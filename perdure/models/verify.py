@@ -13,7 +13,8 @@ from perdure.models.ledger import Spend, Usage
 
 
 class ClaimStatus(StrEnum):
-    """The verdict on a claim: confirmed, contradicted or unknown. `unknown` is no verdict: the claim could not be checked."""
+    """The verdict on a claim: confirmed, contradicted or unknown. `unknown` is no verdict: the claim could not be
+    checked."""
 
     VERIFIED = "verified"
     CONTRADICTED = "contradicted"

@@ -24,7 +24,8 @@ _WRITTEN = re.compile(r"(\d{1,15})((?:~[0-9a-f]{10}\.\d{1,9})*)")
 
 
 class StreamPosition:
-    """A place in the feed: all up to one moment and, of each stream that has told something since then, its next offset.
+    """A place in the feed: all up to one moment and, of each stream that has told something since then, its next
+    offset.
 
     A time alone is no place: events of one millisecond are many, and streams are told as they are read.
     """

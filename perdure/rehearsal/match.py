@@ -16,7 +16,8 @@ _NEAREST = 3
 
 @dataclass(frozen=True)
 class ConversationPosition:
-    """The position that a screenplay's lines are compared with: model, step, turn, all texts of the conversation, its last message.
+    """The position that a screenplay's lines are compared with: model, step, turn, all texts of the conversation, its
+    last message.
 
     `before` is the position before a reminder of the engine, None without one: see find_position.
     """

@@ -137,7 +137,8 @@ TRIES = (*READING, *WRITING, *NETWORK, *KERNEL, *LASTING, *USING)
 
 @contextmanager
 def _world(at: Ground) -> Iterator[tuple[dict[str, object], socket.socket]]:
-    """The host as it stands around a sandbox: an owner with secrets, another delivery, servers on every kind of socket."""
+    """The host as it stands around a sandbox: an owner with secrets, another delivery, servers on every kind of
+    socket."""
     owner, other = at.root / "owner", at.root / "other-delivery"
     for name in (".ssh/id_rsa", ".aws/credentials", ".config/gh/hosts.yml", ".bashrc"):
         (owner / name).parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,8 @@ clone of the repository carries these files."""
 
 ARTIFACT_ATTEMPTS = 12
 ARTIFACT_PAUSE_S = 0.25
-"""The number of times a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""
+"""The number of times a push to the artifact branch is tried while other deliveries are faster, and the longest pause
+between."""
 
 
 __all__ = ["artifact_files", "permalink", "publish_artifacts"]

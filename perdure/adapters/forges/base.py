@@ -66,8 +66,8 @@ class PullRequestSnapshot:
 
 @dataclass(frozen=True)
 class AccessReport:
-    """The facts that a look at the forge before any money is spent has shown: the repository's name as the forge has it now, and
-    notes for a person."""
+    """The facts that a look at the forge before any money is spent has shown: the repository's name as the forge has it
+    now, and notes for a person."""
 
     repository: str
     notes: tuple[str, ...] = field(default=())

@@ -39,7 +39,8 @@ _STARTS = re.compile(
 commands cover some of them anyway."""
 
 _OFF = {"promisor": "false", "fsmonitor": "false", "hookspath": "/dev/null", "update": "none"}
-"""The value a key is set to, by the last part of its name. All others are set to nothing, which git takes for no program."""
+"""The value a key is set to, by the last part of its name. All others are set to nothing, which git takes for no
+program."""
 
 _YES = ("true", "yes", "on", "1")
 """Values that git takes for true; it takes a key without a value for true, too."""

@@ -83,7 +83,8 @@ NOTICE_ACTIVITIES = ("notice_addresses", "notify")
 """The activities of a notification's run. It may end with either, and fail with either: no note of it is kept."""
 
 current_facts: ContextVar[dict[str, Any]] = ContextVar("doing")
-"""The facts of what the current attempt does, for its heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
+"""The facts of what the current attempt does, for its heartbeats: small JSON such as {"turn": 3, "doing": "pytest
+-q"}."""
 
 
 def update_heartbeat(**facts: Any) -> None:

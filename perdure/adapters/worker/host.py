@@ -165,8 +165,8 @@ class Host:
         """Hold the lease of an existing workspace while the block runs, and yield both; its holder is the only writer.
 
         Where the old directory cannot be shown to be free, a new worktree is made and leased. `spares`: the agent that
-        waits there is the caller's; any other one is ended.
-        Raises WorkspaceLost when this host has no record of it, Superseded when a newer attempt came meanwhile.
+        waits there is the caller's; any other one is ended. Raises WorkspaceLost when this host has no record of it,
+        Superseded when a newer attempt came meanwhile.
         """
         workspace = await in_thread(Workspace.open, self.home, delivery)
         async with AsyncExitStack() as exit_stack:

@@ -1,5 +1,5 @@
-"""The lines that `deliver`, `watch` and `show` print of a delivery: its header, and its progress line by line; pure functions and
-one pure fold."""
+"""The lines that `deliver`, `watch` and `show` print of a delivery: its header, and its progress line by line; pure
+functions and one pure fold."""
 
 from __future__ import annotations
 

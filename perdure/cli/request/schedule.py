@@ -33,8 +33,8 @@ EveryOption = Annotated[
 
 @dataclass(frozen=True)
 class StartTime:
-    """The time at which something begins. `when`: a moment in UTC, or the days and hours; `text`: the same for a person, with the
-    zone."""
+    """The time at which something begins. `when`: a moment in UTC, or the days and hours; `text`: the same for a
+    person, with the zone."""
 
     when: RecurringTime | datetime
     text: str

@@ -1,4 +1,5 @@
-"""Decisions on fixing: whether another fix is attempted, and the earlier fixes that its agent is told of; pure decisions."""
+"""Decisions on fixing: whether another fix is attempted, and the earlier fixes that its agent is told of; pure
+decisions."""
 
 from __future__ import annotations
 

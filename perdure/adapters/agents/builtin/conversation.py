@@ -39,7 +39,8 @@ from perdure.text import one_line
 
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
-"""The number of times the same tool call with the same input may come in a row: first the model is told, then the step ends."""
+"""The number of times the same tool call with the same input may come in a row: first the model is told, then the step
+ends."""
 
 CACHE_S = 300.0
 """The life of what was sent in the API's cache after its last use, in seconds, where no longer one is requested."""
