@@ -30,12 +30,12 @@ class AttemptEnd:
 
 
 class AttemptChildren:
-    """Attempts that run at once, as child workflows. `needs_reading`: a message counts as heard where a turn has read
-    it, not once it was sent."""
+    """Attempts that run at once, as child workflows. A message counts as heard where a turn has read it, not once it
+    was sent."""
 
-    def __init__(self, state: DeliveryState, *, needs_reading: bool) -> None:
+    def __init__(self, state: DeliveryState) -> None:
         self.children: dict[int, ChildHandle] = {}
-        self._state, self._needs_reading = state, needs_reading
+        self._state = state
         self._sent_ids: dict[int, set[str]] = {}
         self._undelivered: set[tuple[int, str]] = set()
 
@@ -47,8 +47,6 @@ class AttemptChildren:
         """Send the attempts what people send to the delivery, until all have ended: hold and resume, messages, and an
         equal share of added budget."""
         state, shared = self._state, SharedWithChildren(added_budget(self._state))
-        if not self._needs_reading:
-            self._sent_ids = {number: {message.id for message in state.pending_messages} for number in self.children}
         while True:
             await workflow.wait_condition(
                 lambda: (
@@ -85,12 +83,12 @@ class AttemptChildren:
 
     def settle_messages(self, attempt_ends: list[AttemptEnd]) -> None:
         """Mark pending messages as read where every attempt with a commit has read them; the others stay pending for
-        the delivery's next turn. Without `needs_reading` all are marked."""
+        the delivery's next turn."""
         state, with_commit = self._state, [end for end in attempt_ends if end.attempted.head]
         read_messages = [
             message
             for message in state.pending_messages
-            if not self._needs_reading or (with_commit and all(self._has_read(message, end) for end in with_commit))
+            if with_commit and all(self._has_read(message, end) for end in with_commit)
         ]
         state.add_delivered_messages(*read_messages)
         state.pending_messages = tuple(message for message in state.pending_messages if message not in read_messages)

@@ -136,7 +136,7 @@ class PlanAttempts:
         self._wait_text = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
         workflow.set_signal_handler("attempt_waits", self._record_wait)
         self._show_wait()
-        attempt_children = AttemptChildren(runner.state, needs_reading=workflow.patched("attempts-heard-words"))
+        attempt_children = AttemptChildren(runner.state)
         for number, id in ids.items():
             sent_messages = runner.state.pending_messages
             attempt_children.add(number, await self._start_attempt(number, id, usd, len(numbers)), sent_messages)

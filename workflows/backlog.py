@@ -137,7 +137,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         """Return whether something came while the backlog was being published that lets it go on, such as an added
         item: its sender was told that it is done."""
         settled = is_finished(self.request, self.state, workflow.now()) and self.base_follower.is_settled
-        return self.items.changed and not settled and workflow.patched("asked-as-it-ends")
+        return self.items.changed and not settled
 
     async def start_following(self) -> None:
         """Start workflow `Following` for a stack: people merge its pull requests after the backlog has ended, and those
@@ -146,7 +146,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         stack_left = (
             stack_to_follow(id, self.items.request_fields, self.state) if self.request.land == "stack" else None
         )
-        if stack_left is not None and workflow.patched("stack-followed"):
+        if stack_left is not None:
             await workflow.start_child_workflow(
                 "Following",
                 stack_left,

@@ -137,7 +137,7 @@ class BacklogInbox:
         priority, entry = parse_input(PrioritisedItem, change).priority, self.state.items[id]
         entry.item = entry.item.model_copy(update={"priority": priority})
         answer = self._mark_changed(f"priority {priority}: {id}")
-        if entry.phase is not ItemPhase.BUILDING or not workflow.patched("priority-told"):
+        if entry.phase is not ItemPhase.BUILDING:
             return answer
         work = PriorityInput(
             delivery=entry.delivery,

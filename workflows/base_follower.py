@@ -200,8 +200,7 @@ class BaseFollower:
 
     def _has_owed_checks(self) -> bool:
         """Return whether something landed whose checks did not run on the branch as it is; never for a stack."""
-        is_owed = self._request.land != "stack" and bool(due_checks(self._state))
-        return is_owed and workflow.patched("last-checks")
+        return self._request.land != "stack" and bool(due_checks(self._state))
 
     async def _check_landed(self, opened: OpenBacklogResult) -> LandedChecksResult:
         """Run owed checks of landed items on the branch, as many as run at once, by activity `check_landed`."""

@@ -128,8 +128,6 @@ def cut_off_reason(error: ActivityError) -> str:
     cause = error.cause
     if not isinstance(cause, ApplicationError) or cause.type not in ("TurnKillsWorker", "RepliesCut"):
         return ""
-    if cause.type == "RepliesCut" and not workflow.patched("replies-cut-asked"):
-        return ""
     return cause.message.partition("\n")[0]
 
 
@@ -204,15 +202,12 @@ async def wait_for_activity(activity: ActivityHandle[T]) -> T:
         await asyncio.sleep(0)
     if not activity.done():
         activity.cancel()
-    elif not workflow.patched("result-beside-a-cancel"):
-        raise asyncio.CancelledError
     return await activity
 
 
 def is_cancellation(error: BaseException) -> bool:
     """Return whether an error is a cancellation, also one that came as the failure of an activity."""
-    ended_activity = is_cancelled_exception(error) and not isinstance(error, asyncio.CancelledError)
-    return workflow.patched("activity-cancelled") if ended_activity else isinstance(error, asyncio.CancelledError)
+    return is_cancelled_exception(error)
 
 
 def raise_if_cancelled() -> None:

@@ -34,7 +34,7 @@ from perdure.models.webui.backlog import render_items_table
 from workflows.concurrency_limit import wait_for_pull_request_room
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
 from workflows.signals import send_signal
-from workflows.start_item import HEARD_PATCH, failure_reason
+from workflows.start_item import failure_reason
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Items:
         self.state.waiting = "for its branch"
         opened = await self.run_activity("open_backlog", work, OpenBacklogResult, "the base")
         if self.request.land == "stack":  # each item has a branch of its own
-            if self.request.issues and workflow.patched("issues-in-a-stack"):
+            if self.request.issues:
                 self._add_issue_items(
                     await self.run_activity(
                         "make_branch", work, OpenBacklogResult, self.request.issues, queue=opened.queue
@@ -126,8 +126,6 @@ class Items:
     async def previous_run_problem(self) -> str:
         """Return why the state that this run was given does not count, as activity `former_run` finds out; empty: a run
         or a delivery of ours has left it."""
-        if not workflow.patched("former-run"):
-            return ""
         info = workflow.info()
         work = PreviousRunInput(
             backlog=info.workflow_id,
@@ -233,8 +231,6 @@ class Items:
     async def wait_for_ends(self) -> None:
         """Wait until the cancelled deliveries have ended, ENDS_PATIENCE at most: only then does the delivery whose plan
         it is know what its tasks cost."""
-        if not workflow.patched("tasks-end-first"):
-            return
         with suppress(TimeoutError):
             await workflow.wait_condition(self._all_ended, timeout=ENDS_PATIENCE, timeout_summary="its deliveries end")
 
@@ -248,7 +244,7 @@ class Items:
     async def cancel_delivery(self, id: str, note: str = "") -> None:
         """Cancel an item's delivery; where it is just being started, note that, so that it is not started, or is
         cancelled then."""
-        if id in self.starting and workflow.patched(HEARD_PATCH):
+        if id in self.starting:
             self.starting[id] = note
         else:
             await self._signal_or_cancel(id, None)

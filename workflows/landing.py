@@ -348,7 +348,6 @@ class Landing:
         backlog_runs = await send_signal(
             workflow.get_external_workflow_handle(self._place.backlog), signal, payload, raises_cancel=raises_cancel
         )
-        cancelled = signal == "landing_asked" and workflow.cancellation_reason() is not None  # came meanwhile
-        if cancelled and workflow.patched("cancelled-while-asking"):
-            raise_if_cancelled()
+        if signal == "landing_asked":
+            raise_if_cancelled()  # a cancellation that came meanwhile
         return backlog_runs

@@ -119,7 +119,7 @@ class DeliveryNotices:
             return
         if notifies or (prepared is not None and prepared.notifies):
             forked = self._request.forked
-            if forked is not None and forked.attempt and workflow.patched("attempts-end-quietly"):
+            if forked is not None and forked.attempt:
                 return  # so does that of an attempt
             await start_notification(self._make_notice("ended", result))
 

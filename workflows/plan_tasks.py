@@ -249,8 +249,6 @@ class PlanTasks:
         )
         shared.message_ids |= {message.id for message in new_messages}
         shared.extra_budget = added_budget(state)
-        if not workflow.patched("tasks-are-told"):
-            return
         for message in new_messages:
             await send_signal(child, "said", message)
         if shared.extra_budget != budget_before:

@@ -20,13 +20,6 @@ from workflows.item_request import make_item_request
 if TYPE_CHECKING:
     from workflows.items import Items
 
-HEARD_PATCH = "heard-as-it-begins"
-"""Name of a patch. Before it, messages that came after the decision to start an item did not keep it from running."""
-
-HELD_PATCH = "held-before-it-begins"
-"""Name of a patch. Before it, an item that was held as it started ran first and was told then: it might have paid for a
-turn by that time."""
-
 
 async def start_item(items: Items, start: ItemStart) -> None:
     """Start an item's delivery, as another run where there were runs before; one that is running already is adopted.
@@ -35,7 +28,7 @@ async def start_item(items: Items, start: ItemStart) -> None:
     A cancellation or hold that came while it started is passed on to it.
     """
     entry = items.state.items[start.id]
-    if not _may_still_start(items.state, entry) and workflow.patched(HEARD_PATCH):
+    if not _may_still_start(items.state, entry):
         return
     entry.phase, entry.runs, entry.began_at, entry.granted_usd = (
         ItemPhase.BUILDING,
@@ -52,7 +45,7 @@ async def start_item(items: Items, start: ItemStart) -> None:
         cancelled = items.starting.pop(start.id)
     if entry.phase is ItemPhase.BUILDING and cancelled is not None:
         await items.cancel_delivery(start.id)
-    if entry.phase is ItemPhase.BUILDING and items.state.hold_reason and workflow.patched(HEARD_PATCH):
+    if entry.phase is ItemPhase.BUILDING and items.state.hold_reason:
         await items.signal_delivery(
             start.id, "hold", {"note": items.state.hold_reason.removeprefix("held").removeprefix(": ")}
         )
@@ -69,7 +62,7 @@ async def _start_delivery(items: Items, start: ItemStart, entry: ItemState) -> N
         if (note := items.starting[start.id]) is not None:
             entry.runs -= 1  # no run was started
             return end_idle_item(entry, ItemPhase.CANCELLED, note, workflow.now())
-        if items.state.hold_reason and workflow.patched(HELD_PATCH):
+        if items.state.hold_reason:
             entry.phase, entry.runs, entry.granted_usd = ItemPhase.WAITING, entry.runs - 1, None
             return None
         child: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
