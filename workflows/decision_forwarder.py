@@ -60,7 +60,7 @@ class DecisionForwarder:
         entry, decision = self._address_decision(name, raw_decision)
         if not decision.get("of"):
             decision |= {"id": decision.get("id") or str(workflow.uuid4())}
-        number_before, id = entry.told, entry.item.id
+        number_before, id = entry.waiting_number, entry.item.id
         try:
             await workflow.get_external_workflow_handle(entry.delivery).signal(
                 "decide", {"update": name, "said": decision}
@@ -73,7 +73,7 @@ class DecisionForwarder:
             return summary
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                lambda: entry.told != number_before or entry.phase is not ItemPhase.BUILDING,
+                lambda: entry.waiting_number != number_before or entry.phase is not ItemPhase.BUILDING,
                 timeout=READ_PATIENCE,
                 timeout_summary=f"{id} reads the decision"[:100],
             )

@@ -64,7 +64,7 @@ def entry_json(entry: ListEntry, kind: str = "delivery") -> dict[str, Any]:
 
     The id is under `delivery_id`, or `backlog_id` where `kind` is `backlog`.
     """
-    fields = {name: value for name, value in vars(entry).items() if name != "asked"}
+    fields = {name: value for name, value in vars(entry).items() if name != "pending_decision"}
     times = {
         name: time.isoformat() if time else None
         for name, time in (("started", entry.started), ("closed", entry.closed), ("since", entry.since))

@@ -219,8 +219,6 @@ async def _row_of(execution: WorkflowExecution) -> OverviewRow:
 def row_data(row: OverviewRow) -> dict[str, Any]:
     """Return a row as JSON for programs: times in ISO 8601; `asked` null where no person is asked anything."""
     times = {name: value.isoformat() for name, value in vars(row).items() if isinstance(value, datetime)}
-    return (
-        vars(row)
-        | times
-        | {"asked": row.pending_decision.model_dump(mode="json") if row.pending_decision is not None else None}
-    )
+    fields = vars(row) | times
+    pending = fields.pop("pending_decision")
+    return fields | {"asked": pending.model_dump(mode="json") if pending is not None else None}

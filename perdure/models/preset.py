@@ -54,7 +54,11 @@ class Abilities(Settings):
 
     def has(self, ability: Ability) -> bool:
         """Return whether the agent has an ability; of answers, whether it has any kind of them."""
-        return self.answers != "none" if ability is Ability.ANSWERS else bool(getattr(self, ability))
+        return (
+            self.answers != "none"
+            if ability is Ability.ANSWERS
+            else bool(self.user_messages if ability is Ability.WORDS else getattr(self, ability))
+        )
 
     def describe(self) -> str:
         """Return all abilities in one line for people: `resume, fork, answers enforced, reads only, words`."""

@@ -211,7 +211,7 @@ def test_windows_says_wsl2(nowhere: Cli) -> None:
     script = (
         "import sys, typer; sys.platform = 'win32'\n"
         "for name in ('fcntl', 'termios', 'tty', 'resource', 'pwd', 'grp'): sys.modules[name] = None\n"
-        "from perdure.cli.app import run; sys.exit(run(['deliver', 'x']))"
+        "from perdure.cli.app import run_command_line; sys.exit(run_command_line(['deliver', 'x']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=nowhere.cwd, env=nowhere.environment(), capture_output=True, timeout=60

@@ -50,7 +50,7 @@ def test_a_worker_with_another_token_for_the_forge_is_not_taken_for_ours() -> No
 @pytest.mark.parametrize("names", WIRE_VARIABLES.values(), ids=WIRE_VARIABLES)
 def test_a_worker_with_another_key_or_address_of_any_model_is_not_taken_for_ours(names: Any) -> None:
     salt = "2026-01-01"
-    ours = dict.fromkeys((*names.keys, names.address), SECRET)
+    ours = dict.fromkeys((*names.key_headers, names.address_variable), SECRET)
     started = fingerprint(ours, salt)
     check_same_model_access(started, ours, salt)
     for name in ours:

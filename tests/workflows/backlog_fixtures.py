@@ -185,7 +185,7 @@ class Branch(Company):
             since = self.landed[self.seen_by[work.delivery] :]
             met = sorted(self.changes[item] & {file for one in since for file in self.changes.get(one, ())})
             onto = self.landed[-1] if self.landed else "b"
-            about = {"onto": onto, "policy": "p2", "checkpoint": "c9", "since": "s" if met else ""}
+            about = {"onto": onto, "policy": "p2", "checkpoint": "c9", "landed_changes": "s" if met else ""}
             self.rebases.append((item, "conflict" if met else "rebased"))
             if met:
                 return RebaseResult(**about, conflicts=tuple(met))

@@ -187,7 +187,7 @@ async def test_an_address_that_fails_for_as_long_as_it_is_tried_fails_the_notifi
             await client.execute_workflow(
                 "Notification",
                 {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": fresh, "delivery_id": fresh,
-                 "run_id": "r", "repository": "/r", "request": "x", "words": "y"},
+                 "run_id": "r", "repository": "/r", "request": "x", "summary": "y"},
                 id=f"n-{fresh}",
                 task_queue=TASK_QUEUE,
             )  # fmt: skip

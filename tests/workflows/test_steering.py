@@ -44,7 +44,7 @@ async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
         decided = await asyncio.gather(
             delivery.approve(by="ann"), delivery.reject("no", asked.target, by="bob"), return_exceptions=True
         )
-        assert sorted(type(one).__name__ for one in decided) == ["Answered", "NotCounted"]
+        assert sorted(type(one).__name__ for one in decided) == ["DecisionReply", "NotCounted"]
         lost = next(one for one in decided if isinstance(one, NotCounted))
         won = "approved by ann" if isinstance(decided[0], DecisionReply) else "rejected by bob"
         assert re.search(f"decided before, otherwise: {won}, [0-9-]{{10}} [0-9:]{{8}} UTC$", lost.what), lost.what

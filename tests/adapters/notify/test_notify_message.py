@@ -47,7 +47,7 @@ def test_a_gate_is_told_with_every_way_to_decide_it() -> None:
         "d · https:\u200b//forge.example/me/calc · Add sub · $0.13",
         f"<{UI}|Web UI>",
     ]
-    assert json.loads(told.model_dump_json()).keys() == type(told).model_fields.keys()
+    assert json.loads(told.model_dump_json()).keys() == type(told).model_json_schema()["properties"].keys()
 
 
 def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that_it_is_one() -> None:
@@ -60,7 +60,7 @@ def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that
         question=question,
         options=("answer",),
     )
-    told = make_message(notice(asked=asked))
+    told = make_message(notice(pending_decision=asked))
     assert told.event == "question"
     assert told.question == question
     assert "Which unit?\n1. s\n2. ms\nIt matters because: callers rely on it" in told.text
@@ -68,12 +68,14 @@ def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that
     limit = PendingDecision(
         gate=Gate.BUDGET, target="1", summary="$5.00 are spent", since=NOW, options=("add_budget", "reject")
     )
-    assert make_message(notice(asked=limit)).event == "budget"
-    again = make_message(notice("reminder", asked=limit))
+    assert make_message(notice(pending_decision=limit)).event == "budget"
+    again = make_message(notice("reminder", pending_decision=limit))
     assert (again.event, again.gate) == ("reminder", "budget")
     assert again.text.startswith("*Still waiting for you: $5.00 are spent*")
     for days, words in ((1, "for 1 day now"), (21, "for 21 days now")):
-        told = make_message(notice("reminder", asked=limit).model_copy(update={"at": NOW + timedelta(days=days)}))
+        told = make_message(
+            notice("reminder", pending_decision=limit).model_copy(update={"at": NOW + timedelta(days=days)})
+        )
         assert told.text.startswith(f"*Still waiting for you, {words}: $5.00")
 
 
@@ -120,7 +122,7 @@ def test_the_longest_that_can_be_asked_is_shown_whole_by_a_chat() -> None:
     asked = PendingDecision(
         gate=Gate.QUESTION, target="q", summary=long, since=NOW, question=question, options=("answer",)
     )
-    text = make_message(notice(asked=asked, title=long), UI).text
+    text = make_message(notice(pending_decision=asked, title=long), UI).text
     assert len(text) < 20_000
     assert "perdure answer d --of q" in text
 

@@ -208,7 +208,7 @@ async def test_two_commands_share_a_lock_without_mixing_what_they_report(full, w
     commands = [
         SandboxCommand(f"sleep 0.{n}; exit {n}", worktree, tmp_path / f"out{n}", 20.0, lock=lock) for n in range(1, 6)
     ]
-    codes = [finished.exit_code for finished in await asyncio.gather(*map(full.run, commands))]
+    codes = [finished.exit_code for finished in await asyncio.gather(*map(full.run_command, commands))]
     assert codes == [1, 2, 3, 4, 5]
     assert not locked(lock)
 
@@ -245,7 +245,7 @@ from perdure.models.config import SandboxGrade
 grade, root, script = sys.argv[1:]
 root = Path(root)
 sandbox = sandbox_for(SandboxGrade(grade), Home(root / "perdure"), Binds(path=("/usr/bin", "/bin")))
-asyncio.run(sandbox.run_command(Command(script, root / "tree", root / "out", 60.0, lock=root / "lock")))
+asyncio.run(sandbox.run_command(SandboxCommand(script, root / "tree", root / "out", 60.0, lock=root / "lock")))
 """
 
 WRITER = "while :; do echo x >> written; done"

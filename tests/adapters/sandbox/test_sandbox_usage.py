@@ -76,7 +76,7 @@ async def test_files_in_private_memory_count_as_memory(full, home, binds, run, t
     caps = ResourceCaps(**ROOMY)
     (tmp_path / "archive").touch()
     script = f"head -c 250M /dev/zero > {place}/big; sleep 60"
-    shown = {"shown": (tmp_path / "archive",), "unpacked": {"archive": tmp_path / "archive"}}
+    shown = {"visible_paths": (tmp_path / "archive",), "unpacked": {"archive": tmp_path / "archive"}}
     finished, _ = await run(BubblewrapSandbox(home, binds, caps=caps), script, **shown)
     assert finished.over.startswith("over its memory limit of 0.2 GB")
 

@@ -79,7 +79,9 @@ def test_a_merge_on_the_branch_is_named_and_one_below_it_is_not_ours() -> None:
 
 
 def test_what_could_not_be_read_is_said_and_history_counts_then() -> None:
-    found = counted(shown(api="landed"), past("api", complete=False, api="c" * 40), unread="the branch is not there")
+    found = counted(
+        shown(api="landed"), past("api", complete=False, api="c" * 40), unread_reason="the branch is not there"
+    )
     assert not found.clean
     assert found.lost == ()
     assert found.landed == 1

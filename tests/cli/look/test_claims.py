@@ -63,7 +63,7 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
             "ended as it says",
             "it says that a person let red tests through, history has nobody",
         ),
-        (told(shipped=None), "ended as it says", "it names pull request #1, history has none"),
+        (told(pull_request_number=None), "ended as it says", "it names pull request #1, history has none"),
         (told(head=sha("f")), "ended as it says", "history's last one is fffffff"),
         (outside(pulls=()), "one pull request", "#1 is not there any more"),
         (
@@ -73,9 +73,9 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
         ),
         (outside(pulls=(PULL.model_copy(update={"head": sha("f")}),)), "one pull request", "proposes fffffff"),
         (outside(tip=sha("f")), "tested tree", "is at fffffff on the remote, the tests ran on eeeeeee"),
-        (host(begun=("README.rst",)), "begins at the base", "differs from bbbbbbb in README.rst"),
+        (host(start_differences=("README.rst",)), "begins at the base", "differs from bbbbbbb in README.rst"),
         (host(tree=sha("f")), "tested tree", "holds tree fffffff, the tests ran on ddddddd"),
-        (told(tested=sha("f")), "tested tree", "history's last tests ran on fffffff"),
+        (told(tested_tree=sha("f")), "tested tree", "history's last tests ran on fffffff"),
         (host(report=None), "tested tree", "missing or was changed"),
         (
             host(report=ReportFact(commit=HEAD, tree=TREE, status="red", passed=1, failed=1)),
@@ -95,10 +95,10 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
         (commit(differs=("calc.py",)), "commits", "differs from checkpoint 2222222 in calc.py"),
         (host(commits=()), "commits", "has none of the 1 that history tells of"),
         (host(broken="error: missing blob"), "checkpoints", "a hole: error: missing blob"),
-        (host(held=False), "checkpoints", "no ref keeps the last one"),
-        (told(first=sha("9")), "checkpoints", "they begin at 0000000, prepare's is 9999999"),
+        (host(is_referenced=False), "checkpoints", "no ref keeps the last one"),
+        (told(first_checkpoint=sha("9")), "checkpoints", "they begin at 0000000, prepare's is 9999999"),
         (replace(GOOD, checkpoints=CHECKPOINTS[:2]), "checkpoints", "implement 1, turn 1 has no checkpoint"),
-        (told(turns=TOLD.turns[1:], newest=1), "checkpoints", "1111111 (plan 1, turn 1) is not in history"),
+        (told(turns=TOLD.turns[1:], newest_turns=1), "checkpoints", "1111111 (plan 1, turn 1) is not in history"),
         (
             told(turns=(TOLD.turns[0], TurnSpan(sha("0"), sha("2"), "implement", 1, 1))),
             "checkpoints",
@@ -115,14 +115,14 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
             "2222222 is other's",
         ),
         (ledger(worker_deaths=2), "worker deaths", "the receipt says 1, the journal 2"),
-        (ledger(unheard=("7/1",)), "worker deaths", "a death that the journal has not: 7/1"),
+        (ledger(unknown_deaths=("7/1",)), "worker deaths", "a death that the journal has not: 7/1"),
         (ledger(turns_redone=0), "turns redone", "the receipt says 1, the journal 0"),
         (ledger(replies_paid_twice=1), "replies paid twice", "the receipt says 0, the spend log 1"),
         (ledger(replies_cut=1), "replies cut", "the receipt says 0, the spend log 1"),
         (ledger(spend=Spend(usd=0.2)), "cost", "the result says $0.30, the ledger $0.20"),
         (ledger(spend=Spend(usd=0.3, at_risk_usd=0.5)), "cost", "in the ledger $0.50"),
         (ledger(unpaid=("plan 1, turn 1",)), "cost", "no settled reply for plan 1, turn 1"),
-        (ledger(kept=Usage(cost_usd=0.25)), "cost", "the turns in the vault $0.25"),
+        (ledger(kept_usage=Usage(cost_usd=0.25)), "cost", "the turns in the vault $0.25"),
         (result(steps=RESULT.steps[:1]), "cost", "the steps cost $0.10"),
         (result(usage=UsageResult(cost_usd=None)), "cost", "the result says cost unknown"),
     ],
@@ -220,7 +220,7 @@ def test_a_price_nobody_knows_is_not_a_contradiction() -> None:
 
 
 def test_histories_that_temporal_has_deleted_leave_the_comparison_open() -> None:
-    late = told(first="", turns=TOLD.turns[1:], newest=1, complete=False)
+    late = told(first_checkpoint="", turns=TOLD.turns[1:], newest_turns=1, complete=False)
     assert judged(late)["checkpoints"][0] is ClaimStatus.UNKNOWN
     assert "the first runs' history is gone" in judged(late)["checkpoints"][1]
 

@@ -23,7 +23,7 @@ ASKED = PendingDecision(
 
 
 def row(id: str = "calc-sub", **more: object) -> OverviewRow:
-    known = {"kind": "delivery", "repository": "calc", "phase": "build", "status": "running", "asked": None}
+    known = {"kind": "delivery", "repository": "calc", "phase": "build", "status": "running", "pending_decision": None}
     known |= {"since": None, "started": NOW - timedelta(hours=1), "closed": None, "cost_usd": 0.25}
     return OverviewRow(id=id, **{**known, **more})  # type: ignore[arg-type]
 
@@ -31,7 +31,7 @@ def row(id: str = "calc-sub", **more: object) -> OverviewRow:
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_every_line_fits_and_nothing_of_others_moves_the_cursor(width: int) -> None:
     rows = [
-        row("waiting-" * 6, asked=ASKED, since=ASKED.since, status="waiting", phase="plan"),
+        row("waiting-" * 6, pending_decision=ASKED, since=ASKED.since, status="waiting", phase="plan"),
         row(turn=3, doing="pytest -q " + "x" * 100, worker="1@host"),
         row("done", closed=NOW, status="delivered", phase="ship"),
     ]

@@ -119,10 +119,10 @@ async def test_settings_under_which_nothing_could_land_are_refused_before_anythi
 ) -> None:
     phases = 'version = 1\n[delivery]\nphases = ["build", "ship"]\n'
     with pytest.raises(InvalidRequest, match="nothing lands without test and review") as refused:
-        await opening.open(said={"config": phases})
+        await opening.open(backlog_request={"config": phases})
     assert "allow_untested" in refused.value.fix
     for more in ({"config": f"{phases}[ship]\nallow_untested = true\n"}, {"config": phases, "land": "stack"}):
-        assert (await opening.open(said=more)).branch == OWN
+        assert (await opening.open(backlog_request=more)).branch == OWN
 
 
 async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: Opening, tmp_path: Path) -> None:
@@ -132,19 +132,19 @@ async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: 
         await closed.open()
     said: dict[str, object] = {"repository": str(opening.origin), "parallel": 2}
     said["proof"] = request_proof(host.home.key(), "night", said)
-    assert (await closed.open(said=said)).base == "main"
+    assert (await closed.open(backlog_request=said)).base == "main"
     for other in ({**said, "parallel": 3}, {**said, "repository": "/etc"}):
         with pytest.raises(InvalidRequest, match="repository"):
-            await closed.open(said=other)
+            await closed.open(backlog_request=other)
     with pytest.raises(InvalidRequest, match="repository"):
-        await closed.open(said=said, repository=str(tmp_path / "calc.git-work"))
+        await closed.open(backlog_request=said, repository=str(tmp_path / "calc.git-work"))
     run = "night-2026-11-23T23:00:00Z"
     with pytest.raises(InvalidRequest, match="repository"):
-        await closed.open(said=said, backlog=run)
+        await closed.open(backlog_request=said, backlog=run)
     said["proof"] = schedule_proof(host.home.key(), "night", {**said, "proof": ""})
     with pytest.raises(InvalidRequest, match="repository"):
-        await closed.open(said=said)
-    scheduled = await closed.open(said=said, backlog=run)
+        await closed.open(backlog_request=said)
+    scheduled = await closed.open(backlog_request=said, backlog=run)
     assert git(closed.origin, "check-ref-format", "--branch", scheduled.branch).strip() == scheduled.branch
     assert scheduled.branch.startswith("perdure/night-20261123t2300-")
     await host.close()
@@ -152,7 +152,7 @@ async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: 
 
 async def test_issues_of_a_repository_without_any_are_refused_before_anything_is_made(opening: Opening) -> None:
     with pytest.raises(InvalidRequest, match="has none that Perdure can read"):
-        await opening.make(said={"issues": "label:bug"})
+        await opening.make(backlog_request={"issues": "label:bug"})
     assert OWN not in git(opening.origin, "branch", "--format=%(refname:short)").split()
 
 
@@ -215,10 +215,10 @@ async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: 
         opening = Opening(host, github.path("me/calc"))
         numbers = [github.add_issue("me/calc", title, labels=("bug",)) for title in ("Add mul", "Add div")]
         said = {"issues": "label:bug"}
-        assert (await opening.open(repository=where, said=said)).issues == (), (
+        assert (await opening.open(repository=where, backlog_request=said)).issues == (), (
             "only whoever has the token asks for them"
         )
-        assert list((await opening.make(repository=where, said=said)).issues) == numbers
+        assert list((await opening.make(repository=where, backlog_request=said)).issues) == numbers
         head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
         closed = await opening.close(head, repository=where)
         assert await opening.close(head, repository=where) == closed, "killed before it could say so"
@@ -255,7 +255,7 @@ async def test_merging_it_closes_the_issues_that_landed_where_that_is_wanted(
 ) -> None:
     await opening.make()
     head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
-    closed = await opening.close(head, issues=(14, 15), said={"config": f"version = 1\n{ship}"})
+    closed = await opening.close(head, issues=(14, 15), backlog_request={"config": f"version = 1\n{ship}"})
     assert closed.pull_request is not None
     body = LocalForge(str(opening.origin)).pull_details(closed.pull_request.number).body
     assert f"\n{said}\n" in body

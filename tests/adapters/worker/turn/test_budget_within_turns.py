@@ -24,7 +24,7 @@ def within(usd: float, **more: object) -> SpendingLimits:
 
 async def held(directory: Path, room: SpendingLimits | None, *models: str) -> RequestGate:
     made = RequestGate(books(directory), models or ("*",))
-    await made.admit_turn(turn(1, room=room), RUN)
+    await made.admit_turn(turn(1, spending_limits=room), RUN)
     return made
 
 
@@ -50,7 +50,7 @@ async def test_what_was_bought_before_is_given_again_whatever_is_left(tmp_path: 
 
 async def test_an_agent_that_asked_for_too_much_gets_the_same_error_from_then_on(tmp_path: Path) -> None:
     api, agent = Api(), await held(tmp_path, within(0.9))
-    one = await agent.admit_turn(turn(1, room=within(0.9)), RUN)
+    one = await agent.admit_turn(turn(1, spending_limits=within(0.9)), RUN)
     async with asyncio.timeout(30):
         await agent.reply(request("1"), api)
         waiting = asyncio.ensure_future(agent.reply(request("2"), api))

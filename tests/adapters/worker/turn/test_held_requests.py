@@ -104,7 +104,7 @@ async def test_an_agent_that_begins_again_asks_its_title_again_and_it_is_not_pai
     api = Api()
     first = await bought(tmp_path, request("title", turn=False), api)
     assert await bought(tmp_path, request("title", turn=False), api, turn(2)) == first
-    await bought(tmp_path, request("title", turn=False), api, turn(2, began=RUN, sample="rewound"))
+    await bought(tmp_path, request("title", turn=False), api, turn(2, started_run_suffix=RUN, sample="rewound"))
     assert api.asked == 2, "a run that was rewound wants another"
     assert SpendLog(tmp_path).count_repeats() == (0, 0)
 
@@ -124,7 +124,7 @@ async def test_equal_turns_of_a_plans_tasks_are_not_one_turn_paid_twice(tmp_path
         turn(1, attempt=2),
         turn(1, step=Step.REVIEW),
         turn(1, messages=(UserMessage(id="w", text="Rather not."),)),
-        turn(1, began=RUN, sample="rewound"),
+        turn(1, started_run_suffix=RUN, sample="rewound"),
     ],
 )
 async def test_another_turn_is_another_reply(tmp_path: Path, other: TurnInput) -> None:
