@@ -191,7 +191,7 @@ class Treasury:
                 schedule_to_close_timeout=SPENT_TIMEOUT,
                 summary=f"what {delivery} has paid"[:100],
             )
-            paid = spend.paid
+            paid = spend.counted_usd
         except ActivityError as error:
             workflow.logger.warning("treasury: %s: what it held counts as spent: %s", delivery, error.cause)
         self._granting.settle_overdue(delivery, paid, until)

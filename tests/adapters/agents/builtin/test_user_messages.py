@@ -99,7 +99,9 @@ def test_letters_that_nobody_sees_say_nothing_to_a_model() -> None:
     assert "\n(no words)\n" in nothing
 
 
-@given(st.lists(st.builds(UserMessage, id=st.text(max_size=5), text=st.text(max_size=20), about=st.text(max_size=5))))
+@given(
+    st.lists(st.builds(UserMessage, id=st.text(max_size=5), text=st.text(max_size=20), question=st.text(max_size=5)))
+)
 def test_the_same_words_give_the_same_bytes(said: list[UserMessage]) -> None:
     again = [UserMessage.model_validate_json(one.model_dump_json()) for one in said]
     assert json.dumps(add_user_messages(ASKED, said)) == json.dumps(
