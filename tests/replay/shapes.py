@@ -203,7 +203,7 @@ async def specialists(root: Path, keep: Keep) -> None:
         await finished(await engine.submit(origin), engine, 200)
         await keep(engine.handle(), "specialists")
         [tasks] = [run.id async for run in engine.client.list_workflows("WorkflowType = 'Backlog'")]
-        await keep(engine.handle(tasks), "tasks-known")
+        await keep(engine.handle(tasks), "tasks")
         await keep(engine.handle(f"{tasks}/1-backend"), "task")
         await keep(engine.handle(f"{tasks}/2-docs"), "task-beside")
 

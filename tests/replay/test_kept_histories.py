@@ -32,7 +32,7 @@ def test_histories_are_kept() -> None:
         *("waiting-for-the-treasury", "shared-budget", "treasury", "treasury-ended"),
         *("treasury-before-it-continued", "treasury-continued"),
         *("backlog", "landed", "landed-after-a-conflict", "followed", "stacked", "delivered-in-a-stack"),
-        *("specialists", "tasks", "tasks-known", "task", "task-beside", "backlog-crowded", "landed-in-its-turn"),
+        *("specialists", "tasks", "task", "task-beside", "backlog-crowded", "landed-in-its-turn"),
         *("attempts", "attempts-after-red", "attempt", "attempt-red"),
         *("backlog-with-attempts", "item-with-attempts", "backlog-that-left-a-stack", "stack-followed"),
         *("waiting-for-the-day", "covered-by-the-day"),
@@ -67,7 +67,7 @@ class Reordered(Delivery):
     async def run(self, raw: Any = None, *more: Any) -> DeliveryResult:
         return await super().run(raw, *more)
 
-    async def plan(self) -> None:
+    async def make_plan(self) -> None:
         self.enter_phase(Phase.PLAN)
         await self.steps.plan()
         await self.steps.classify()
