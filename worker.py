@@ -26,11 +26,10 @@ from temporalio.worker import Worker
 from activities import any_host_activities, publisher_activities, workspace_activities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
-from perdure.adapters.worker.background_tasks import run_in_background
-from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.host import Host, run_in_background
 from perdure.client.budgets import keep_treasury_running, put_rules
 from perdure.local import connect, forkserver, page
-from perdure.local.server_guard import ServerGuard
+from perdure.local.connect import ServerGuard
 from perdure.models.limits import DRAIN, TASK_QUEUE
 
 

@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from activities.attempts import TakeAttemptActivity
-from activities.backlog import BacklogActivities
-from activities.capture_pages import CapturePagesActivity
+from activities.backlog import BacklogActivities, SignItemRequestActivity, StackActivity
 from activities.close import CloseActivity
 from activities.commit import CommitActivity
 from activities.concurrency_limit import ConcurrencyLimitActivity
-from activities.delivery_lookup import look_for, resume_point
 from activities.delivery_queries import QueryActivities
 from activities.follow_base import FollowActivities
 from activities.forge import ForgeActivities
-from activities.inspect_change import InspectChangeActivity
-from activities.land import LandActivity
+from activities.forking import RewindTargetActivity
+from activities.inspect_change import CapturePagesActivity, InspectChangeActivity
+from activities.landing import LandActivity, RebaseActivity
 from activities.notify import NoticeActivities
-from activities.plan_tasks import PlanTaskActivities
+from activities.parallel_builds import PlanTaskActivities, TakeAttemptActivity
 from activities.prepare import PrepareActivity
-from activities.prioritise import prioritise_delivery
-from activities.read_previous_treasury import last_table
-from activities.rebase import RebaseActivity
-from activities.rewind_target import RewindTargetActivity
 from activities.run_tests import RunTestsActivity
-from activities.sign_item_request import SignItemRequestActivity
-from activities.stack import StackActivity
 from activities.turns import turn_activities
-from activities.verify_previous_run import former_run
+from activities.workflow_lookup import former_run, last_table, look_for, prioritise_delivery, resume_point
 from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]

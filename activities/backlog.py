@@ -1,9 +1,13 @@
-"""The activities for a backlog as a whole: its base and settings, its limits, its integration branch and its pull
-request.
+"""The activities for a backlog as a whole: its base and settings, its limits, the signing of its items' requests, its
+integration branch and its pull requests, a stack of them too.
 
 Effects: `make_branch` pushes the integration branch where the remote does not have it, `close_backlog` opens one pull
-request; both look first. Key: the branch. The others only read. No model output chooses host, repository, base or
-branch.
+request; both look first. Key: the branch. `look_at_stack` moves the base of a pull request, and opens one again that a
+forge had closed with its base; one that is into that branch already, or that somebody has closed, is left alone. Key:
+the pull request's own branch. The others have none. No model output chooses host, repository, base or branch.
+
+A backlog that came with this home's proof may name a repository or a checkout on its host; so may its deliveries, whose
+requests only its workflow can write: `vouch` signs them.
 """
 
 from __future__ import annotations
@@ -19,36 +23,38 @@ from activities.concurrency_limit import find_limit_reason
 from activities.contract_builder import ContractBuilder
 from activities.on_host import OnHost
 from perdure.adapters.forges.base import HostedForge, Proposal
-from perdure.adapters.forges.body import BODY_CHARS, marker
-from perdure.adapters.forges.neutral import code_span, neutral_text, neutral_title
-from perdure.adapters.forges.shared_body import part_start
+from perdure.adapters.forges.body import BODY_CHARS, marker, part_start
+from perdure.adapters.forges.markdown import code_span, neutral_text, neutral_title
 from perdure.adapters.git.command import redact
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.adapters.git.integration import IntegrationBranch
 from perdure.adapters.git.landing import fetch_integration_branch
 from perdure.adapters.git.publish import count_commits, publish_first_commit
-from perdure.adapters.git.remote import Heads, remote_heads
+from perdure.adapters.git.remote import FIRST_COMMIT, Heads, remote_heads
 from perdure.adapters.git.target import TargetRepository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import check_can_land, fetch_base, find_target
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, in_thread_to_end
 from perdure.adapters.system.zones import zone_offsets
-from perdure.models.backlog import ITEMS_MOST
-from perdure.models.backlog_state import OpenBacklogResult
+from perdure.models.backlog.following import MoveBranchInput, PullRequestState, StackInput, StackState
+from perdure.models.backlog.landing import (
+    CloseBacklogInput,
+    CloseBacklogResult,
+    OpenBacklogInput,
+    SignRequestInput,
+    SignRequestResult,
+)
+from perdure.models.backlog.request import ITEMS_MOST
+from perdure.models.backlog.state import OpenBacklogResult
 from perdure.models.concurrency_limit import ConcurrencyCheckResult
-from perdure.models.config import Limits, RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import Limits, RepositoryConfig
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.request import DeliveryRequest, is_valid_proof, request_proof
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import ForgeRefused, InvalidRequest, NoRoom, PerdureError
-from perdure.models.following import MoveBranchInput
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.issue import IssueQuery
-from perdure.models.landing import CloseBacklogInput, CloseBacklogResult, OpenBacklogInput
 from perdure.models.limits import HEARTBEAT_TIMEOUT
-from perdure.models.proof import is_valid_proof
-from perdure.models.request import DeliveryRequest
-from perdure.models.stack import StackInput
 
 TITLE_CHARS = 100
 """The most characters in the title of a backlog's pull request."""
@@ -322,3 +328,53 @@ def _pull_request_footer(work: CloseBacklogInput, closes_issues: bool) -> str:
         f"{issues_paragraph}\n\n---\nDelivered by Perdure as backlog "
         f"{code_span(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
     )
+
+
+class StackActivity(OnHost):
+    """The activity that looks after the pull requests of a stack."""
+
+    @activity.defn
+    async def look_at_stack(self, work: StackInput) -> StackState:
+        """Reopen and retarget the pull requests of a stack where that is asked for, and return the state of each, by
+        item. Raises ForgeRefused, ForgeUnavailable."""
+        async with send_heartbeats():
+            return await in_thread_to_end(self._update_pull_requests, work)
+
+    def _update_pull_requests(self, work: StackInput) -> StackState:
+        """Find the newest pull request of each item, reopen it where it was closed with its base and that is back,
+        bring it into the branch that is asked for, and return the state of each, by item. Items without a pull request
+        are left out; without a forge that Perdure speaks to, all are."""
+        target, vault = BacklogActivities(self._host).open_target(work)
+        forge = self._host.forges.forge(target.url)
+        if forge is None:
+            return StackState()
+        heads, states = remote_heads(vault.url, vault.keys).branches, dict[str, PullRequestState]()
+        for pull in work.pulls:
+            own_pulls = [candidate for candidate in forge.pulls_of_branch(pull.branch, pull.delivery) if candidate.ours]
+            if not own_pulls:
+                continue
+            newest = max(own_pulls, key=lambda candidate: candidate.number)
+            base, state = newest.base, newest.state
+            if state == "closed" and pull.reopen and base in heads:
+                forge.reopen_pull(newest.number)
+                state = "open"
+            if state == "open" and pull.to and pull.to != base and pull.to in heads:
+                forge.change_base(newest.number, pull.to)
+                crash_point(CrashPoint.AFTER_RETARGET)
+                base = pull.to
+            states[pull.item] = PullRequestState(state=state, into=base, base_gone=base not in heads)
+        return StackState(pull_requests=states)
+
+
+class SignItemRequestActivity(OnHost):
+    """The activity that signs the request of a backlog's item."""
+
+    @activity.defn
+    async def vouch(self, work: SignRequestInput) -> SignRequestResult:
+        """Sign the request of an item's delivery with this home's key and return the proof; an empty one where the
+        backlog's own proof does not hold here."""
+        key, claimed_proof = self._host.home.key(), work.backlog_request.get("proof")
+        request_fields = {name: value for name, value in work.backlog_request.items() if name != "items"}
+        if not isinstance(claimed_proof, str) or not is_valid_proof(claimed_proof, key, work.backlog, request_fields):
+            return SignRequestResult()
+        return SignRequestResult(proof=request_proof(key, work.workflow_id, work.request))

@@ -6,25 +6,22 @@ import re
 from pathlib import Path
 
 from perdure.adapters.checks.baseline import case_key, command_key, failing_cases, results_by_command
-from perdure.adapters.checks.experiment.read_only_side import ReadOnlyTestSide
 from perdure.adapters.checks.experiment.run_experiment import run_experiment
-from perdure.adapters.checks.experiment.runs import ExperimentSetting
-from perdure.adapters.checks.refused_writes import find_refused_writes, refused_writes_message, writes_setting
+from perdure.adapters.checks.experiment.runs import ExperimentSetting, ReadOnlyTestSide
 from perdure.adapters.checks.tests import run_once
-from perdure.adapters.checks.verdict import verdict_of
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.checks.verdict import find_refused_writes, refused_writes_message, verdict_of, writes_setting
+from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.repository.keys import command_origin
-from perdure.adapters.system.removal import discard
+from perdure.adapters.system.directories import discard
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.models.config import SandboxGrade, TestCommand
-from perdure.models.contract import Contract
+from perdure.models.checks.report import CommandResult, Experiment, TestReport
+from perdure.models.checks.verdict_text import with_experiment
+from perdure.models.config.repository import SandboxGrade, TestCommand
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import SetupFailed
-from perdure.models.experiment import Experiment
-from perdure.models.report import CommandResult, TestReport
-from perdure.models.result import TestsStatus
-from perdure.models.tampering_text import with_experiment
 
 _REMOVAL = re.compile(
     r"\b(remov(e[sd]?|ing|al)|delet(e[sd]?|ing|ion)|drop(s|ped|ping)?(?!-)|retir(e[sd]?|ing)|deprecat(e[sd]?|ing|ion)"

@@ -12,11 +12,11 @@ from perdure.adapters.git.checkouts import remove_old_checkouts as sweep_checkou
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
 from perdure.adapters.repository.ports import release_ports
-from perdure.adapters.system.removal import discard
+from perdure.adapters.system.directories import discard
 from perdure.adapters.system.threads import in_thread
+from perdure.models.budget.ledger import Usage
+from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.errors import WorkspaceLost
-from perdure.models.ledger import Usage
-from perdure.models.work import CloseInput, CloseResult
 
 log = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from temporalio import activity
 
 from activities.on_host import OnHost
 from perdure.adapters.forges.body import subject_line
-from perdure.adapters.git.branch import commit_checkpoint, find_commit
 from perdure.adapters.git.command import IDENTITY
-from perdure.adapters.git.predicted_conflicts import predict_conflicts
+from perdure.adapters.git.landing import predict_conflicts
+from perdure.adapters.git.publish import commit_checkpoint, find_commit
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.models.delivery.work import CommitInput, CommitResult
 from perdure.models.ids import branch_name, slug
 from perdure.models.phases import Step
-from perdure.models.work import CommitInput, CommitResult
 
 
 class CommitActivity(OnHost):

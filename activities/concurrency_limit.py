@@ -16,7 +16,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult, OtherDelivery, limit_reason
-from perdure.models.config import Limits
+from perdure.models.config.repository import Limits
 from perdure.models.errors import NoRoom
 from perdure.models.issue import is_same_repository
 from perdure.models.phases import Phase

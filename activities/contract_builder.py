@@ -20,26 +20,25 @@ from perdure.adapters.git.publish import check_push_allowed
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.repository.config import EffectiveConfig, load_repository_config, merge_config
-from perdure.adapters.repository.issues import fetch_issue
 from perdure.adapters.repository.terms import (
     BranchBase,
     branch_names,
     check_branch,
     fetch_base,
+    fetch_issue,
     find_source,
     find_target,
     is_from_this_home,
 )
-from perdure.models.backlog import LandingPlace
-from perdure.models.contract import Contract
+from perdure.models.backlog.request import LandingPlace
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.specialists import ParentDelivery
+from perdure.models.delivery.steps import AGENTIC, ROLE
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import branch_name
 from perdure.models.limits import CONFIG_BYTES, USD_MOST
 from perdure.models.phases import Kind, Phase, invalid_phases_reason
-from perdure.models.plan import ROLE
-from perdure.models.request import DeliveryRequest
-from perdure.models.specialists import ParentDelivery
-from perdure.models.steps import AGENTIC
 
 CONFIG_FILE = "perdure.toml"
 

@@ -14,16 +14,14 @@ from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker import verify
 from perdure.adapters.worker.turn.delivery_text import delivery_page
 from perdure.adapters.worker.turn.documents import check_plan, read_report
-from perdure.adapters.worker.verify import checkpoints
-from perdure.models.decisions import CheckPlanInput, CheckPlanResult, StoredText, StoreTextInput
-from perdure.models.errors import InvalidRequest, WorkspaceLost
-from perdure.models.ledger import Spend
-from perdure.models.limits import HANDED_IN_BYTES, VERIFY_PAGE
-from perdure.models.treasury import SpentInput
-from perdure.models.turn import TextPage, VaultReadInput
-from perdure.models.verify import (
+from perdure.models.budget.ledger import Spend
+from perdure.models.budget.treasury import SpentInput
+from perdure.models.delivery.decisions import CheckPlanInput, CheckPlanResult, StoredText, StoreTextInput
+from perdure.models.delivery.turn import TextPage, VaultReadInput
+from perdure.models.delivery.verify import (
     ExperimentFact,
     HostFacts,
     PublishedFacts,
@@ -32,6 +30,8 @@ from perdure.models.verify import (
     ReportFact,
     VerifyInput,
 )
+from perdure.models.errors import InvalidRequest, WorkspaceLost
+from perdure.models.limits import HANDED_IN_BYTES, VERIFY_PAGE
 
 
 class QueryActivities(OnHost):
@@ -55,15 +55,15 @@ class QueryActivities(OnHost):
         what is broken, how the delivery began, its tree, its test report, and its spending and deaths from the host's
         logs."""
         vault, end = Workspace.open(self._host.home, work.delivery).vault, work.offset + VERIFY_PAGE
-        all_checkpoints, broken = checkpoints.checkpoints_to(vault, work.tip)
-        broken = broken or (checkpoints.missing_object(vault, work.tip) if not work.offset else "")
+        all_checkpoints, broken = verify.checkpoints_to(vault, work.tip)
+        broken = broken or (verify.missing_object(vault, work.tip) if not work.offset else "")
         tree = vault.tree_of(work.head) if work.head and vault.has_commit(work.head) else ""
         own_base = work.rebased or work.start
-        commits = checkpoints.commits_between(vault, own_base, work.head) if tree and vault.has_commit(own_base) else []
+        commits = verify.commits_between(vault, own_base, work.head) if tree and vault.has_commit(own_base) else []
         first = work.first or next(iter(all_checkpoints), "")
         facts = HostFacts(
-            checkpoints=checkpoints.checkpoint_facts(vault, all_checkpoints, work.offset) if not broken else (),
-            commits=checkpoints.commit_facts(
+            checkpoints=verify.checkpoint_facts(vault, all_checkpoints, work.offset) if not broken else (),
+            commits=verify.commit_facts(
                 vault, commits[work.offset : end], own_base, work.commits, "" if work.rebased else first
             ),
             next=end if end < max(len(all_checkpoints), len(commits)) else None,
@@ -76,13 +76,13 @@ class QueryActivities(OnHost):
             if work.inherited in all_checkpoints
             else all_checkpoints
         )
-        turns = checkpoints.turn_usages(vault, own_checkpoints) if not broken else []
+        turns = verify.turn_usages(vault, own_checkpoints) if not broken else []
         first_page = {
-            "start_differences": checkpoints.start_differences(vault, work.start, first),
-            "is_referenced": bool(all_checkpoints) and checkpoints.is_kept(vault, work.delivery, work.tip),
+            "start_differences": verify.start_differences(vault, work.start, first),
+            "is_referenced": bool(all_checkpoints) and verify.is_kept(vault, work.delivery, work.tip),
             "tree": tree,
             "report": _report_fact(vault, work),
-            "ledger": checkpoints.ledger_fact(self._host, work.delivery, turns, work.deaths),
+            "ledger": verify.ledger_fact(self._host, work.delivery, turns, work.deaths),
         }
         return facts.model_copy(update=first_page)
 

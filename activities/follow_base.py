@@ -20,10 +20,10 @@ from activities.prepare import PrepareActivity
 from activities.run_tests import BaseTests, check_name, run_item_checks, test_base, test_commit
 from perdure.adapters.checks import tests
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.adapters.git.branch import push_commit
+from perdure.adapters.git.integration import landed_items, replay_commits
 from perdure.adapters.git.landing import fetch_integration_branch, missing_branch_error
+from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.remote import remote_heads
-from perdure.adapters.git.replay import landed_items, replay_commits
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.config import EffectiveConfig
 from perdure.adapters.system.crash import crash_point
@@ -31,16 +31,22 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.models.backlog import CHECKS_S
-from perdure.models.config import TestCommand
-from perdure.models.contract import Contract
+from perdure.models.backlog.following import (
+    FollowInput,
+    FollowResult,
+    LandedChecksResult,
+    MoveBranchInput,
+    MoveBranchResult,
+)
+from perdure.models.backlog.request import CHECKS_S
+from perdure.models.checks.report import TestReport
+from perdure.models.config.repository import TestCommand
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from perdure.models.following import FollowInput, FollowResult, LandedChecksResult, MoveBranchInput, MoveBranchResult
 from perdure.models.ids import branch_name
-from perdure.models.report import TestReport
-from perdure.models.result import TestsStatus
-from perdure.models.work import TestVerdict
 
 _MAX_PROBLEM_CHARS = 600
 

@@ -16,12 +16,11 @@ from activities.on_host import OnHost
 from perdure.adapters.forges import artifacts
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.body import EngineObservations, pull_request_body, pull_request_title
-from perdure.adapters.forges.pictures import picture_files
+from perdure.adapters.forges.markdown import picture_files
 from perdure.adapters.forges.status import status_comment
 from perdure.adapters.forges.template import read_template
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
 from perdure.adapters.git.publish import check_push_allowed, count_commits, publish_branch, publish_first_commit
-from perdure.adapters.git.remote import remote_heads
+from perdure.adapters.git.remote import FIRST_COMMIT, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.crash import crash_point
@@ -36,9 +35,9 @@ from perdure.adapters.worker.turn.documents import (
     read_review,
     read_screenshots,
 )
-from perdure.models import publishing
-from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery import publishing
+from perdure.models.delivery.turn import Contract
 from perdure.models.phases import Step
 
 

@@ -1,24 +1,34 @@
-"""Inspect change: the findings that the engine itself makes in the change, beside the reviewer's.
+"""The engine's own look at a change, beside the reviewer's: its findings, and pictures of the application's pages.
 
-Effect: Findings in the vault; no worktree is needed and none is touched. Key: the commit.
+Effect of `inspect_change`: Findings in the vault; no worktree is needed and none is touched. Effect of `capture_pages`:
+pictures and one list of them (Screenshots) in the vault; the worktree is not touched. Done again after a death, what is
+in the vault stays, and the newest list counts. Key of both: the commit.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.checks.findings.engine_findings import EngineFindings, inspect_commit
-from perdure.adapters.checks.findings.lost_tests import find_lost_tests, find_unproven_change
+from perdure.adapters.browser.capture import Capture, CapturedPage, capture_app
+from perdure.adapters.checks.findings.engine_findings import (
+    EngineFindings,
+    find_lost_tests,
+    find_unproven_change,
+    inspect_commit,
+)
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.turn.documents import read_report
+from perdure.models.checks.report import Screenshot, Screenshots, Severity, TestReport
+from perdure.models.delivery.publishing import CaptureInput, CaptureResult
+from perdure.models.delivery.turn import SUMMARY_LIMIT
+from perdure.models.delivery.work import InspectInput, InspectResult
 from perdure.models.errors import WorkspaceLost
-from perdure.models.report import Severity, TestReport
-from perdure.models.turn import SUMMARY_LIMIT
-from perdure.models.work import InspectInput, InspectResult
 from perdure.text import shortened
 
 
@@ -72,3 +82,50 @@ def _summarize_findings(engine_findings: EngineFindings) -> str:
     counts += [f"{skippable} skippable"] if skippable else []
     worst = engine_findings.findings.findings[0]
     return shortened(f"{', '.join(counts)}: {worst.title}" + (f" in {worst.file}" if worst.file else ""), SUMMARY_LIMIT)
+
+
+class CapturePagesActivity(OnHost):
+    """The activity that takes pictures of the application's pages."""
+
+    @activity.defn
+    async def capture_pages(self, work: CaptureInput) -> CaptureResult:
+        """Start the application of the commit, take pictures of its pages and store them in the vault; return the
+        list's artifact and a line for people.
+
+        Without `[app] start` nothing runs. A failure of the application or the browser is a note in the list, no error.
+        Raises Superseded, WorkspaceLost.
+        """
+        async with self._host.open_session(work.delivery, work.contract) as session:
+            settings = session.contract.config.app
+            if not settings.start:
+                return CaptureResult(summary="no pictures: [app] start is not set")
+            update_heartbeat(doing="taking pictures of the app")
+            command = session.base_command()
+            async with session.clean_checkout(work.commit) as clean_tree:
+                captured = await capture_app(
+                    session.sandbox, replace(command, source=clean_tree), settings, session.logs / "app"
+                )
+            session.lease.check()
+            artifact = await in_thread(_store_screenshots, session.vault, work, captured)
+            return CaptureResult(screenshots=artifact, picture_count=captured.picture_count, summary=captured.summary)
+
+
+def _store_screenshots(vault: Vault, work: CaptureInput, captured: Capture) -> str:
+    """Store the pictures and a list of them in the vault, and return the list's artifact hash."""
+    pictures = tuple(_store_picture(vault, work.delivery, page) for page in captured.pages)
+    screenshots = Screenshots(commit=work.commit, pictures=pictures, note=captured.note)
+    return vault.put_artifact(work.delivery, screenshots.model_dump_json().encode())
+
+
+def _store_picture(vault: Vault, delivery: str, page: CapturedPage) -> Screenshot:
+    """Store the picture of a page in the vault and return the page's entry for the list; without a picture the entry
+    has only the note that says why."""
+    if page.picture is None:
+        return Screenshot(page=page.page, note=page.note)
+    return Screenshot(
+        page=page.page,
+        artifact=vault.put_artifact(delivery, page.picture.data),
+        width=page.picture.width,
+        height=page.picture.height,
+        note=page.note,
+    )

@@ -14,9 +14,8 @@ from urllib.parse import quote
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.forges.neutral import is_web_address
-from perdure.adapters.notify.message import make_message
-from perdure.adapters.notify.send import post_notice
+from perdure.adapters.forges.markdown import is_web_address
+from perdure.adapters.notify.webhook import make_message, post_notice
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread

@@ -14,20 +14,18 @@ from typing import Any, TypeVar
 from temporalio import activity
 
 from activities.contract_builder import CONFIG_FILE, ContractBuilder, task_fields
-from activities.prepare_fork import fork_summary, prepare_fork
+from activities.forking import fork_summary, prepare_fork
 from activities.run_tests import BaseTests, test_base
-from perdure.adapters.agents.efforts import next_efforts
-from perdure.adapters.agents.resolve_agents import uses_cli_agent
-from perdure.adapters.checks.experiment.check_side import check_test_side
+from perdure.adapters.agents.resolve_agents import next_efforts, uses_cli_agent
+from perdure.adapters.checks.experiment.commit_pair import check_test_side
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.git.retention import record_branches
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree_path
-from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected
+from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected, read_notes
 from perdure.adapters.repository.detect import detect_commands
 from perdure.adapters.repository.host import delivery_labels, shared_budgets
-from perdure.adapters.repository.notes import read_notes
 from perdure.adapters.repository.terms import delivery_title, retry_token_limit
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
@@ -35,20 +33,19 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.turn.adopt import turn_of_checkpoint
+from perdure.adapters.worker.turn.agent import turn_of_checkpoint
 from perdure.adapters.worker.workspace_setup import SetupRecord, read_setup_record
-from perdure.models.amounts import parse_duration
-from perdure.models.config import Limits
-from perdure.models.contract import Contract
+from perdure.models.config.repository import Limits, parse_duration
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace, PrepareInput, TestVerdict
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import Phase, Step
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import TestsStatus
-from perdure.models.rules.attempts import attempt_overrides, attempt_settings
 from perdure.models.rules.gates import gate_settings
-from perdure.models.steps import AGENTIC
-from perdure.models.work import EscalationSettings, PreparedWorkspace, PrepareInput, TestVerdict
+from perdure.models.rules.parallel_builds import attempt_overrides, attempt_settings
 from perdure.text import span
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)

@@ -26,7 +26,7 @@ from perdure.adapters.checks.baseline import (
 )
 from perdure.adapters.checks.tamper import DifferingFiles, find_missing_tests, with_missing_tests
 from perdure.adapters.checks.verdict import find_not_started, verdict_of
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
@@ -34,15 +34,15 @@ from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.adapters.worker.workspace_setup import read_binds
-from perdure.models.backlog import CHECKS_S
-from perdure.models.config import TestCommand
+from perdure.models.backlog.request import CHECKS_S
+from perdure.models.checks.report import BaseComparison, CommandResult, TestReport
+from perdure.models.config.repository import TestCommand
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.work import TestInput, TestVerdict
 from perdure.models.errors import WorkspaceLost
 from perdure.models.ids import digest
 from perdure.models.phases import Step
-from perdure.models.report import BaseComparison, CommandResult, TestReport
-from perdure.models.result import TestsStatus
-from perdure.models.work import TestInput, TestVerdict
 from perdure.text import span
 
 _MAX_CHECK_NAME_CHARS = 200

@@ -12,13 +12,13 @@ from temporalio import activity
 
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.transaction import take_turn
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC
-from perdure.models.turn import TurnInput, TurnResult
 
 
 def turn_activities(host: Host) -> list[Callable[..., Any]]:
-    """Return one activity for every agentic step of the table (perdure.models.steps); each takes one turn."""
+    """Return one activity for every agentic step of the table (perdure.models.delivery.steps); each takes one turn."""
     return [_turn_activity(step, host) for step in AGENTIC]
 
 

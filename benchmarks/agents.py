@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.bare_agents import BARE, MODEL, WITHIN_S, Bare, start, whole
 from perdure.adapters.agents.prices import usage_cost
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Submission
 from perdure.local.places import read_running_supervisor
-from perdure.models.config import BUILT_IN
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
+from perdure.models.config.repository import BUILT_IN
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests import needs

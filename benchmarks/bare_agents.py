@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.agents.prices import usage_cost
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 from tests.real_agents import claude, codex
 
 WITHIN_S = 90.0

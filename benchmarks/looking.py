@@ -39,9 +39,9 @@ from perdure.adapters.system.home import Home
 from perdure.client import Perdure
 from perdure.local.page import ensure_page_token, read_page_record
 from perdure.local.server import ensure_server, stop_server
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.turn import TurnInput, TurnResult
 from perdure.page.server import ServedPage
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS

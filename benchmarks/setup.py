@@ -22,8 +22,8 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.environments import KeptEnvironment
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.workspace_setup import read_setup_record
-from perdure.models.request import DeliveryRequest
-from perdure.models.work import PrepareInput
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.work import PrepareInput
 from tests.adapters.worker.turn.turn_fixtures import in_activity
 from tests.engine import CALC, make_target
 

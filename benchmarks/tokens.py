@@ -1,6 +1,6 @@
 """The share of a conversation's input that is read from the cache: ours, and the same loop without our marks.
 
-Real requests over HTTP to the rehearsal, whose cache follows the documented rules (perdure/rehearsal/cache.py) on
+Real requests over HTTP to the rehearsal, whose cache follows the documented rules (perdure/rehearsal/record.py) on
 tokens counted as bytes / 4; real tools in a directory. The same figures come out on any machine.
 """
 
@@ -27,12 +27,12 @@ from perdure.adapters.agents.builtin.conversation import (
 from perdure.adapters.agents.builtin.model import Model, ModelRequest
 from perdure.adapters.agents.builtin.repository_map import build_map
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
+from perdure.adapters.sandbox.environment import Binds
 from perdure.adapters.sandbox.grades import OffSandbox
-from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system.home import Home
-from perdure.models.config import RepositoryConfig, TestCommand
-from perdure.models.contract import Contract, Note
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
+from perdure.models.config.repository import RepositoryConfig, TestCommand
+from perdure.models.delivery.turn import Contract, Note
 from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal

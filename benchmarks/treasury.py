@@ -38,11 +38,11 @@ from workflow_fixtures import Cast
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.budget.treasury import TREASURY, BudgetRule, SpentInput, TreasuryTable
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.treasury import TREASURY, BudgetRule, SpentInput, TreasuryTable
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
 from workflows.treasury import TREASURY_TICK

@@ -32,21 +32,20 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from perdure.adapters.checks.compiler_caches import CompilerCache
-from perdure.adapters.checks.experiment.read_only_side import ReadOnlyTestSide
 from perdure.adapters.checks.experiment.run_experiment import run_experiment
-from perdure.adapters.checks.experiment.runs import ExperimentSetting
-from perdure.adapters.checks.experiment.trees import CommitTree, write_tree
+from perdure.adapters.checks.experiment.runs import ExperimentSetting, ReadOnlyTestSide
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
+from perdure.adapters.checks.trees import CommitTree, write_tree
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.adapters.git.initial_commit import export
+from perdure.adapters.git.remote import export
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
-from perdure.models.config import SandboxGrade, TestCommand
-from perdure.models.report import TestReport
+from perdure.models.checks.report import TestReport
+from perdure.models.config.repository import SandboxGrade, TestCommand
 from tests.engine import make_target
 
 ROUNDS = int(os.environ.get("ROUNDS", "7"))

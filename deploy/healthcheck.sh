@@ -7,7 +7,7 @@ set -eu
 exec python -c '
 import sys
 
-from perdure.adapters.sandbox.probe import probe
+from perdure.adapters.sandbox.grades import probe
 
 error = probe().error
 sys.exit(f"error: {error}" if error else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.models.backlog_messages import BacklogAttached, BacklogProgress, ItemView
+from perdure.models.backlog.state import BacklogAttached, BacklogProgress, ItemView
 from schemas.examples import HEAD, PLAN_GATE, PLAN_SHA, REPOSITORY, RUN, Examples
 
 BACKLOG = "night"

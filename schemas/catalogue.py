@@ -9,16 +9,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from perdure.models import backlog, backlog_messages, decisions
+from perdure.models.backlog import request, state
+from perdure.models.backlog.following import Follow
+from perdure.models.checks.report import Findings, Review, TestReport
+from perdure.models.delivery import decisions
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.state import Progress
+from perdure.models.delivery.steps import Plan
 from perdure.models.events import Event
-from perdure.models.following import Follow
 from perdure.models.notice import WebhookMessage
-from perdure.models.plan import Plan
-from perdure.models.report import Findings, Review, TestReport
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import DeliveryResult
-from perdure.models.rules.attaching import DeliveryAttached
-from perdure.models.state import Progress
+from perdure.models.rules.inbox import DeliveryAttached
 from schemas import backlog_examples, examples
 
 
@@ -60,28 +61,28 @@ SHAPES: tuple[PublishedShape, ...] = (
     PublishedShape("decide", decisions.Decide, "signal `decide`", examples.signalled_decision_examples, sent=True),
     PublishedShape(
         "backlog",
-        backlog.BacklogRequest,
+        request.BacklogRequest,
         "the argument of workflow type `Backlog`, and of its update `attach`, which takes `{}` too; a file of items",
         backlog_examples.backlog_examples,
         sent=True,
     ),
     PublishedShape(
         "add_item",
-        backlog_messages.AddItem,
+        state.AddItem,
         "updates `add` and `edit` of a backlog",
         backlog_examples.added_item_examples,
         sent=True,
     ),
     PublishedShape(
         "named_item",
-        backlog_messages.NamedItem,
+        state.NamedItem,
         "updates `skip`, `retry` and `cancel_item` of a backlog",
         backlog_examples.named_item_examples,
         sent=True,
     ),
     PublishedShape(
         "prioritised_item",
-        backlog_messages.PrioritisedItem,
+        state.PrioritisedItem,
         "update `prioritise` of a backlog",
         backlog_examples.prioritised_item_examples,
         sent=True,
@@ -95,11 +96,11 @@ SHAPES: tuple[PublishedShape, ...] = (
             sent=True,
         )
         for name, model, decision_examples in (
-            ("approve", backlog_messages.ApproveItem, examples.approval_examples),
-            ("reject", backlog_messages.RejectItem, examples.rejection_examples),
-            ("edit_plan", backlog_messages.EditPlanOfItem, examples.plan_edit_examples),
-            ("answer", backlog_messages.AnswerItem, examples.answer_examples),
-            ("add_budget", backlog_messages.AddBudgetToItem, examples.budget_examples),
+            ("approve", state.ApproveItem, examples.approval_examples),
+            ("reject", state.RejectItem, examples.rejection_examples),
+            ("edit_plan", state.EditPlanOfItem, examples.plan_edit_examples),
+            ("answer", state.AnswerItem, examples.answer_examples),
+            ("add_budget", state.AddBudgetToItem, examples.budget_examples),
         )
     ),
     PublishedShape("follow", Follow, "update `follow` of a backlog", backlog_examples.follow_examples, sent=True),
@@ -116,13 +117,13 @@ SHAPES: tuple[PublishedShape, ...] = (
     PublishedShape("progress", Progress, "the answer to query `progress`", examples.delivery_progress_examples),
     PublishedShape(
         "backlog_progress",
-        backlog_messages.BacklogProgress,
+        state.BacklogProgress,
         "what a backlog returns, and its answer to query `progress`",
         backlog_examples.progress_examples,
     ),
     PublishedShape(
         "backlog_attached",
-        backlog_messages.BacklogAttached,
+        state.BacklogAttached,
         "the answer to update `attach` of a backlog",
         backlog_examples.attachment_examples,
     ),

@@ -5,12 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.models.decisions import Gate, PendingDecision
-from perdure.models.events import Event, EventType
-from perdure.models.ledger import Spend, Usage
-from perdure.models.notice import WebhookMessage, decision_options
-from perdure.models.plan import Plan, Task
-from perdure.models.report import (
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.checks.report import (
     BaseComparison,
     CommandResult,
     Finding,
@@ -22,7 +18,8 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
-from perdure.models.result import (
+from perdure.models.delivery.decisions import Gate, PendingDecision
+from perdure.models.delivery.result import (
     DeliveryResult,
     PullRequest,
     Reason,
@@ -34,8 +31,11 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
-from perdure.models.rules.attaching import DeliveryAttached
-from perdure.models.state import Progress
+from perdure.models.delivery.state import Progress
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.events import Event, EventType
+from perdure.models.notice import WebhookMessage, decision_options
+from perdure.models.rules.inbox import DeliveryAttached
 
 BASE, HEAD = "9f1c2d3e4b5a69788796a5b4c3d2e1f009182736", "4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70"
 PLAN_SHA = "b2c1d0e9f8a7968574635241302f1e0db2c1d0e9f8a7968574635241302f1e0d"

@@ -10,8 +10,8 @@ from perdure.adapters.checks.compiler_caches import CompilerCache
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
 from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
-from perdure.models.config import TestCommand
-from perdure.models.report import CommandResult, TestReport
+from perdure.models.checks.report import CommandResult, TestReport
+from perdure.models.config.repository import TestCommand
 
 PYTEST = f"{sys.executable} -m pytest -q"
 

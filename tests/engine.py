@@ -24,7 +24,7 @@ from perdure.client import Perdure, Submission
 from perdure.local.places import Places, read_running_supervisor, worker_command, worker_environment, worker_script
 from perdure.local.processes import wait_until_released
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.models.result import DeliveryResult
+from perdure.models.delivery.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal

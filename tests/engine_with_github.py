@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.models.result import DeliveryResult
+from perdure.models.delivery.result import DeliveryResult
 from tests.engine import HAPPY, Engine, git, heads, make_target
 from tests.twins.github import GitHubTwin
 

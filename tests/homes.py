@@ -8,7 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from perdure.adapters.sandbox.private_etc import prepare_private_etc
+from perdure.adapters.sandbox.host_files import prepare_private_etc
 from perdure.adapters.system.home import Home
 
 

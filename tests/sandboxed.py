@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import compute_binds
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
 from tests.command_fixtures import Bench
 from tests.homes import fresh_home

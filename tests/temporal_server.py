@@ -26,7 +26,7 @@ from perdure.adapters.system.home import Home
 from perdure.local.identity import RETENTION, ServerRecord, identity_namespace
 from perdure.local.places import Places
 from perdure.local.server import ServerInfo, ensure_server, stop_server
-from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
+from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.plugin import perdure_plugin
 from tests.processes import send
 

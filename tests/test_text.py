@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.builtin import issue
+from perdure.adapters.agents.builtin import user_messages
 from perdure.adapters.agents.text import first_line
 from perdure.adapters.checks.findings import secret_leaks
 from perdure.adapters.checks.tamper import missing_tests
-from perdure.adapters.forges import neutral, reports
-from perdure.adapters.notify import message
+from perdure.adapters.forges import artifacts
+from perdure.adapters.forges import markdown as forge_markdown
+from perdure.adapters.notify import webhook
 from perdure.cli import formatting
-from perdure.models import changed_base_tests
-from perdure.models.report import Tampering
-from perdure.models.webui import markdown
+from perdure.models.checks import verdict_text
+from perdure.models.checks.report import Tampering
+from perdure.models.webui import details
 from perdure.text import one_line, visible, without_control
 
 UNSEEN = {
@@ -36,17 +37,17 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "a line of the terminal": one_line,
     "the report": formatting.visible_text,
     "a line of the report": formatting.visible_line,
-    "an issue in a prompt": issue.strip_hidden,
+    "an issue in a prompt": user_messages.strip_hidden,
     "a turn's summary": lambda text: first_line(text, 100),
-    "a forge's title": neutral.neutral_title,
-    "a forge's text": neutral.neutral_text,
-    "a forge's line": neutral.neutral_line,
-    "a forge's name": neutral.code_span,
-    "a forge's output": reports.fence_text,
-    "the Web UI's cell": lambda text: markdown.escape_line(text, 100),
-    "the Web UI's name": markdown.code_span,
-    "a chat": message._code_span,
-    "a test's name": changed_base_tests.label_of,
+    "a forge's title": forge_markdown.neutral_title,
+    "a forge's text": forge_markdown.neutral_text,
+    "a forge's line": forge_markdown.neutral_line,
+    "a forge's name": forge_markdown.code_span,
+    "a forge's output": artifacts.fence_text,
+    "the Web UI's cell": lambda text: details.escape_line(text, 100),
+    "the Web UI's name": details.code_span,
+    "a chat": webhook._code_span,
+    "a test's name": verdict_text.label_of,
     "a hit's title": lambda text: missing_tests.make_hit(Tampering.GONE, text).title,
     "a file's name": secret_leaks.printable_path,
 }

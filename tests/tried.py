@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from perdure.models.experiment import CanaryOutcome, CommandExperiment, Experiment, Promise
-from perdure.models.report import Justification, Review, TestReport
-from perdure.models.result import TestsStatus
-from perdure.models.work import TestVerdict
+from perdure.models.checks.report import (
+    CanaryOutcome,
+    CommandExperiment,
+    Experiment,
+    Justification,
+    Promise,
+    Review,
+    TestReport,
+)
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.work import TestVerdict
 
 LINE = "39/41 of main's own tests pass on the change · 4 new tests fail without it · canaries caught"
 ADD, ZERO = "tests/test_calc.py::test_add", "tests/test_calc.py::test_zero"

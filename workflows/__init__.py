@@ -2,7 +2,7 @@
 
 from workflows.backlog import Backlog
 from workflows.delivery import Delivery
-from workflows.following import Following
+from workflows.follow_up import Following
 from workflows.notification import Notification
 from workflows.treasury import Treasury
 from workflows.unknown_workflow import UnknownWorkflow

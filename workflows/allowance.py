@@ -10,10 +10,10 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from perdure.models.ledger import LimitReached
+from perdure.models.budget.ledger import LimitReached
+from perdure.models.budget.treasury import TREASURY, BudgetGrant, ReserveRequest
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.rules.allowance import Limit, paid_usd
-from perdure.models.state import DeliveryState
-from perdure.models.treasury import TREASURY, BudgetGrant, ReserveRequest
 from workflows.signals import send_signal
 
 LOW_SHARE = 0.25

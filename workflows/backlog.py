@@ -14,9 +14,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ParentClosePolicy
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.backlog_state import BacklogState, ItemState
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemState
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import stack_workflow_id
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
@@ -26,17 +25,15 @@ from perdure.models.rules.landed_checks import unchecked_summary
 from perdure.models.rules.scheduling import is_finished, item_views, next_start_time, startable_items
 from perdure.models.webui.backlog import render_backlog_details
 from perdure.models.webui.details import render_refused
-from workflows.attributes import set_search_attributes
 from workflows.backlog_inbox import BacklogInbox
 from workflows.base_follower import BaseFollower, FollowUpdate
-from workflows.decision_forwarder import DecisionForwarder
 from workflows.endings import BAD_REQUESTS, foreign_start_error, invalid_request, is_cancellation, raise_if_cancelled
-from workflows.following import stack_to_follow
+from workflows.follow_up import PullRequestStack, stack_to_follow
+from workflows.forwarding import DecisionForwarder, TaskMessages
 from workflows.items import Items
 from workflows.notification import start_notification
-from workflows.pull_request_stack import PullRequestStack
+from workflows.signals import set_search_attributes
 from workflows.start_item import failure_reason, start_item
-from workflows.task_messages import TaskMessages
 
 BACKLOG_LOOK = timedelta(minutes=5)
 """Pause between looks for deliveries that ended without saying so (terminated, or run by an older worker): 6 events
@@ -234,7 +231,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         when a worker takes over."""
         return render_backlog_details(self.request, self.state, workflow.now(), workflow.info().workflow_id)
 
-    @workflow.query(description="Where the backlog stands: perdure.models.backlog_messages.BacklogProgress")
+    @workflow.query(description="Where the backlog stands: perdure.models.backlog.state.BacklogProgress")
     def progress(self) -> BacklogProgress:
         """Return where the backlog stands: its branch, cost, limits, what it waits for, and every item."""
         state, info = self.state, workflow.info()
@@ -262,7 +259,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             items=item_views(self.request, state, workflow.now()),
         )
 
-    @workflow.query(name="state", description="All of it, with which another run goes on: perdure.models.backlog")
+    @workflow.query(
+        name="state", description="All of it, with which another run goes on: perdure.models.backlog.request"
+    )
     def _carried_state(self) -> dict[str, Any]:
         """Return the state with which another run goes on."""
         return (

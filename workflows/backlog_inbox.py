@@ -11,13 +11,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_messages import AddItem, BacklogAttached, NamedItem, PrioritisedItem
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
-from perdure.models.decisions import Hold, parse_input
-from perdure.models.errors import InvalidRequest
-from perdure.models.fairness import MIDDLE_PRIORITY, fairness_key, temporal_priority
-from perdure.models.landing import (
+from perdure.models.backlog.landing import (
     ItemEnded,
     ItemForeseen,
     ItemPlanned,
@@ -27,12 +21,25 @@ from perdure.models.landing import (
     PriorityInput,
     PriorityResult,
 )
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import (
+    AddItem,
+    BacklogAttached,
+    BacklogState,
+    ItemPhase,
+    ItemState,
+    NamedItem,
+    PrioritisedItem,
+)
+from perdure.models.backlog.touches import patterns_of_paths
+from perdure.models.concurrency_limit import MIDDLE_PRIORITY, fairness_key, temporal_priority
+from perdure.models.delivery.decisions import Hold, parse_input
+from perdure.models.errors import InvalidRequest
 from perdure.models.rules.backlog import backlog_attach_refusal
 from perdure.models.rules.changes import change_refusal, end_idle_item, ended_reason, reopen_item
-from perdure.models.rules.foreseen_conflicts import record_conflicts
+from perdure.models.rules.dependencies import no_place_reason
 from perdure.models.rules.landed_checks import record_branch_move
-from perdure.models.rules.stack import no_place_reason
-from perdure.models.touches import patterns_of_paths
+from perdure.models.rules.scheduling import record_conflicts
 from workflows.items import Items
 from workflows.start_item import failure_reason
 

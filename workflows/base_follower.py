@@ -14,11 +14,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase, OpenBacklogResult
-from perdure.models.decisions import parse_input
-from perdure.models.errors import InvalidRequest
-from perdure.models.following import (
+from perdure.models.backlog.following import (
     Follow,
     FollowInput,
     FollowResult,
@@ -26,11 +22,16 @@ from perdure.models.following import (
     MoveBranchInput,
     MoveBranchResult,
 )
+from perdure.models.backlog.landing import SignRequestInput, SignRequestResult
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase, OpenBacklogResult
+from perdure.models.delivery.decisions import parse_input
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.work import CloseInput, CloseResult
+from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
-from perdure.models.landing import SignRequestInput, SignRequestResult
 from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.request import DeliveryRequest
 from perdure.models.rules.changes import ended_reason
 from perdure.models.rules.landed_checks import (
     ask_about_checks,
@@ -40,7 +41,6 @@ from perdure.models.rules.landed_checks import (
     record_branch_move,
     record_passed_checks,
 )
-from perdure.models.work import CloseInput, CloseResult
 from workflows.endings import interpret_failure
 from workflows.items import FORGE_RETRIES, TURN_LIMIT, Items
 from workflows.publishing import FORGE_PATIENCE

@@ -9,18 +9,17 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models import fold
-from perdure.models.decisions import Gate
+from perdure.models.delivery import fold
+from perdure.models.delivery.decisions import Gate
+from perdure.models.delivery.request import DeliveryRequest, ResumePoint
+from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
+from perdure.models.delivery.state import DeliveryState, Progress
+from perdure.models.delivery.summary import progress_of, result_of
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.ids import delivery_key
 from perdure.models.phases import Phase, Step
-from perdure.models.request import DeliveryRequest, ResumePoint
-from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
-from perdure.models.rules.fixing import stop_review_fixing_reason, stop_test_fixing_reason
-from perdure.models.rules.gates import CANNOT_TELL
-from perdure.models.state import DeliveryState, Progress
-from perdure.models.summary import progress_of, result_of
+from perdure.models.rules.gates import CANNOT_TELL, stop_review_fixing_reason, stop_test_fixing_reason
 from perdure.models.webui.details import render_refused
-from perdure.models.work import TestVerdict
 from workflows.attempts import PlanAttempts
 from workflows.endings import DeliveryStopped, draft_reasons, not_delivered, parse_submission, raise_if_cancelled
 from workflows.inbox import DeliveryInbox
@@ -352,7 +351,7 @@ class Delivery(DeliveryInbox):
         message = state.message or str(state.status)
         raise ApplicationError(message, result.model_dump(mode="json"), type="NotDelivered", non_retryable=True)
 
-    @workflow.query(description="Where the delivery stands: perdure.models.state.Progress")
+    @workflow.query(description="Where the delivery stands: perdure.models.delivery.state.Progress")
     def progress(self) -> Progress:
         info = workflow.info()
         return progress_of(self.state, self.request, info.workflow_id, info.run_id, workflow.now())

@@ -18,16 +18,16 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ActivityHandle
 
+from perdure.models.budget.ledger import LimitReached
+from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.delivery.result import Reason, ReviewStatus, Status, TestsStatus
+from perdure.models.delivery.state import DeliveryState, parse_resume_state
+from perdure.models.delivery.turn import Ending
+from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace
 from perdure.models.errors import InvalidRequest
-from perdure.models.ledger import LimitReached
 from perdure.models.phases import ALL_PHASES, invalid_phases_reason
-from perdure.models.request import DeliveryRequest, parse_request
-from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
 from perdure.models.rules.gates import CANNOT_TELL, red_tests_approval
-from perdure.models.rules.specialists import is_tasks_backlog
-from perdure.models.state import DeliveryState, parse_resume_state
-from perdure.models.turn import Ending
-from perdure.models.work import EscalationSettings, PreparedWorkspace
+from perdure.models.rules.parallel_builds import is_tasks_backlog
 
 T = TypeVar("T")
 

@@ -9,15 +9,15 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from perdure.models.decisions import DecisionRecord, Gate, GateVerdict, PendingDecision, Question, UserMessage
+from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, PendingDecision, Question, UserMessage
+from perdure.models.delivery.result import Reason
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import EscalationSettings
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Step
-from perdure.models.result import Reason
 from perdure.models.rules.allowance import Limit, reached_limit, time_left, time_over_reason
 from perdure.models.rules.inbox import record_decision
-from perdure.models.state import DeliveryState
 from perdure.models.webui import captions
-from perdure.models.work import EscalationSettings
 from workflows.endings import not_delivered, raise_if_cancelled
 
 PREPARE_TIME = timedelta(hours=24)

@@ -11,10 +11,9 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.request import DeliveryRequest
-from perdure.models.rules.attaching import DeliveryAttached, delivery_attach_refusal, delivery_attached
-from perdure.models.rules.inbox import Inbox, NotCounted
-from perdure.models.state import DeliveryState
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.rules.inbox import DeliveryAttached, Inbox, NotCounted, delivery_attach_refusal, delivery_attached
 from workflows.step_runner import StepRunner
 
 ATTACHES = 200

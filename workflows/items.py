@@ -12,9 +12,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
 from temporalio.workflow import ChildWorkflowHandle
 
-from perdure.models.backlog import BacklogItem, BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
-from perdure.models.landing import (
+from perdure.models.backlog.landing import (
     CloseBacklogInput,
     CloseBacklogResult,
     DeliveryLookup,
@@ -24,15 +22,22 @@ from perdure.models.landing import (
     LandingGranted,
     OpenBacklogInput,
 )
+from perdure.models.backlog.request import BacklogItem, BacklogRequest
+from perdure.models.backlog.state import (
+    BacklogState,
+    ItemPhase,
+    ItemState,
+    OpenBacklogResult,
+    PreviousRunInput,
+    PreviousRunResult,
+    state_digest,
+)
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
-from perdure.models.previous_run import PreviousRunInput, PreviousRunResult, state_digest
-from perdure.models.rules.changes import end_idle_item
-from perdure.models.rules.item_outcome import apply_item_end
+from perdure.models.rules.changes import apply_item_end, end_idle_item
 from perdure.models.rules.landed_checks import checks_for_landing, unchecked_summary
 from perdure.models.rules.scheduling import count_items_to_land, next_to_land
 from perdure.models.webui.backlog import render_items_table
-from workflows.concurrency_limit import wait_for_pull_request_room
-from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
+from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE, wait_for_pull_request_room
 from workflows.signals import send_signal
 from workflows.start_item import failure_reason
 

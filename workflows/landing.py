@@ -13,23 +13,22 @@ from typing import Any
 
 from temporalio import workflow
 
-from perdure.models import fold, landing
-from perdure.models.backlog import LandingPlace
-from perdure.models.decisions import Gate, PendingDecision
+from perdure.models.backlog import landing
+from perdure.models.backlog.request import LandingPlace
+from perdure.models.delivery import fold
+from perdure.models.delivery.decisions import Gate, PendingDecision
+from perdure.models.delivery.result import DeliveryResult, Status, TestsStatus
+from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.phases import Phase, Step
-from perdure.models.result import DeliveryResult, Status, TestsStatus
+from perdure.models.rules.dependencies import stackable_commit
 from perdure.models.rules.gates import landing_obstacle, red_tests_approval
-from perdure.models.rules.slots import LIMIT_GATE
-from perdure.models.rules.stack import stackable_commit
-from perdure.models.work import PreparedWorkspace
-from workflows.concurrency_limit import wait_for_room
-from workflows.decomposing import decompose_request
+from perdure.models.rules.scheduling import LIMIT_GATE
 from workflows.endings import DeliveryStopped, raise_if_cancelled
-from workflows.publishing import ForgeSteps
+from workflows.publishing import ForgeSteps, wait_for_room
 from workflows.signals import send_signal
 from workflows.step_runner import StepRunner
-from workflows.steps import Steps
+from workflows.steps import Steps, decompose_request
 
 TURN_SHOWN_AFTER = timedelta(seconds=10)
 """Time after which a missing turn is shown as waiting. It comes in a fraction of a second unless somebody else

@@ -14,13 +14,13 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, ChildWorkflowError
 
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.errors import NoticeRefused
 from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult, notice_of
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import DeliveryResult
-from perdure.models.state import DeliveryState
-from perdure.models.webui.markdown import escape_line
+from perdure.models.webui.details import escape_line
 from workflows.endings import invalid_request
 
 NOTIFY_FOR_TIME = timedelta(days=1)

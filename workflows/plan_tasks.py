@@ -17,15 +17,11 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
-from perdure.models import fold
-from perdure.models.backlog import BacklogItem
-from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.backlog_state import BacklogState, ItemState, OpenBacklogResult
-from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
-from perdure.models.result import Reason
-from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
-from perdure.models.rules.specialists import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
-from perdure.models.specialists import (
+from perdure.models.backlog.request import BacklogItem
+from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemState, OpenBacklogResult
+from perdure.models.delivery import fold
+from perdure.models.delivery.result import Reason
+from perdure.models.delivery.specialists import (
     TASKS_AT_ONCE,
     ParentDelivery,
     PlannedTask,
@@ -36,8 +32,11 @@ from perdure.models.specialists import (
     TaskBudgetIncrease,
     TaskResult,
 )
-from perdure.models.state import DeliveryState
-from perdure.models.work import PreparedWorkspace
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import PreparedWorkspace
+from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
+from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
+from perdure.models.rules.parallel_builds import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
 from workflows.endings import not_delivered
 from workflows.signals import send_signal
 from workflows.step_runner import StepRunner

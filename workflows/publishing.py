@@ -1,11 +1,15 @@
-"""A delivery's steps at its forge: may it publish there, the comment on the issue, artifacts, branch, pull request.
+"""A delivery's steps at its forge: may it publish there, is there room for one more, the comment on the issue,
+artifacts, branch, pull request.
 
 They run where the forge's token is. A forge that is away is waited for, visibly: by then the work is done and paid for.
+
+Room is waited for before anything is paid, at no cost of history.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,15 +18,17 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
-from perdure.models import publishing
-from perdure.models.errors import ForgeUnavailable
-from perdure.models.landing import LandInput, LandResult
-from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
-from perdure.models.phases import Phase, Step
-from perdure.models.result import ReviewResult, Status
-from perdure.models.work import (
+from perdure.models.backlog.landing import LandInput, LandResult, OpenBacklogInput
+from perdure.models.backlog.state import BacklogState, OpenBacklogResult
+from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult
+from perdure.models.delivery import publishing
+from perdure.models.delivery.result import ReviewResult, Status
+from perdure.models.delivery.work import (
     PreparedWorkspace,
 )
+from perdure.models.errors import ForgeUnavailable
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
+from perdure.models.phases import Phase, Step
 from workflows.endings import interpret_failure, raise_if_cancelled, wait_for_activity
 from workflows.step_runner import StepRunner
 
@@ -234,3 +240,66 @@ class ForgeSteps:
             worker = "the publisher" if self._prepared.publisher else "the worker of this delivery's host"
             return f"{worker} is not there: nobody takes work from queue {self._queue}"
         return ""
+
+
+UNTIL_ROOM = RetryPolicy(
+    initial_interval=timedelta(seconds=5), backoff_coefficient=1.5, maximum_interval=timedelta(minutes=1)
+)
+"""Retries until there is room. The server tries again: however long that takes, history has one activity of it."""
+
+
+async def wait_for_room(runner: StepRunner, tell_reason: Callable[[str], Awaitable[None]]) -> None:
+    """Wait until there is room for one more delivery of the repository; return at once where there is, or no limit.
+
+    What it waits for is shown, and told by `tell_reason` (empty: it goes on). Raises DeliveryStopped where the forge
+    refuses.
+    """
+    prepared = runner.state.prepared
+    if prepared is None or not prepared.limited:
+        return
+    runner.show_state()  # from now on other deliveries see this one in the line
+    work = ConcurrencyCheckInput(
+        delivery=runner.delivery,
+        contract=prepared.contract,
+        workflow_id=workflow.info().workflow_id,
+        repository=runner.request.repository,
+    )
+    queue = prepared.publisher or prepared.queue
+    try:
+        if reason := (await _look_for_room("find_room", work, queue, "room for one more?")).reason:
+            with runner.gates.show_waiting(reason):
+                await tell_reason(reason)
+                await _look_for_room("find_room", work.model_copy(update={"waits": True}), queue, reason)
+            await tell_reason("")
+    except ActivityError as error:
+        raise interpret_failure(error) from error
+
+
+async def wait_for_pull_request_room(state: BacklogState, opened: OpenBacklogResult, work: OpenBacklogInput) -> None:
+    """Wait until fewer pull requests of the repository are open than may be, for a backlog; its state shows what is
+    waited for. Raises ActivityError."""
+    if not opened.limits_pull_requests:
+        return
+    waiting_before, queue = state.waiting, opened.queue
+    if reason := (await _look_for_room("backlog_room", work, queue, "room for one more?")).reason:
+        state.waiting = reason
+        await _look_for_room("backlog_room", work.model_copy(update={"waits": True}), queue, reason)
+        state.waiting = waiting_before
+
+
+async def _look_for_room(
+    activity: str, work: ConcurrencyCheckInput | OpenBacklogInput, queue: str, summary: str
+) -> ConcurrencyCheckResult:
+    """Run an activity that looks for room, and return its answer. With `waits` in its input the server tries it again
+    until there is room."""
+    room: ConcurrencyCheckResult = await workflow.execute_activity(
+        activity,
+        work,
+        result_type=ConcurrencyCheckResult,
+        task_queue=queue,
+        start_to_close_timeout=FORGE_ATTEMPT,
+        heartbeat_timeout=HEARTBEAT_TIMEOUT,
+        retry_policy=UNTIL_ROOM,
+        summary=summary[:100],
+    )
+    return room

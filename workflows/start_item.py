@@ -1,24 +1,93 @@
-"""The start of an item's delivery. Messages that come meanwhile count: what was left out, cancelled or held by then."""
+"""The start of an item's delivery: the request that its backlog makes for it, and the start itself. Messages that come
+meanwhile count: what was left out, cancelled or held by then."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
-from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, ItemState
-from perdure.models.fairness import fairness_key, temporal_priority
+from perdure.models.backlog.landing import ResumeInput, ResumeResult, SignRequestInput, SignRequestResult
+from perdure.models.backlog.request import LandingPlace
+from perdure.models.backlog.state import SATISFIED, BacklogState, ItemPhase, ItemState
+from perdure.models.concurrency_limit import fairness_key, temporal_priority
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.phases import Phase
 from perdure.models.rules.changes import end_idle_item
+from perdure.models.rules.dependencies import start_branch
+from perdure.models.rules.parallel_builds import parent_of_task
 from perdure.models.rules.scheduling import ItemStart
 from workflows.endings import interpret_failure
-from workflows.item_request import make_item_request
 
 if TYPE_CHECKING:
     from workflows.items import Items
+
+
+T = TypeVar("T")
+
+
+def _own_or_default(own: T | None, default: T | None) -> T | None:
+    return own if own is not None else default
+
+
+async def make_item_request(items: Items, entry: ItemState) -> dict[str, Any]:
+    """Make the request of an item's delivery, as JSON; of a later run with the point where it goes on, if there is one.
+
+    Records in the item the branch that it begins from, in a stack. Signed where the backlog came with a proof. Raises
+    ActivityError.
+    """
+    backlog, item, opened = items.request, entry.item, items.state.opened
+    assert opened is not None
+    resumed_request: dict[str, Any] | None = None
+    if entry.runs > 1:
+        work = ResumeInput(workflow_id=entry.delivery)
+        resumed_request = (
+            await items.run_activity("resume_point", work, ResumeResult, f"where {item.id} goes on")
+        ).request
+    budget = entry.granted_usd if entry.granted_usd is not None else item.budget_usd
+    is_stacked = backlog.land == "stack"
+    if is_stacked and not resumed_request:
+        entry.into = start_branch(items.state, item.id)
+    raw = DeliveryRequest.model_construct(
+        repository=backlog.repository,
+        request=item.request,
+        base=entry.into or opened.branch,
+        gates=tuple(backlog.gates),
+        budget_usd=budget,
+        questions=backlog.questions,
+        labels=(*backlog.labels, *item.labels),
+        issue=item.issue,
+        phases=(Phase.PLAN,) if item.decompose else None,
+        attempts=_own_or_default(item.attempts, backlog.attempts) if not item.decompose else None,
+        after_red=_own_or_default(item.after_red, backlog.after_red) if not item.decompose else None,
+        model=backlog.model,
+        agent=backlog.agent,
+        config=backlog.config,
+        source=backlog.source,
+        landing=LandingPlace(
+            backlog=workflow.info().workflow_id,
+            item=item.id,
+            branch=opened.base if is_stacked else opened.branch,
+            role=item.role,
+            decompose=item.decompose,
+            within=parent_of_task(opened.within, item),
+            ships=is_stacked,
+        ),
+    ).model_dump(mode="json", exclude_defaults=True)
+    if backlog.proof:
+        sign_input = SignRequestInput(
+            backlog=workflow.info().workflow_id,
+            backlog_request=items.request_fields,
+            workflow_id=entry.delivery,
+            request=raw,
+        )
+        signed = await items.run_activity("vouch", sign_input, SignRequestResult, f"{item.id} is of this backlog")
+        raw |= {"proof": signed.proof} if signed.proof else {}
+    return raw | ({"resume": resumed_request["resume"]} if resumed_request and resumed_request.get("resume") else {})
 
 
 async def start_item(items: Items, start: ItemStart) -> None:

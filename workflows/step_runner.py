@@ -13,10 +13,15 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
-from perdure.models import fold
-from perdure.models.decisions import UserMessage
-from perdure.models.ids import delivery_key, short_run_id
-from perdure.models.ledger import SpendingLimits
+from perdure.models.budget.ledger import SpendingLimits
+from perdure.models.delivery import fold
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import Reason, StepRecord
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.delivery.work import CloseInput, CloseResult, EscalationSettings, PrepareInput, TestInput
+from perdure.models.ids import CHANGE, WAITING, delivery_key, short_run_id
 from perdure.models.limits import (
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
@@ -25,18 +30,11 @@ from perdure.models.limits import (
     TASK_QUEUE,
 )
 from perdure.models.phases import Phase, Step
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import Reason, StepRecord
 from perdure.models.rules.allowance import Limit, spending_limits
-from perdure.models.state import DeliveryState
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.visibility import CHANGE, WAITING
-from perdure.models.webui import captions, columns
+from perdure.models.webui import captions
 from perdure.models.webui.details import render_delivery_details
-from perdure.models.work import CloseInput, CloseResult, EscalationSettings, PrepareInput, TestInput
 from workflows import endings
 from workflows.allowance import Allowance
-from workflows.attributes import set_search_attributes
 from workflows.endings import (
     ENDINGS,
     DeliveryStopped,
@@ -49,6 +47,7 @@ from workflows.endings import (
 )
 from workflows.gates import DeliveryGates
 from workflows.notification import DeliveryNotices
+from workflows.signals import set_search_attributes
 
 T = TypeVar("T")
 
@@ -310,7 +309,7 @@ class StepRunner:
         self._waiting_since = (
             self._waiting_since if state.waiting == self._waiting_since[0] else (state.waiting, workflow.now())
         )
-        later = {CHANGE: columns.format_change(state), WAITING: columns.format_waiting(*self._waiting_since)}
+        later = {CHANGE: captions.format_change(state), WAITING: captions.format_waiting(*self._waiting_since)}
         set_search_attributes(values, state.spend.usd, later, state.prepared.labels, state.prepared.shows)
 
     async def wait_visibly(self, reason: str, pause: timedelta) -> None:

@@ -9,18 +9,21 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from perdure.models import fold
-from perdure.models.decisions import CheckPlanInput, CheckPlanResult, DecisionRecord, Gate, GateVerdict, UserMessage
-from perdure.models.limits import NOTES_KEPT
-from perdure.models.phases import Phase, Step
-from perdure.models.publishing import CaptureInput, CaptureResult, PushInput, ShipInput
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import Reason, ReviewResult
-from perdure.models.rules import fixing
-from perdure.models.rules.gates import gate_question, red_tests_approval_text
-from perdure.models.state import DeliveryState
-from perdure.models.turn import Outcome
-from perdure.models.work import (
+from perdure.models.delivery import fold
+from perdure.models.delivery.decisions import (
+    CheckPlanInput,
+    CheckPlanResult,
+    DecisionRecord,
+    Gate,
+    GateVerdict,
+    UserMessage,
+)
+from perdure.models.delivery.publishing import CaptureInput, CaptureResult, PushInput, ShipInput
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import Reason, ReviewResult, Status
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.turn import Outcome
+from perdure.models.delivery.work import (
     CommitInput,
     CommitResult,
     InspectInput,
@@ -30,6 +33,10 @@ from perdure.models.work import (
     TestInput,
     TestVerdict,
 )
+from perdure.models.limits import NOTES_KEPT
+from perdure.models.phases import Phase, Step
+from perdure.models.rules import gates
+from perdure.models.rules.gates import gate_question, red_tests_approval_text
 from workflows.endings import DeliveryStopped, not_delivered
 from workflows.plan_tasks import PlanTasks
 from workflows.publishing import ForgeSteps
@@ -167,9 +174,9 @@ class Steps:
             self._prepared.efforts.get(step, "") if is_last else "",
         )
         await self._run_and_commit(
-            step, fixes_done + 1, materials | fixing.fix_attempts_material(state.fix_attempts), effort
+            step, fixes_done + 1, materials | gates.fix_attempts_material(state.fix_attempts), effort
         )
-        state.fix_attempts = fixing.with_fix_attempt(
+        state.fix_attempts = gates.with_fix_attempt(
             state.fix_attempts, step, fixes_done + 1, (commit_before, state.head or commit_before), materials
         )
         state.fix_counts = {**state.fix_counts, step: fixes_done + 1}
@@ -341,3 +348,18 @@ class Steps:
     def _change_commits(self) -> dict[str, str]:
         """Return the commits between which the change lies, as materials of a step."""
         return {"base": self._prepared.base_sha, "head": self._state.head}
+
+
+async def decompose_request(runner: StepRunner, steps: Steps) -> None:
+    """Make the request into items of its backlog instead of a change, and complete the delivery with them.
+
+    Where a person is asked, the items are planned again with each rejection's note, until they agree. The items start
+    when the backlog hears that the delivery has ended.
+    """
+    state = runner.state
+    if not state.plan:
+        await steps.plan(step=Step.DECOMPOSE)
+    while note := await steps.ask_gate(Gate.ITEMS):
+        await steps.plan(note, Step.DECOMPOSE)
+    state.items = (await steps.check_plan(state.plan, "the items", items=True)).items
+    state.status, state.message = Status.COMPLETED, f"decomposed into {state.title}"

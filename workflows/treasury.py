@@ -11,10 +11,10 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure.models import treasury
-from perdure.models.decisions import parse_input
+from perdure.models.budget import treasury
+from perdure.models.budget.ledger import Spend
+from perdure.models.delivery.decisions import parse_input
 from perdure.models.errors import InvalidRequest
-from perdure.models.ledger import Spend
 from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.budget_grants import BudgetAllocator
 
@@ -96,7 +96,7 @@ class Treasury:
             workflow.logger.warning("treasury: nothing was added: %s", error.what)
         return None
 
-    @workflow.query(name="table", description="Budgets and reservations: perdure.models.treasury.Table")
+    @workflow.query(name="table", description="Budgets and reservations: perdure.models.budget.treasury.Table")
     def _table(self) -> treasury.TreasuryTable:
         return self.table
 

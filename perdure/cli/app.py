@@ -1,27 +1,30 @@
-"""The `perdure` command: its groups of commands, its help, and how its process ends."""
+"""The `perdure` command: its groups of commands, its help, how its process ends, and its errors, in three lines for a
+person or as one JSON object for a program."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
 from perdure import __version__, startup
+from perdure.cli import screen
 from perdure.cli.backlog import command as backlog
 from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, START, STEER, CommandGroup
-from perdure.cli.decide import answer, budget, say
-from perdure.cli.failures import BROKEN_PIPE
-from perdure.cli.failures import print_failure as report_failure
-from perdure.cli.host import agents, config, doctor, init, local, page
-from perdure.cli.look import compare, delivery_commands, events, logs, pulls, report, schedules, top, turns, verify
-from perdure.cli.plain import PLAIN_ERRORS
-from perdure.cli.request import deliver, fork, retry
-from perdure.cli.request import run_command as run_phase
-from perdure.demo import command as demo
-from perdure.models.errors import BadInput
+from perdure.cli.decide import answer, budget
+from perdure.cli.host import config, doctor, local
+from perdure.cli.host.local import demo
+from perdure.cli.look import compare, delivery_commands, logs, pulls, report, schedules, top, turns
+from perdure.cli.request import deliver, retry
+from perdure.cli.screen import PLAIN_ERRORS
+from perdure.cli.session import adapt_no_worker_error
+from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 from perdure.text import is_text
 
 app = CommandGroup(
@@ -35,7 +38,7 @@ app = CommandGroup(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    START: (demo.demo, init.init, deliver.deliver, run_phase.run),
+    START: (demo, config.init, deliver.deliver, deliver.run),
     LOOK: (
         delivery_commands.watch,
         delivery_commands.show,
@@ -43,18 +46,18 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         top.top,
         delivery_commands.diff,
         logs.logs,
-        events.events,
+        logs.events,
         turns.turns,
         compare.compare,
         report.report,
-        verify.verify,
+        delivery_commands.verify,
         pulls.pulls,
-        page.page,
+        local.page,
         local.ui,
     ),
     DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),
-    STEER: (say.say, say.hold, say.resume, turns.rewind, fork.fork, retry.retry, retry.cancel),
-    HOST: (local.up, local.down, doctor.doctor, agents.agents, local.gc, config.config),
+    STEER: (answer.say, answer.hold, answer.resume, turns.rewind, turns.fork, retry.retry, retry.cancel),
+    HOST: (local.up, local.down, doctor.doctor, doctor.agents, local.gc, config.config),
     ADVANCED: (local.worker, local.rehearse),
 }
 """The commands of each panel, in the order of `perdure --help`."""
@@ -116,7 +119,7 @@ def run_command_line(arguments: list[str]) -> int:
             return BROKEN_PIPE  # Typer has caught the error first
         return end.code if isinstance(end.code, int) else 1
     except BaseException as error:  # noqa: BLE001 - the last to catch: every error is printed, none is raised
-        return report_failure(error, as_json=as_json)
+        return print_failure(error, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 
@@ -162,3 +165,122 @@ def _require_utf8(arguments: list[str]) -> None:
         if not is_text(argument):
             escaped = ascii(argument.encode(errors="surrogateescape"))[1:101]
             raise BadInput(f"an argument is not UTF-8 text: {escaped}", where="perdure", fix="type it as UTF-8")
+
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def print_failure(error: BaseException, *, as_json: bool, stream: TextIO | None = None) -> int:
+    """Print an error to standard error, or to `stream`, and return the exit code of the command.
+
+    With `as_json` it is one JSON object, else lines. With PERDURE_DEBUG=1 the traceback follows. Nothing is printed for
+    Ctrl-C (exit code 130), a closed pipe (141), and a group that was called without a command.
+    """
+    if isinstance(error, typer.TyperException) and not error.format_message():
+        return BadInput.exit_code  # a group without a command: its help has been shown
+    shown = _presentable_error(error)
+    if shown is None:
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt | typer.Abort) else BROKEN_PIPE
+    stream = stream or sys.stderr
+    if as_json:
+        body = {"error": shown.what, "where": shown.where, "fix": shown.fix, "exit_code": shown.exit_code}
+        print(screen.as_json(body, stream), file=stream)
+    else:
+        print("\n".join(failure_lines(shown)), file=stream)
+    if os.environ.get("PERDURE_DEBUG") == "1":
+        traceback.print_exception(error, file=stream)
+    return shown.exit_code
+
+
+def failure_lines(error: PerdureError) -> list[str]:
+    """Return the lines `error: …`, `where: …` and `fix: …`; where and fix are left out where they are empty."""
+    lines = [f"error: {error.what}"]
+    lines += [f"  where: {error.where}"] if error.where else []
+    lines += [f"  fix: {error.fix}"] if error.fix else []
+    return lines
+
+
+def _presentable_error(error: BaseException) -> PerdureError | None:
+    """Convert an error to one that a person can read; None when there is nothing to print (Ctrl-C, a closed pipe)."""
+    if isinstance(error, PerdureError):
+        return adapt_no_worker_error(error)
+    if isinstance(error, typer.TyperException):
+        return _usage_error(error)
+    if isinstance(error, KeyboardInterrupt | typer.Abort | BrokenPipeError):
+        return None
+    return _explain_unexpected(error)
+
+
+def _usage_error(error: typer.TyperException) -> BadInput:
+    """Convert an error of Typer (unknown option, missing argument) to BadInput, with a pointer to the command's
+    `--help`."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "perdure"
+    message = error.format_message().strip().rstrip(".")
+    fix = f"see {command} --help"
+    if context is not None and "unexpected extra argument" in message:
+        fix = _suggest_quotes(context) or fix
+    return BadInput(message[:1].lower() + message[1:], where=command, fix=fix)
+
+
+def _suggest_quotes(context: Any) -> str:
+    """Return advice to put the words in quotes, where the command's last argument is TEXT; else an empty string.
+
+    Without quotes the shell makes several arguments of one text.
+    """
+    names = [
+        str(param.metavar or param.name) for param in context.command.params if param.param_type_name == "argument"
+    ]
+    if names[-1:] != ["TEXT"]:
+        return ""
+    return f'put the words in quotes: {" ".join([context.command_path, *names[:-1]])} "…"'
+
+
+def _explain_unexpected(error: BaseException) -> PerdureError:
+    """Convert an exception that is no PerdureError: server unreachable, disk full, directory gone; else a defect.
+
+    For a defect the traceback is appended to the home's log, and the error's fix names that file.
+    """
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    is_unreachable = type(error).__name__ == "RPCError" and getattr(getattr(error, "status", None), "name", "") in (
+        "UNAVAILABLE",
+        "DEADLINE_EXCEEDED",
+    )
+    if is_unreachable:
+        return TemporalUnreachable(
+            "Temporal does not answer", where=str(error), fix="perdure doctor looks for the cause"
+        )
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        where = str(error.filename or "standard output, or a file")
+        return PerdureError(f"it cannot be written: {error.strerror}", where=where, fix="free some space")
+    if isinstance(error, FileNotFoundError) and _is_directory_gone():
+        return BadInput("the directory you are in is not there any more", fix="cd to one that is")
+    log = _write_log(error)
+    fix = f"the whole story is in {log}" if log else "PERDURE_DEBUG=1 shows the whole story"
+    return PerdureError(f"this should not have happened: {what}", fix=fix)
+
+
+def _is_directory_gone() -> bool:
+    """Return whether the current directory has been removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _write_log(error: BaseException) -> Path | None:
+    """Append the error's traceback to `cli.log` in the home and return its path; None where that cannot be done."""
+    from perdure.adapters.system.home import Home
+
+    try:
+        path = Home.find().logs / "cli.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(" ".join(sys.argv[1:3]) + "\n" + "".join(traceback.format_exception(error)) + "\n")
+    except (OSError, PerdureError):
+        return None
+    return path

@@ -1,19 +1,134 @@
-"""Access of a command to Temporal: an event loop, a client, a worker; and how Ctrl-C ends it."""
+"""Access of a command to Temporal: the delivery or backlog that a person means, an event loop, a client, a worker or
+the message that none answers; and how Ctrl-C ends it."""
 
 from __future__ import annotations
 
+import difflib
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
 
 from perdure import secrets, startup
-from perdure.cli.ids import resolve_id
 from perdure.cli.screen import Screen
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, NoWorker, PerdureError
+from perdure.models.ids import find_scheduled_workflow, is_verification
 
 if TYPE_CHECKING:
-    from perdure.client import Backlog, Delivery, Perdure, RunDescription
+    from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
+
+
+BACKLOG_WORKFLOW = "Backlog"
+"""The workflow type of a backlog; perdure.client.backlog, which defines it too, takes longer to load than most commands
+run."""
+
+LAST = "@last"
+WAITING = "@waiting"
+
+DeliveryId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="A delivery: its id, the beginning of it, or @last, the newest by start.", show_default=True
+    ),
+]
+WaitingId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A delivery: its id, the beginning of it, @last, or @waiting: the only one that waits for this; or a "
+        "backlog: its only item that waits.",
+        show_default=True,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_NEWEST = 20
+"""Deliveries looked at to find the newest: all of them but one may be verifications."""
+
+_CANDIDATES = 200
+"""Newest deliveries among which the beginning of an id is looked up; older ones are found by their whole id."""
+
+
+async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
+    """Find the one delivery that `text` names and return its id.
+
+    `text` is an id, the beginning of an id, the name of a schedule (its newest delivery), `@last` or `@waiting`. The id
+    of a backlog means its only item that waits, where a decision is made. Raises BadInput when no delivery matches, or
+    more than one.
+
+    decision  the update by which the waiting delivery is decided; empty: any
+    """
+    if text == WAITING:
+        return only_waiting_id(await perdure.list_waiting(), decision)
+    if text == LAST:
+        # What `perdure verify` starts is not a delivery that a person made.
+        newest = [
+            entry.delivery_id for entry in await perdure.list(limit=_NEWEST) if not is_verification(entry.delivery_id)
+        ]
+        if not newest:
+            raise BadInput("there is no delivery yet", where=LAST, fix='perdure deliver "what you want"')
+        return newest[0]
+    if not text or text.startswith("-"):
+        raise BadInput(f"{text!r} is no delivery id", fix="see perdure list")
+    if (query := exact_id_query(text)) and await perdure.list(limit=1, query=query):
+        return text
+    if query and await perdure.list(limit=1, query=query, workflow=BACKLOG_WORKFLOW):
+        if decision:
+            waiting_items = [
+                entry for entry in await perdure.list_waiting() if entry.delivery_id.startswith(f"{text}/")
+            ]
+            return only_waiting_id(waiting_items, decision, where=text, fix=f"perdure backlog status {text}")
+        fix = f"perdure backlog status {text}; its deliveries are {text}/ITEM"
+        raise BadInput(f"{text} is a backlog, not a delivery", where=text, fix=fix)
+    candidate_ids = [candidate.delivery_id for candidate in await perdure.list(limit=_CANDIDATES)]
+    return find_scheduled_workflow(text, candidate_ids) or match_id_prefix(text, candidate_ids)
+
+
+def exact_id_query(text: str) -> str:
+    """Return a Temporal query for exactly this workflow id; empty where a quote or backslash in it would break the
+    query."""
+    return "" if {"'", "\\"} & set(text) else f"WorkflowId = '{text}'"
+
+
+def only_waiting_id(
+    entries: list[ListEntry],
+    decision: str = "",
+    where: str = WAITING,
+    fix: str = "perdure list --waiting shows what waits",
+) -> str:
+    """Return the id of the only delivery in `entries` that waits for `decision`; empty: for any decision.
+
+    Raises BadInput when none waits, or several do: a guess could approve the wrong one. `where` and `fix` go into that
+    error.
+    """
+    waiting = [entry for entry in entries if not decision or decision in entry.options]
+    if len(waiting) == 1:
+        return waiting[0].delivery_id
+    if not waiting:
+        raise BadInput("no delivery waits for that", where=where, fix=fix)
+    names = ", ".join(f"{entry.delivery_id} ({entry.waits_for})" for entry in waiting[:5])
+    more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
+    raise BadInput(f"{len(waiting)} deliveries wait: name one", where=names + more, fix=fix)
+
+
+def match_id_prefix(text: str, ids: list[str]) -> str:
+    """Return the id that is `text`, or else the only one that begins with it. Raises BadInput with the candidates, or
+    the most similar id."""
+    matches = sorted({id for id in ids if id.startswith(text)})
+    if text in matches or len(matches) == 1:
+        return text if text in matches else matches[0]
+    if matches:
+        more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+        raise BadInput(
+            f"{len(matches)} deliveries begin with {text}",
+            where=", ".join(matches[:5]) + more,
+            fix="type a few letters more",
+        )
+    similar = difflib.get_close_matches(text, ids, n=1, cutoff=0.5)
+    raise BadInput(f"no delivery {text}", fix=f"did you mean {similar[0]}?" if similar else "see perdure list")
+
 
 LOADED_AFTER_S = 5.0
 """Seconds after which a command has loaded all it needs; one that ends sooner leaves no garbage worth collecting."""
@@ -75,7 +190,7 @@ async def describe_on_own_server(
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.local.server_guard import wrong_server_reason
+    from perdure.local.connect import wrong_server_reason
 
     try:
         described: RunDescription | Exception = await workflow.describe()
@@ -121,3 +236,90 @@ def handle_interrupts(*, interrupts: bool) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous_handler)
+
+
+BacklogId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="A backlog: its id, the beginning of it, or @last, the newest by start.", show_default=True
+    ),
+]
+ItemId = Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")]
+
+
+async def resolve_backlog(perdure: Perdure, text: str) -> str:
+    """Find the one backlog that `text` names and return its id.
+
+    `text` is an id, the beginning of an id, the name of a schedule (its newest backlog) or `@last`. Raises BadInput
+    when no backlog matches, or more than one.
+    """
+    from perdure.client.backlog import BACKLOG_WORKFLOW
+
+    if (query := exact_id_query(text)) and await perdure.list(1, query, workflow=BACKLOG_WORKFLOW):
+        return text
+    ids = [entry.delivery_id for entry in await perdure.list(_CANDIDATES, workflow=BACKLOG_WORKFLOW)]
+    if text == LAST and ids:
+        return ids[0]
+    if scheduled_id := find_scheduled_workflow(text, ids):
+        return scheduled_id
+    matches = [id for id in ids if id.startswith(text)] if text else []
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+        names = ", ".join(matches[:5]) + more
+        raise BadInput(f"{len(matches)} backlogs begin with {text}", where=names, fix="type a few letters more")
+    if not ids:
+        raise BadInput("there is no backlog yet", where=text, fix="perdure backlog start FILE")
+    similar = difflib.get_close_matches(text, ids, n=1, cutoff=0.5)
+    raise BadInput(
+        f"no backlog {text}", fix=f"did you mean {similar[0]}?" if similar else f"there are {', '.join(ids[:5])}"
+    )
+
+
+def run_with_backlog(screen: Screen, id: str, work: Callable[[Backlog], Awaitable[T]]) -> T:
+    """Find the backlog that `id`, as a person typed it, names; run `work` on it and return its result.
+
+    Raises BadInput where `id` names no single backlog.
+    """
+
+    async def resolve_and_run() -> T:
+        perdure = await connect_client(screen)
+        return await work(perdure.backlog(await resolve_backlog(perdure, id)))
+
+    return run_coroutine(resolve_and_run())
+
+
+NO_WORKER = "no worker is running: perdure up --detach starts one"
+WORKER_STARTING = "the worker has not answered yet: it is starting, or the host is busy"
+WORKER_RESTARTS = "this home's is starting, or the host is busy: ask again in some seconds"
+
+
+def no_worker_reason() -> str:
+    """Return the reason why no worker answers, as far as this host can tell.
+
+    Where a supervisor of this home lives, it starts a worker again as soon as one dies: advice to start one would only
+    confuse. Of workers on other hosts nothing is known here.
+    """
+    return WORKER_STARTING if has_supervisor() else NO_WORKER
+
+
+def adapt_no_worker_error(error: PerdureError) -> PerdureError:
+    """Return the error; a NoWorker error without advice to start a worker, where this home's supervisor does that."""
+    if not (isinstance(error, NoWorker) and has_supervisor()):
+        return error
+    return PerdureError(
+        error.what,
+        where=error.where,
+        fix=f"{WORKER_RESTARTS}; {error.consequence}" if error.consequence else WORKER_RESTARTS,
+    )
+
+
+def has_supervisor() -> bool:
+    """Return whether a supervisor of this home lives, and Temporal is the embedded server for which it works."""
+    from perdure.adapters.system.files import is_locked
+    from perdure.adapters.system.home import Home
+    from perdure.local.connect import external_server_config
+    from perdure.local.places import Places
+
+    return external_server_config() is None and is_locked(Places(Home.find()).supervisor_lock)

@@ -4,8 +4,7 @@ Light on purpose: it needs models and the Temporal client, nothing else. From an
 `Delivery` on task queue `perdure` with the same JSON.
 """
 
-from perdure.client.backlog import Backlog
-from perdure.client.backlog_submit import BacklogSubmission
+from perdure.client.backlog import Backlog, BacklogSubmission
 from perdure.client.decisions import DecisionReply
 from perdure.client.delivery import Delivery
 from perdure.client.namespace import Perdure, Submission

@@ -12,9 +12,9 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.view import find_workflow
+from perdure.models.budget.treasury import TREASURY, BudgetRule, DayBudgetIncrease, TreasuryRules, TreasuryTable
 from perdure.models.errors import BadInput, NoWorker, PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
-from perdure.models.treasury import TREASURY, BudgetRule, DayBudgetIncrease, TreasuryRules, TreasuryTable
 
 TREASURY_SEEN = timedelta(minutes=1)
 """A worker's pause between two checks that the Treasury runs: whoever ended it meant today's reservations, not every

@@ -25,16 +25,15 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.calls import send_update
-from perdure.client.host_activities import run_on_host
+from perdure.client.calls import run_on_host, send_update
 from perdure.client.view import RunDescription, ending_line
-from perdure.models.decisions import Hold, PendingDecision, Say, StoredText, StoreTextInput, parse_input
+from perdure.models.delivery.decisions import Hold, PendingDecision, Say, StoredText, StoreTextInput, parse_input
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.state import DeliveryState, Progress
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, short_run_id
 from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
-from perdure.models.result import DeliveryResult
 from perdure.models.rules.inbox import DECISION_MODELS, VERDICTS, Inbox, NotCounted
-from perdure.models.state import DeliveryState, Progress
 
 KEEP_TIMEOUT = timedelta(seconds=30)
 """Limit for storing a text, which takes milliseconds on a host that lives."""
@@ -92,7 +91,7 @@ class Decisions(ABC):
         return await self._send_decision("reject", {"of": target, "note": note, "by": by})
 
     async def edit_plan(self, plan: str, target: str = "", *, title: str = "", by: str = "") -> DecisionReply:
-        """Replace the plan that waits by another: JSON of perdure.models.plan.Plan, or Markdown. Return the reply.
+        """Replace the plan that waits by another: JSON of a `Plan`, or Markdown. Return the reply.
 
         The new plan waits for approval in its turn. Its text is stored on the delivery's host first: PerdureError when
         that does not answer.

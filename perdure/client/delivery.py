@@ -13,24 +13,21 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from perdure.client.calls import query_workflow
+from perdure.client.calls import query_workflow, run_on_host
 from perdure.client.decisions import Decisions
-from perdure.client.deduplicate import read_request
 from perdure.client.events import stream_events
 from perdure.client.history import DeliveryHistory, read_history
-from perdure.client.host_activities import run_on_host
-from perdure.client.listing import unread_messages
-from perdure.client.notifications import failed_notices
-from perdure.client.submit import start_workflow
+from perdure.client.listing import failed_notices, unread_messages
+from perdure.client.submit import read_request, start_workflow
 from perdure.client.view import RunDescription, describe_run, find_workflow, has_pollers
+from perdure.models.delivery.request import parse_request
+from perdure.models.delivery.result import DeliveryResult, Status
+from perdure.models.delivery.state import DeliveryState, Progress, retry_request
+from perdure.models.delivery.summary import progress_of, result_of
+from perdure.models.delivery.turn import TextPage, VaultReadInput
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
-from perdure.models.request import parse_request
-from perdure.models.result import DeliveryResult, Status
-from perdure.models.state import DeliveryState, Progress, retry_request
-from perdure.models.summary import progress_of, result_of
-from perdure.models.turn import TextPage, VaultReadInput
 
 ARTIFACT_READ_BYTES = 8_000_000
 """Most bytes of an artifact that are read page by page: some 180 pages and a few seconds; a screenshot of a long page

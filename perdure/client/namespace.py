@@ -12,26 +12,26 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from perdure.client.backlog import Backlog
-from perdure.client.backlog_submit import BacklogSubmission, submit_backlog
-from perdure.client.deduplicate import (
-    RequestFingerprint,
-    find_running_duplicate,
-    is_running_duplicate,
-    require_same_request,
-)
+from perdure.client.backlog import Backlog, BacklogSubmission, submit_backlog
 from perdure.client.delivery import Delivery
 from perdure.client.events import stream_events
 from perdure.client.listing import list_newest
 from perdure.client.schedules import Schedules
-from perdure.client.submit import DELIVERY_WORKFLOW, start_and_confirm, start_workflow
+from perdure.client.submit import (
+    DELIVERY_WORKFLOW,
+    RequestFingerprint,
+    find_running_duplicate,
+    is_running_duplicate,
+    require_same_request,
+    start_and_confirm,
+    start_workflow,
+)
 from perdure.client.view import ListEntry
-from perdure.models.backlog import BacklogRequest
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.delivery.request import DeliveryRequest, parse_request, request_proof
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
 from perdure.models.ids import issue_delivery_id
-from perdure.models.proof import request_proof
-from perdure.models.request import DeliveryRequest, parse_request
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Perdure:
         patience: timedelta | None = None,
         from_selector: bool = False,
     ) -> BacklogSubmission:
-        """Start a backlog or attach to it, as perdure.client.backlog_submit.submit_backlog says."""
+        """Start a backlog or attach to it, as perdure.client.backlog.submit_backlog says."""
         return await submit_backlog(self.client, self._key, request, id, patience, from_selector=from_selector)
 
     def events(self, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:

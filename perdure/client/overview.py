@@ -16,7 +16,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
 from perdure.client.view import RunDescription, describe_run, find_workflow, list_entry_of, pending_decision_of
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 
 LOOK_S = 1.0
 """Greatest age of rows before they are read again: a list of 200 takes a server some ten milliseconds."""

@@ -35,13 +35,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client import backlog, submit
 from perdure.client.view import describe_run, find_workflow
-from perdure.models.backlog import BacklogRequest
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.concurrency_limit import fairness_key
+from perdure.models.delivery.request import DeliveryRequest, schedule_proof
 from perdure.models.errors import BadInput
-from perdure.models.fairness import fairness_key
 from perdure.models.ids import digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
-from perdure.models.proof import schedule_proof
-from perdure.models.request import DeliveryRequest
 from perdure.models.schedule import RecurringTime
 
 LATE_MOST = timedelta(hours=1)

@@ -1,17 +1,33 @@
-"""The turns of a delivery, as history has them: what `perdure turns` lists and other commands name."""
+"""The turns and steps of a delivery, as history has them; the state as a turn began, and whether that turn can be taken
+again."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from pydantic import ValidationError
+
+from perdure.client.calls import HostRefused, HostSilent, run_on_host
 from perdure.client.delivery import Delivery
 from perdure.client.history import ActivityRecord, DeliveryHistory, read_runs
+from perdure.models.delivery import fold
+from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
+from perdure.models.delivery.request import ResumePoint, RewindTargetInput, RewindTargetResult
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.state import DeliveryState, parse_resume_state
+from perdure.models.delivery.steps import AGENTIC, FIXES
+from perdure.models.delivery.turn import Ending, TurnResult
 from perdure.models.errors import BadInput
-from perdure.models.steps import AGENTIC
+from perdure.models.ids import delivery_key
+from perdure.models.phases import Step
+from perdure.models.rules.gates import gate_question
+from perdure.models.rules.parallel_builds import has_landed_task
 
 _PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0-9]{1,6}))?")
 
@@ -122,3 +138,197 @@ def parse_turn_place(place: str) -> TurnRecord | None:
     if (match := _PLACE.fullmatch(place)) is None:
         return None
     return TurnRecord(match["step"], int(match["attempt"] or 1), int(match["turn"] or 1), datetime.now(UTC))
+
+
+_STAMP = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def apply_known_result(state: DeliveryState, act: ActivityRecord, *, branch: bool = False) -> None:
+    """Apply an activity's result to the state; one of a shape that this release does not know changes nothing."""
+    if act.result is not None:
+        with suppress(ValidationError):
+            fold.apply_result(state, act.activity, act.input, act.result, branch=branch)
+
+
+def steps_of(acts: Iterable[ActivityRecord]) -> list[StepRecord]:
+    """Return the records of the steps that these activities belong to, in their order."""
+    records: list[StepRecord] = []
+    first: list[ActivityRecord] = []
+    state = DeliveryState()
+    for act in acts:
+        apply_known_result(state, act)
+        if act.activity not in tuple(Step):
+            continue
+        attempt = max(act.attempt, 1)
+        # Turns of one step, or a forge that was tried again.
+        if not (records and (records[-1].step, records[-1].attempt) == (act.activity, attempt)):
+            records.append(StepRecord(step=act.activity, attempt=attempt, started_at=act.scheduled.strftime(_STAMP)))
+            first.append(act)
+        records[-1] = records[-1].model_copy(update=_record_changes(records[-1], first[-1], act, state))
+    return records
+
+
+def _record_changes(
+    record: StepRecord, first: ActivityRecord, act: ActivityRecord, state: DeliveryState
+) -> dict[str, Any]:
+    """Return the fields of a step's record that one more of its activities changes. `state`: with its result applied.
+
+    `first` is the step's first activity, from which its duration counts.
+    """
+    if act.ended is None:
+        return {"status": "running", "duration_s": None}
+    changes: dict[str, Any] = {"duration_s": round((act.ended - first.scheduled).total_seconds(), 1)}
+    if act.result is None:
+        return changes | {
+            "status": "cancelled" if act.failure == "cancelled" else "failed",
+            "summary": act.failure[:100],
+        }
+    changes |= {"status": "done", "summary": str(act.result.get("summary", ""))}
+    if act.activity == Step.COMMIT:
+        changes["commit"] = act.result.get("commit")
+    if act.activity in AGENTIC:
+        cost, outcome = turn_result_of(act).usage.cost_usd, act.result.get("outcome")
+        is_known = record.cost_usd is not None and cost is not None
+        changes["turns"] = record.turns + 1
+        changes["cost_usd"] = round((record.cost_usd or 0) + (cost or 0), 6) if is_known else None
+        if not isinstance(outcome, dict):
+            return changes | {"status": "running", "summary": ""}
+        changes["summary"] = str(outcome.get("summary", ""))
+        if outcome.get("ending", Ending.DONE) != Ending.DONE:
+            return changes | {"status": "failed"}
+    if (reason := fold.negative_verdict(state, act.activity, changes["summary"])) is not None:
+        changes |= {"status": "failed", "summary": reason}
+    return changes
+
+
+def turn_result_of(act: ActivityRecord) -> TurnResult:
+    """Return the result of a turn; an empty one before it has any, and of a shape that this release does not know."""
+    with suppress(ValidationError):
+        return TurnResult.model_validate(act.result or {"checkpoint": "", "summary": ""})
+    return TurnResult(checkpoint="", summary="")
+
+
+def state_before(past: DeliveryHistory, turn: TurnRecord) -> DeliveryState:
+    """Build a delivery's state as a turn began, from its run's history, for another run that begins with that turn.
+
+    Messages from people that no turn has read are left out, except answers to what the agent had asked. Raises BadInput
+    where nothing was prepared before that turn.
+    """
+    resume = past.request.get("resume")
+    state = parse_resume_state(ResumePoint.model_validate(resume)) if resume else DeliveryState()
+    name = turn.step, turn.attempt, turn.turn
+    turn_activity = [act for act in past.activities if (act.activity, max(act.attempt, 1), act.turn) == name][-1]
+    before = [
+        act
+        for act in past.activities
+        if act.ended is not None and act.ended <= turn_activity.scheduled and act is not turn_activity
+    ]
+    for act in before:
+        if act.result is not None:
+            _apply_result(state, act, bool(past.request.get("branch")))
+    # A step that was in the middle is recorded as done: what follows has another record.
+    finished_steps = [
+        record.model_copy(update={"status": "done"} if record.status == "running" else {})
+        for record in steps_of(before)
+    ]
+    if state.prepared is None:
+        raise BadInput("nothing is prepared before that turn", where=turn.place)
+    messages = tuple(UserMessage.model_validate(record) for record in turn_activity.input.get("messages") or ())
+    approved = state.plan and turn.step != Step.PLAN and Gate.PLAN in state.prepared.gates  # or it had not begun
+    decided = (
+        {f"{Gate.PLAN}:{gate_question(Gate.PLAN, state)[0]}": DecisionRecord(verdict=GateVerdict.APPROVED)}
+        if approved
+        else {}
+    )
+    overrides: dict[str, Any] = {
+        "checkpoint": str(turn_activity.input.get("checkpoint") or state.checkpoint),
+        "resume_at": state.resume_at if turn.turn > 1 else None,
+        "outcome": None,
+        "plan": "" if turn.step == Step.PLAN else state.plan,
+        "decided": decided,
+        "pending_messages": tuple(
+            record for record in messages if record.question
+        ),  # answers to what its agent has asked
+        "tasks": state.tasks if has_landed_task(state.tasks) else (),
+        "steps": [*state.steps, *finished_steps],
+        "pull_request": None,
+        "question": None,
+        "question_id": "",
+    }
+    if terms := turn_activity.input.get("policy"):  # of a turn with another model than it was prepared for
+        state.prepared = state.prepared.model_copy(update={"contract": str(terms)})
+    return state.for_retry().model_copy(update=overrides)
+
+
+def _apply_result(state: DeliveryState, act: ActivityRecord, existing_branch: bool) -> None:
+    """Apply an activity's result to the state, and what the workflow itself records of it.
+
+    `existing_branch`: the delivery works on a branch that was there before it.
+    """
+    state.pending_messages = tuple(UserMessage.model_validate(message) for message in act.input.get("messages") or ())
+    fold.apply_result(state, act.activity, act.input, act.result or {}, branch=existing_branch)
+    if act.activity == "check_plan":
+        state.edits += 1
+    elif act.activity == "take_tasks":
+        state.built = state.built or has_landed_task(state.tasks)
+    elif act.activity == Step.COMMIT:
+        step = str(act.input.get("step"))
+        state.built, state.documented = state.built or step == Step.IMPLEMENT, state.documented or step == Step.DOCUMENT
+        state.fix_counts = {**state.fix_counts, step: act.attempt} if step in FIXES else state.fix_counts
+
+
+AIM_TIMEOUT = timedelta(seconds=5)
+"""Limit for the host's answer: a live host answers in milliseconds. Without an answer the checkpoint is not checked
+here; the turn itself checks it when it begins."""
+
+
+async def resolve_turn_contract(
+    delivery: Delivery, turn: TurnRecord, *, model: str = "", agent: str = "", keep: bool = False
+) -> RewindTargetResult | None:
+    """Ask the turn's host to check its checkpoint; return the contract and the models that hold from that turn on.
+
+    Runs activity `aim` on the turn's task queue, outside of any workflow, for at most AIM_TIMEOUT. `model` and `agent`
+    are wanted for all steps from the turn on; empty: unchanged. With `keep` the host stores the changed contract as an
+    artifact of the delivery. Returns None where the contract stays as it is: the host does not answer, or neither model
+    nor agent is given and its worker, of an earlier release, does not have the activity. Raises BadInput where the
+    checkpoint is damaged, the agent cannot take the turn or the host refuses for another reason, and HostSilent where
+    the host does not answer although another model or agent was to be kept.
+    """
+    work = RewindTargetInput(
+        delivery=delivery_key(delivery.id),
+        contract=turn.terms,
+        step=Step(turn.step),
+        turn=turn.turn,
+        checkpoint=turn.before,
+        model=model,
+        agent=agent,
+        keep=keep,
+    )
+    try:
+        return await run_on_host(
+            delivery.client, "aim", work, RewindTargetResult, queue=turn.queue, about=delivery.id, within=AIM_TIMEOUT
+        )
+    except HostRefused as error:
+        if error.type == "NotFoundError" and not (model or agent):
+            return None  # a worker of an earlier release
+        raise BadInput(f"{turn.place}: {error.failure_message.partition(chr(10))[0]}", where=delivery.id) from None
+    except HostSilent:
+        if keep and (model or agent):
+            raise
+        return None
+
+
+def require_no_backlog(id: str, runs: Sequence[tuple[str, DeliveryHistory]]) -> None:
+    """Raise BadInput for a backlog and for the delivery of a backlog's item: neither can be rewound or forked.
+
+    `runs` are the runs of workflow `id` with their histories, the newest last. What a backlog's delivery has landed,
+    others build on.
+    """
+    newest_history = runs[-1][1]
+    if newest_history.type == "Backlog":
+        fix = f"perdure backlog status {id} names what can be done with one"
+        raise BadInput("a backlog cannot go back: its deliveries have begun, and what landed stays", where=id, fix=fix)
+    if newest_history.request.get("landing"):
+        fix = f'perdure say {id} "…" tells it something'
+        reason = "an item of a backlog cannot be rewound or forked: its turn to land was granted for what it is"
+        raise BadInput(reason, where=id, fix=fix)

@@ -16,11 +16,11 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.models.decisions import PendingDecision
-from perdure.models.request import ResumePoint
-from perdure.models.result import DeliveryResult
-from perdure.models.visibility import CHANGE, LABELS, WAITING
-from perdure.models.webui.columns import parse_waiting
+from perdure.models.delivery.decisions import PendingDecision
+from perdure.models.delivery.request import ResumePoint
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.ids import CHANGE, LABELS, WAITING
+from perdure.models.webui.captions import parse_waiting
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""

@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git.command import Git
-from perdure.adapters.sandbox.probe import probe, probe_landlock
+from perdure.adapters.sandbox.grades import probe, probe_landlock
 from perdure.adapters.system.files import is_locked, try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.connect import embedded_environment
-from perdure.local.identity import read_server_record
+from perdure.local.identity import is_port_free, read_server_record
 from perdure.local.places import Places, examples_directory, read_running_supervisor, worker_environment, worker_script
-from perdure.local.ports import is_port_free
 from perdure.local.processes import command_tied_to_us, last_lines, signal_lock_holder
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import SERVER_START_S, SERVER_STOP_S
 from perdure.rehearsal.server import SHOWN_API_KEY

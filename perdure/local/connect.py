@@ -1,24 +1,30 @@
-"""Client connections to Temporal: the server that TEMPORAL_* variables name, else the embedded one of this home."""
+"""Client connections to Temporal: the server that TEMPORAL_* variables name, else the embedded one of this home; and a
+guard that lets a worker serve only the server of its own home, and a person see no other's."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any, NoReturn
 
+from temporalio import activity
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from perdure.adapters.system.home import Home
 from perdure.local import Say
-from perdure.local.identity import NAMESPACE
-from perdure.local.runtimes import quiet_runtime, worker_runtime
+from perdure.local.identity import NAMESPACE, identity_namespace, quiet_runtime, read_server_record, worker_runtime
+from perdure.local.places import Places
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.limits import SERVER_ANSWER_S
+from perdure.models.limits import SERVER_ANSWER_S, SERVER_LOOK_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 from perdure.text import is_text
@@ -131,3 +137,111 @@ def _readable_reason(error: Exception) -> str:
     text = " ".join(str(error).split())
     inner = re.findall(r'(?:message|error): "([^"]+)"', text)
     return (inner[-1] if inner else text)[:200] or type(error).__name__
+
+
+log = logging.getLogger(__name__)
+
+
+async def wrong_server_reason(client: Client, home: Home) -> str:
+    """Return why this client is not, or no longer, at the home's own server; empty while it is, or nobody answers.
+
+    Asks the server for the home's identity namespace. Always empty where TEMPORAL_* variables name a server.
+    """
+    if external_server_config() is not None:
+        return ""
+    record = read_server_record(Places(home))
+    if record is not None and record.address != client.service_client.config.target_host:
+        return f"this home's server is at {record.address} now"
+    try:
+        async with asyncio.timeout(SERVER_ANSWER_S):
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=identity_namespace(home))
+            )
+    except TimeoutError:
+        return ""
+    except RPCError as error:
+        return "another home's server answers at this address" if error.status == RPCStatusCode.NOT_FOUND else ""
+    return ""
+
+
+class ServerGuard(Interceptor):
+    """Ends this worker when its connection leads to another home's server.
+
+    Looks at the task token of every activity, and once a second at the server. Where TEMPORAL_* variables name a server
+    it never ends the worker.
+    """
+
+    def __init__(self, home: Home, client: Client) -> None:
+        self._client, self._home = client, home
+        self._token_prefix = b""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _GuardedActivities(next, self)
+
+    async def watch_server(self) -> None:
+        """Check once a second, for ever, that no other server answers at the client's address; else end this process.
+
+        A record that names another address ends it too; silence does not. Also fetches the prefix of our server's
+        tokens.
+        """
+        while True:
+            await self.exit_if_wrong_server()
+            self._token_prefix = self._token_prefix or await self._fetch_token_prefix()
+            await asyncio.sleep(SERVER_LOOK_S)
+
+    def is_own_token(self, token: bytes) -> bool:
+        """Return True where it is certain that our server has issued this task token."""
+        return bool(self._token_prefix) and token.startswith(self._token_prefix)
+
+    async def _fetch_token_prefix(self) -> bytes:
+        """Return the bytes that begin all task tokens of our server: its namespace's id, which no other server has.
+
+        The id is the first field of a token's protobuf message `Task`. Empty where the server does not answer as ours
+        before and after the look, or TEMPORAL_* variables name a server.
+        """
+        service, request = (
+            self._client.workflow_service,
+            DescribeNamespaceRequest(namespace=identity_namespace(self._home)),
+        )
+        if external_server_config() is not None:
+            return b""
+        try:
+            async with asyncio.timeout(SERVER_ANSWER_S):
+                await service.describe_namespace(request)
+                description = await service.describe_namespace(
+                    DescribeNamespaceRequest(namespace=self._client.namespace)
+                )
+                await service.describe_namespace(request)  # Nobody else has answered in between.
+        except (TimeoutError, RPCError):
+            return b""
+        id = description.namespace_info.id.encode()
+        return b"\n" + bytes([len(id)]) + id
+
+    async def exit_if_wrong_server(self) -> None:
+        """End this process at once if another home's server answers; return if it is ours, or does not answer."""
+        if reason := await wrong_server_reason(self._client, self._home):
+            _exit_worker(reason)
+
+
+class _GuardedActivities(ActivityInboundInterceptor):
+    """Checks before each activity that our own server asked for it."""
+
+    def __init__(self, next: ActivityInboundInterceptor, guard: ServerGuard) -> None:
+        super().__init__(next)
+        self._guard = guard
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        if not self._guard.is_own_token(activity.info().task_token):
+            await self._guard.exit_if_wrong_server()
+        return await self.next.execute_activity(input)
+
+
+def _exit_worker(reason: str) -> NoReturn:
+    """Log the reason and end this process at once, with exit code 1.
+
+    An orderly end would report what runs here to a server that never asked for it. Whoever keeps this worker starts it
+    again, and then it looks for its server.
+    """
+    log.error("%s: this worker ends", reason)
+    logging.shutdown()
+    os._exit(1)

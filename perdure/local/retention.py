@@ -16,9 +16,9 @@ from perdure.adapters.checks.compiler_caches import remove_unused_caches as swee
 from perdure.adapters.git.checkouts import remove_old_checkouts as sweep_checkouts
 from perdure.adapters.git.retention import KeptDelivery, is_unmerged, kept_deliveries, prune_vault, remove_delivery
 from perdure.adapters.git.workspace import remove_old_worktrees
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove_path
 from perdure.adapters.worker.workspace_setup import read_binds
 from perdure.client.view import find_workflow
 from perdure.models.errors import PerdureError

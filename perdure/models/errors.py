@@ -33,7 +33,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from perdure.models.ledger import LimitReached
+    from perdure.models.budget.ledger import LimitReached
 
 
 class PerdureError(Exception):

@@ -1,11 +1,13 @@
-"""Names that are derived, never invented: delivery ids, branches, refs and keys."""
+"""Names that are derived, never invented: delivery ids, branches, refs and keys; and the names of the search attributes
+that lists and filters see without asking a worker."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
 """The shape of a delivery id that we choose: safe as a directory, a ref component and a URL segment."""
@@ -124,3 +126,21 @@ def short_run_id(run_id: str) -> str:
     all that begin in one minute.
     """
     return run_id[-12:]
+
+
+SEARCH_ATTRIBUTES: Mapping[str, str] = MappingProxyType(
+    {
+        "PerdureRepository": "Keyword",
+        "PerdurePhase": "Keyword",
+        "PerdureStatus": "Keyword",
+        "PerdureBranch": "Keyword",
+        "PerdurePullRequest": "Keyword",
+        "PerdureCostUsd": "Double",
+    }
+)
+"""Name → Temporal's type. A server that does not know one hangs the workflow that sets it."""
+
+CHANGE, WAITING, LABELS = "PerdureChange", "PerdureWaiting", "PerdureLabels"
+
+MORE_ATTRIBUTES: Mapping[str, str] = MappingProxyType({CHANGE: "Keyword", WAITING: "Keyword", LABELS: "KeywordList"})
+"""Attributes of later releases: where a server does not accept them lists show less, and all else works."""

@@ -1,7 +1,7 @@
 """Every limit, timeout and retry that more than one module uses, each with its reason.
 
 A limit that a single module uses stands in that module, or here beside others that share its reason. What users may set
-themselves is in perdure.models.config.
+themselves is in perdure.models.config.repository.
 """
 
 from __future__ import annotations

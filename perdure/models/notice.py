@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog.state import BacklogProgress
 from perdure.models.base import HistoryModel, PublishedModel
-from perdure.models.decisions import Gate, PendingDecision, Question
-from perdure.models.host_config import NoticeEvent
+from perdure.models.config.host import NoticeEvent
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import DeliveryResult, PullRequest
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.ids import delivery_key
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import DeliveryResult, PullRequest
-from perdure.models.state import DeliveryState
 from perdure.models.webui.backlog import count_phases
 
 NOTICE_RESULT_BYTES = 32 * 1024

@@ -18,7 +18,7 @@ class Phase(StrEnum):
 
 
 class Step(StrEnum):
-    """Activities of that name; an agentic step is a sequence of them, one a turn. About each: perdure.models.steps."""
+    """Activities of that name; an agentic step is a sequence of them, one a turn. About each: the table in `steps`."""
 
     PREPARE = "prepare"
     CLASSIFY = "classify"

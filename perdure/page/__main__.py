@@ -23,7 +23,7 @@ async def main() -> int:
     """
     from perdure.adapters.system.files import try_lock
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.web import web_ui_base_url
+    from perdure.cli.host.local import web_ui_base_url
     from perdure.client import Perdure
     from perdure.local.connect import connect_to_temporal
     from perdure.local.page import ensure_page_token, read_page_record, wait_until_token_invalid, write_page_record

@@ -14,12 +14,11 @@ from pathlib import Path
 from aiohttp import web
 from temporalio.service import RPCError
 
-from perdure.cli.host.workers import adapt_no_worker_error
+from perdure.cli.session import adapt_no_worker_error
 from perdure.client import Perdure
 from perdure.client.overview import Overview
-from perdure.local.ports import HOST
+from perdure.local.identity import HOST
 from perdure.models.errors import BadInput, PerdureError
-from perdure.page.feed import FEED, SharedFeed
 from perdure.page.guard import Guard, Handler, add_security_headers, login_name
 from perdure.page.render import (
     GUARD,
@@ -32,6 +31,7 @@ from perdure.page.render import (
     template_environment,
 )
 from perdure.page.views import all_routes, delivery
+from perdure.page.views.activity import FEED, SharedFeed
 
 PORT = 8240
 """The default port, beside Temporal's 8233."""

@@ -1,18 +1,19 @@
-"""The message that a line of a screenplay becomes; the same conversation always gives the same bytes."""
+"""The message that a line of a screenplay becomes, its tool calls translated to the tools that the agent offers; the
+same conversation always gives the same bytes."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from perdure.rehearsal.cache import InputUsage, tokens_of
-from perdure.rehearsal.dialect import ANSWER_TOOL, answer_schema, translate_call
-from perdure.rehearsal.faults import Fault
-from perdure.rehearsal.schema import answer_problem, fill_empties
-from perdure.rehearsal.screenplay import Line
+from perdure.rehearsal.record import InputUsage, tokens_of
+from perdure.rehearsal.screenplay import Fault, Line
 from perdure.rehearsal.wire import (
     ApiRefusal,
     Block,
@@ -22,12 +23,211 @@ from perdure.rehearsal.wire import (
     Thinking,
     ThinkingConfig,
     ToolUse,
+    answer_problem,
     canonical_json,
+    fill_empties,
     invalid_request,
 )
 from perdure.text import nearest
 
 Json = dict[str, Any]
+NamedCall = tuple[str, Json]
+
+ANSWER_TOOL = "StructuredOutput"
+"""Claude Code's tool for an answer that has to follow a schema: it does not ask the API for a structured answer."""
+
+_OWN_TOOLS = frozenset({"bash", "read", "write", "edit", "glob", "grep"})
+
+_DIRECTORY = re.compile(r"Primary working directory: (\S+)|<cwd>(\S+)</cwd>")
+_YIELD_MS = 30_000
+"""Codex returns a command that runs longer to the model as a session; a screenplay has no line for that."""
+
+
+def translate_call(tool: str, arguments: Json, request: Request) -> NamedCall | None:
+    """Return the call of an offered tool that does what `tool` with these arguments does: (its name, its arguments).
+
+    Returns None where the request offers no such tool.
+    """
+    offered = {offer.name: offer.input_schema.model_dump().get("properties") or {} for offer in request.tools}
+    # Fields that only other agents' tools have: such a tool may have a name of ours and take other arguments.
+    has_foreign_tools = "filePath" in offered.get("read", ()) or any(
+        "description" in offered.get(name, ()) for name in _SHELLS
+    )
+    if tool in offered and not (has_foreign_tools and tool in _OWN_TOOLS):
+        return tool, arguments
+    for required, translate in _TRANSLATIONS:
+        if required <= offered.keys():
+            return translate(tool, arguments, offered, _working_directory(request))
+    return None
+
+
+def answer_schema(request: Request) -> Json | None:
+    """Return the schema of the offered tool that takes a structured answer (ANSWER_TOOL).
+
+    None without such a tool, or where the request asks for a structured answer in the API's own way.
+    """
+    schemas = [tool.input_schema.model_dump() for tool in request.tools if tool.name == ANSWER_TOOL]
+    return schemas[0] if schemas and request.json_schema is None else None
+
+
+def _working_directory(request: Request) -> str:
+    """Return the working directory that the agent named last, in system prompt or first message; empty without."""
+    first = [block.text for block in request.messages[0].content if isinstance(block, Text)]
+    matches = [
+        match for text in [*(block.text for block in request.system), *first] for match in _DIRECTORY.findall(text)
+    ]
+    return next(filter(None, matches[-1])) if matches else ""
+
+
+def _shell_command(tool: str, arguments: Json) -> str | None:
+    """Return a shell command that does what a `bash`, `read`, `glob` or `grep` call does; None for other tools."""
+    match tool:
+        case "bash":
+            return str(arguments.get("command", ""))
+        case "read":
+            first, limit = arguments.get("offset", 1), arguments.get("limit")
+            last = "$" if limit is None else first + limit - 1
+            return f"sed -n {shlex.quote(f'{first},{last}p')} {shlex.quote(arguments['path'])}"
+        case "glob":
+            pattern = posixpath.normpath(posixpath.join(arguments.get("path", "."), arguments["pattern"]))
+            return f"git ls-files -co --exclude-standard -- {shlex.quote(f':(glob){pattern}')}"
+        case "grep":
+            flags = "-rnEi" if arguments.get("ignore_case") else "-rnE"
+            only = f" --include={shlex.quote(arguments['glob'])}" if arguments.get("glob") else ""
+            operands = f"{shlex.quote(arguments['pattern'])} {shlex.quote(arguments.get('path', '.'))}"
+            return f"grep {flags} --exclude-dir=.git{only} -e {operands}"
+        case _:
+            return None
+
+
+def _write_command(arguments: Json) -> str:
+    """Return a shell command that writes a file as a `write` call does, and creates its directory."""
+    folder = shlex.quote(posixpath.dirname(arguments["path"]) or ".")
+    text, file = shlex.quote(arguments["content"]), shlex.quote(arguments["path"])
+    return f"mkdir -p {folder} && printf %s {text} > {file}"
+
+
+# ------------------------------------------------------------------------------------------------------ Claude Code
+
+_CLAUDE = frozenset({"Bash", "Read"})
+
+
+def _to_claude(tool: str, arguments: Json, offered: Collection[str], directory: str) -> NamedCall | None:
+    """Convert a call to Claude Code's Read, Write, Edit or Bash; None for a tool that none of them replaces.
+
+    Paths become absolute below `directory`. Without Write the file is written by Bash: the agent's smallest set has no
+    tool for it.
+    """
+    path = posixpath.join(directory, str(arguments.get("path", "")))
+    match tool:
+        case "read" if "path" in arguments:
+            window: Json = {key: arguments[key] for key in ("offset", "limit") if key in arguments}
+            return "Read", {"file_path": path, **window}
+        case "write" if "Write" in offered:
+            return "Write", {"file_path": path, "content": arguments["content"]}
+        case "write":  # Claude Code's smallest set of tools has no Write.
+            return "Bash", {"command": _write_command(arguments)}
+        case "edit" if "Edit" in offered:
+            options = {"replace_all": True} if arguments.get("replace_all") else {}
+            return "Edit", {
+                "file_path": path,
+                "old_string": arguments["old"],
+                "new_string": arguments["new"],
+                **options,
+            }
+        case _:
+            command = _shell_command(tool, arguments)
+            return None if command is None else ("Bash", {"command": command})
+
+
+# ------------------------------------------------------------------------------------------------------------ Codex
+
+_CODEX = frozenset({"exec_command"})
+_CODE_MODE = frozenset({"exec"})
+
+
+def _to_codex(tool: str, arguments: Json, offered: Collection[str], directory: str) -> NamedCall | None:
+    """Convert a call to Codex's tools: edits to `apply_patch`, all else to `exec_command`; None where neither fits.
+
+    Without `apply_patch` the patch is passed to the command of that name: a model that Codex does not know has no such
+    tool.
+    """
+    patch, command = _codex_patch(tool, arguments), _shell_command(tool, arguments)
+    if patch is not None and "apply_patch" in offered:
+        return "apply_patch", {"input": patch}
+    if patch is not None:  # A model that Codex does not know has no such tool, but the command exists.
+        command = f"apply_patch <<'PATCH'\n{patch}PATCH"
+    return None if command is None else ("exec_command", {"cmd": command, "yield_time_ms": _YIELD_MS})
+
+
+def _to_codex_script(tool: str, arguments: Json, offered: Collection[str], directory: str) -> NamedCall | None:
+    """Convert a call to Codex's `exec`, the one tool of the newest models: a script that calls the other tools.
+
+    Returns None for a tool that Codex cannot replace.
+    """
+    call = _to_codex(tool, arguments, {"apply_patch"}, directory)
+    if call is None:
+        return None
+    name, tool_input = call
+    argument = json.dumps(tool_input["input"] if name == "apply_patch" else tool_input)
+    return "exec", {"input": f"text(await tools.{name}({argument}));"}
+
+
+def _codex_patch(tool: str, arguments: Json) -> str | None:
+    """Return a `write` or `edit` call as a patch in Codex's own format; None for other tools.
+
+    The `old` and `new` of an edit have to be whole lines.
+    """
+    match tool:
+        case "write":
+            lines = ["*** Add File: " + arguments["path"], *_mark_lines("+", arguments["content"])]
+        case "edit":
+            lines = [
+                "*** Update File: " + arguments["path"],
+                "@@",
+                *_mark_lines("-", arguments["old"]),
+                *_mark_lines("+", arguments["new"]),
+            ]
+        case _:
+            return None
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"]) + "\n"
+
+
+def _mark_lines(mark: str, text: str) -> list[str]:
+    """Return the lines of a text, each with `mark` before it."""
+    return [mark + line for line in text.splitlines()]
+
+
+# ------------------------------------------------------------------------------------ opencode, Gemini, Qwen, Copilot
+
+_SHELLS = ("bash", "run_shell_command")
+_EDIT = "import pathlib as p, sys; a = sys.argv; f = p.Path(a[1]); f.write_text(f.read_text().replace(*a[2:4]))"
+
+
+def _to_shell_tool(tool: str, arguments: Json, offered: Collection[str], directory: str) -> NamedCall | None:
+    """Convert a call to a shell command of opencode, Gemini, Qwen or Copilot; None where no command does it.
+
+    Their other tools differ from each other, and with the model, so the shell does everything.
+    """
+    match tool:
+        case "write":
+            command: str | None = _write_command(arguments)
+        case "edit":
+            command = shlex.join(["python3", "-c", _EDIT, arguments["path"], arguments["old"], arguments["new"]])
+        case _:
+            command = _shell_command(tool, arguments)
+    name = next(shell for shell in _SHELLS if shell in offered)
+    return None if command is None else (name, {"command": command, "description": tool})
+
+
+_TRANSLATIONS = (
+    (_CLAUDE, _to_claude),
+    (_CODE_MODE, _to_codex_script),
+    (_CODEX, _to_codex),
+    *((frozenset({shell}), _to_shell_tool) for shell in _SHELLS),
+)
+
+
 Where = Callable[[], str]
 """Callback that names a line for its author; called only when something is wrong with the line."""
 

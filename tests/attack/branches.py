@@ -10,9 +10,9 @@ from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import BranchBase as Standing
 from perdure.adapters.repository.terms import branch_names, check_branch
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import ForgeIssue
-from perdure.models.request import DeliveryRequest
 from tests.attack.table import Case, Ground, Seen, held
 from tests.targets import git, heads, make_target
 

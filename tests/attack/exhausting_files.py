@@ -58,7 +58,7 @@ def a_JUnit_report_nested_a_million_deep() -> None:
 
 @case
 def a_notes_file_without_end() -> None:
-    from perdure.adapters.repository.notes import read_notes
+    from perdure.adapters.repository.config import read_notes
 
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "AGENTS.md").symlink_to("/dev/zero")
@@ -71,14 +71,14 @@ def a_notes_file_without_end() -> None:
 
 @case
 def a_tool_output_of_120_000_unended_escapes() -> None:
-    from perdure.adapters.sandbox.output import clean_output
+    from perdure.adapters.system.output import clean_output
 
     clean_output("\x1b]a" * 40_000)
 
 
 @case
 def a_tool_output_of_one_long_line() -> None:
-    from perdure.adapters.sandbox.output import clean_output
+    from perdure.adapters.system.output import clean_output
 
     clean_output("a" * 120_000)
 
@@ -96,7 +96,7 @@ def _judged(name: str, before: str, after: str) -> None:
     """A change of one file, read for its tests and for hints as it is in a delivery."""
     from perdure.adapters.checks.tamper import DifferingFiles, find_hints, find_missing_tests
     from perdure.adapters.git.repository import Repository
-    from perdure.models.config import TestCommand
+    from perdure.models.config.repository import TestCommand
     from tests.targets import git
 
     with tempfile.TemporaryDirectory() as directory:

@@ -88,7 +88,7 @@ def a_command_of_60_000_characters() -> None:
 
 def _branch(template: str) -> str:
     from perdure.adapters.repository.terms import branch_name
-    from perdure.models.request import DeliveryRequest
+    from perdure.models.delivery.request import DeliveryRequest
 
     return branch_name(template, "d" * 80, DeliveryRequest(repository="/r", request="x"), None, "perdure.toml")
 
@@ -151,7 +151,7 @@ def a_dotted_key_in_a_pyproject_toml() -> None:
 
 
 def _plan(text: str) -> None:
-    from perdure.cli.decide.planfile import parse_plan
+    from perdure.cli.yaml_files import parse_plan
 
     parse_plan(text, markdown=False)
 
@@ -188,7 +188,7 @@ def a_number_of_60_000_digits_in_a_plan() -> None:
 def _request(raw: object) -> None:
     from temporalio.api.common.v1 import Payload
 
-    from perdure.models.request import parse_request
+    from perdure.models.delivery.request import parse_request
     from perdure.plugin import Understanding
 
     text = raw if isinstance(raw, str) else json.dumps(raw)
@@ -221,8 +221,8 @@ def a_request_with_a_million_unknown_fields() -> None:
 
 @case
 def a_request_that_resumes_from_a_state_of_1_MB() -> None:
-    from perdure.models.request import parse_request
-    from perdure.models.state import parse_resume_state
+    from perdure.models.delivery.request import parse_request
+    from perdure.models.delivery.state import parse_resume_state
 
     raw = _ASKED | {"resume": {"run_id": "r", "state": {"notes": ["x" * 1000] * 1000}}}
     resume = parse_request(raw).resume

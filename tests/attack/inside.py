@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from perdure.adapters.sandbox.probe import probe, probe_landlock
-from perdure.models.config import SandboxGrade
+from perdure.adapters.sandbox.grades import probe, probe_landlock
+from perdure.models.config.repository import SandboxGrade
 from tests.attack.table import GAP, HELD, LEFT, MISSED, SECRET, Case, Ground, Seen, one_line
 
 GROUP = "hijacked agent"

@@ -120,7 +120,7 @@ def _copied(name: str) -> Callable[[Ground], Seen]:
     """`[setup] copy` names a file that is not one of those git ignores in the checkout."""
 
     def attack(at: Ground) -> Seen:
-        from perdure.adapters.repository.copying import copy_files
+        from perdure.adapters.repository.setup import copy_files
         from perdure.models.errors import SetupFailed
 
         place = Path(tempfile.mkdtemp(dir=at.root))
@@ -150,8 +150,8 @@ def _source(at: Ground) -> Seen:
     from perdure.adapters.git.credentials import NO_KEYS
     from perdure.adapters.git.target import resolve_repository
     from perdure.adapters.repository.terms import find_source
+    from perdure.models.delivery.request import DeliveryRequest
     from perdure.models.errors import InvalidRequest
-    from perdure.models.request import DeliveryRequest
 
     work = make_target(Path(tempfile.mkdtemp(dir=at.root)) / "calc.git").with_name("calc.git-work")
     target = resolve_repository(str(work), work, NO_KEYS)
@@ -178,7 +178,7 @@ def _without_namespaces(at: Ground) -> Seen:
     """A host without user namespaces: made by limiting their number to none, in a namespace of our own."""
     del at
     script = "echo 0 > /proc/sys/user/max_user_namespaces && exec " + (
-        f"{sys.executable} -c 'from perdure.adapters.sandbox.probe import probe; print(probe().error)'"
+        f"{sys.executable} -c 'from perdure.adapters.sandbox.grades import probe; print(probe().error)'"
     )
     env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "HOME": "/nonexistent"}
     ran = subprocess.run(

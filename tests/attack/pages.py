@@ -21,7 +21,7 @@ PAGE = "web page in the browser"
 
 def server(at: Ground) -> Home:
     """The home of a running embedded server, made under the usual umask, that others could read before."""
-    from perdure.local.ports import find_free_ports
+    from perdure.local.identity import find_free_ports
     from perdure.local.server import ensure_server, stop_server
 
     at.root.chmod(0o755)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.agents.builtin.bounds import MODEL_EVENT_LINES
+from perdure.adapters.agents.builtin.errors import MODEL_EVENT_LINES
 from perdure.adapters.agents.builtin.model import Model, ModelRequest
 from perdure.adapters.forges.github import transport
 from perdure.models.errors import PerdureError

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git import publish
 from perdure.adapters.git.target import list_not_included, resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -190,7 +190,7 @@ def _agents_worktree(what: Callable[[Workspace, Path, Path], None]) -> Callable[
             second = cp.snapshot_worktree(workspace, parent=first, turn={}, transcript=[])
             cp.restore_checkpoint(workspace, second)
             vault.diff(first + ":tree", second + ":tree")
-            commit, _ = branch.commit_checkpoint(workspace, checkpoint=second, parent=base, message="feat: x")
+            commit, _ = publish.commit_checkpoint(workspace, checkpoint=second, parent=base, message="feat: x")
             workspace.advance_head(commit)
             said = "snapshot, restore, diff and commit done"
         except PerdureError as error:

@@ -6,13 +6,13 @@ import asyncio
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.packages import CACHE_PLACES
 from perdure.adapters.sandbox.reach import Reach
+from perdure.adapters.sandbox.setup import CACHE_PLACES
 from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.lease import Leases
 from perdure.adapters.worker.workspace_setup import set_up_workspace
-from perdure.models.config import RepositoryConfig, SandboxGrade
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig, SandboxGrade
+from perdure.models.delivery.turn import Contract
 from tests.attack.inside import Try, cases_of, connect, python, reached
 from tests.attack.table import SECRET, Case, Ground, Seen, held
 from tests.engine import CALC, make_target

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from perdure.adapters.sandbox.base import Sandbox, SandboxCommand
+from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 
 T = TypeVar("T")
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git import publish
 from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from tests.attack.inside import GROUP, Try, cases_of
 from tests.attack.table import SECRET, Case, Ground, Seen, held
 from tests.targets import git, make_target
@@ -39,7 +39,7 @@ def _delivery(at: Ground) -> tuple[Workspace, str, Vault, str]:
         said = [{"role": "assistant", "content": f"{one.delivery}: {SECRET}"}]
         made[one] = cp.snapshot_worktree(one, parent=None, turn={}, transcript=said)
         vault.git.execute("update-ref", f"refs/perdure/{one.delivery}/run", made[one])
-    commit, _ = branch.commit_checkpoint(mine, checkpoint=made[mine], parent=base, message="feat: mine")
+    commit, _ = publish.commit_checkpoint(mine, checkpoint=made[mine], parent=base, message="feat: mine")
     mine.advance_head(commit)
     return mine, made[other], vault, git(work, "rev-parse", "internal")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.models.result import DeliveryResult
+from perdure.models.delivery.result import DeliveryResult
 from perdure.rehearsal.record import RecordedCall
 from tests.chaos.faults import DEADLY
 from tests.chaos.stories import CUTS

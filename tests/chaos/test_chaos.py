@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.result import SUCCESSES, DeliveryResult
+from perdure.models.delivery.result import SUCCESSES, DeliveryResult
 from tests.chaos.faults import storm
 from tests.chaos.left import left_behind
 from tests.chaos.oracle import histories, judge, target

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.backlog.file import read_backlog_file
-from perdure.cli.backlog.receipt import read_receipt
+from perdure.cli.backlog.report import read_receipt
+from perdure.cli.yaml_files import read_backlog_file
 from perdure.client import Backlog
-from perdure.demo.backlog_demo import answer_questions
+from perdure.demo.demos import answer_questions
 from perdure.demo.environment import DemoDirectories, build_repository
 from perdure.local.places import examples_directory
-from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog.state import BacklogProgress
 from perdure.models.errors import PerdureError
 from tests.chaos.faults import strike
 from tests.chaos.left import left_behind

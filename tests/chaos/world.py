@@ -17,7 +17,7 @@ from typing import TypeVar
 import psutil
 from temporalio.service import RPCError
 
-from perdure.local.ports import find_free_ports
+from perdure.local.identity import find_free_ports
 from tests.chaos.stories import Story
 from tests.engine import Engine, git, make_target
 from tests.engine_with_github import TOKEN

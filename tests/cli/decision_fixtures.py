@@ -18,12 +18,12 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure.client import Perdure
-from perdure.models.decisions import PendingDecision, Question, StoredText, StoreTextInput
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.decisions import PendingDecision, Question, StoredText, StoreTextInput
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.delivery.turn import Ending, Outcome, TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.plan import Plan, Task
-from perdure.models.turn import Ending, Outcome, TextPage, TurnInput, TurnResult, VaultReadInput
 from tests.cli.conftest import Cli, Ran
 from tests.temporal_server import apart
 from tests.waiting import patient

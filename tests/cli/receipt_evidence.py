@@ -7,10 +7,18 @@ from typing import Any
 
 from perdure.cli.look.claims import check_claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan
-from perdure.models.ledger import Spend, Usage
-from perdure.models.result import DeliveryResult, PullRequest, Receipt, Status, StepRecord, TestsStatus, UsageResult
-from perdure.models.result import TestsResult as Verdict
-from perdure.models.verify import (
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.result import (
+    DeliveryResult,
+    PullRequest,
+    Receipt,
+    Status,
+    StepRecord,
+    TestsStatus,
+    UsageResult,
+)
+from perdure.models.delivery.result import TestsResult as Verdict
+from perdure.models.delivery.verify import (
     CheckpointFact,
     ClaimStatus,
     CommitFact,
@@ -20,7 +28,7 @@ from perdure.models.verify import (
     PullFact,
     ReportFact,
 )
-from perdure.models.work import PreparedWorkspace
+from perdure.models.delivery.work import PreparedWorkspace
 
 
 def sha(letter: str) -> str:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.app import run_command_line
-from perdure.cli.failures import BROKEN_PIPE, INTERRUPTED, failure_lines, print_failure
-from perdure.cli.ids import exact_id_query, match_id_prefix
-from perdure.cli.plain import PLAIN_ERRORS, as_json
-from perdure.cli.table import align_columns, time_ago
+from perdure.cli.app import BROKEN_PIPE, INTERRUPTED, failure_lines, print_failure, run_command_line
+from perdure.cli.formatting import align_columns, time_ago
+from perdure.cli.screen import PLAIN_ERRORS, as_json
+from perdure.cli.session import exact_id_query, match_id_prefix
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError, TemporalUnreachable
 from tests.cli.conftest import ROOT
 

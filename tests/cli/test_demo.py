@@ -20,7 +20,7 @@ from perdure.adapters.forges.github.access import SECRET_VARIABLES
 from perdure.demo.environment import DemoDirectories, demo_variables, open_directories
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from tests.cli.demo_run import ELSEWHERE, ROOT, Show, show, visitor
 
 pytestmark = pytest.mark.story

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from perdure.demo.backlog_demo import is_as_expected
-from perdure.models.backlog_messages import BacklogProgress, ItemView
+from perdure.demo.demos import is_as_expected
+from perdure.models.backlog.state import BacklogProgress, ItemView
 from tests.cli.demo_run import Show, show
 
 __all__ = ["show"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.ids import only_waiting_id
-from perdure.cli.table import delivery_rows, entry_json, waiting_delivery_rows
+from perdure.cli.formatting import delivery_rows, entry_json, waiting_delivery_rows
+from perdure.cli.session import only_waiting_id
 from perdure.client import ListEntry
-from perdure.models.decisions import Gate, PendingDecision, Question
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question
 from perdure.models.errors import BadInput
 
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from perdure.adapters.agents.presets import SHIPPED
-from perdure.models.preset import Abilities, Preset, ResultSelectors
+from perdure.models.config.preset import Abilities, Preset, ResultSelectors
 
 TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 

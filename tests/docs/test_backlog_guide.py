@@ -10,8 +10,8 @@ import pytest
 from typer.main import get_command
 
 from perdure.cli.app import app
-from perdure.cli.backlog.file import parse_backlog_file
-from perdure.models.backlog import BacklogItem, BacklogRequest
+from perdure.cli.yaml_files import parse_backlog_file
+from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.rules.backlog import parse_backlog
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ import pytest
 import typer.main
 
 from perdure.cli.app import app
-from perdure.cli.decide.pending_text import pending_lines
+from perdure.cli.decide.decision_view import pending_lines
 from perdure.models.base import UserInputModel
-from perdure.models.decisions import (
+from perdure.models.delivery.decisions import (
     Decide,
     Gate,
     Hold,

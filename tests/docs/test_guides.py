@@ -11,12 +11,11 @@ from pydantic import BaseModel
 
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.repository.host import OTHER_VARIABLES, VARIABLES
-from perdure.models.config import RepositoryConfig
-from perdure.models.host_config import HostConfig
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.result import Reason, Status
 from perdure.models.phases import Phase, Step
-from perdure.models.result import Reason, Status
-from perdure.rehearsal.faults import Fault
-from perdure.rehearsal.screenplay import Line, Screenplay
+from perdure.rehearsal.screenplay import Fault, Line, Screenplay
 
 DOCS = Path(__file__).parents[2] / "docs"
 INTERNAL = {

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from perdure.adapters.notify.addresses import NOTIFY_SECRET_BYTES, parse_secret, webhook_headers
-from perdure.adapters.notify.send import NOTIFY_ATTEMPT_S
-from perdure.models.host_config import HostConfig, NoticeEvent
+from perdure.adapters.notify.webhook import NOTIFY_ATTEMPT_S
+from perdure.models.config.host import HostConfig, NoticeEvent
 from perdure.models.limits import NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import WebhookMessage
 from workflows.gates import REMIND_AFTER, REMIND_LATER, REMINDERS

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from perdure.adapters.repository.config import load_repository_config
-from perdure.models.decisions import Say
+from perdure.models.delivery.decisions import Say
+from perdure.models.delivery.steps import STEPS
 from perdure.models.rules.inbox import DECISION_MODELS
-from perdure.models.steps import STEPS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
 

@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from perdure.local.places import temporal_binary
 from perdure.local.server import find_server
-from perdure.models.request import parse_request
+from perdure.models.delivery.request import parse_request
 from tests import needs
 from tests.engine import HAPPY, Engine, make_target, pulls, until
 from tests.npm_packages import example

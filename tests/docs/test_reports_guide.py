@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from perdure.adapters.worker.turn.delivery_text import TURN_SAID_CHARS
 from perdure.cli.app import app
 from perdure.cli.formatting import REPORT_TEXT_CHARS
-from perdure.cli.look.report.from_host import REPORT_PATIENCE, REPORT_PICTURES_BYTES
+from perdure.cli.look.report.gather import REPORT_PATIENCE, REPORT_PICTURES_BYTES
 from perdure.cli.look.report.page import REPORT_TESTS_SHOWN
 from perdure.client import Delivery
 from perdure.client.delivery import ARTIFACT_READ_BYTES

@@ -22,8 +22,8 @@ from perdure.adapters.browser.capture import (
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.sandbox.environment import compute_binds
+from perdure.adapters.sandbox.grades import probe
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES
 from tests import needs

@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 from perdure.models.base import UserInputModel
-from perdure.models.decisions import Decide, Hold, Resume, Say, parse_input
+from perdure.models.delivery.decisions import Decide, Hold, Resume, Say, parse_input
+from perdure.models.delivery.request import parse_request
+from perdure.models.delivery.turn import VaultReadInput
+from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.request import parse_request
 from perdure.models.rules.inbox import DECISION_MODELS
-from perdure.models.turn import VaultReadInput
-from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "webui.md").read_text(encoding="utf-8")
 MESSAGES: dict[str, type[UserInputModel]] = {

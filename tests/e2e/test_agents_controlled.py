@@ -14,7 +14,7 @@ import pytest
 
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery, Submission
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns

@@ -11,7 +11,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.crash import CrashPoint
-from perdure.models.result import DeliveryResult
+from perdure.models.delivery.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.engine import CALC, Engine, finished, git, heads, make_target, pulls, until

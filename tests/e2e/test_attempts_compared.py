@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from test_attempts import LARGE, NO_FIXES, SUB, TESTS, story
 
-from perdure.client.forking import fork
-from perdure.client.rewinding import rewind
-from perdure.models.comparison import Comparison
+from perdure.client.rewinding import fork, rewind
+from perdure.models.delivery.comparison import Comparison
 from perdure.models.errors import BadInput
 from tests.commands import perdure
 from tests.engine import Engine, finished, make_target, pulls, until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.models.backlog import CHECKS_MOST
+from perdure.models.backlog.request import CHECKS_MOST
 from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli

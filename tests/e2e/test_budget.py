@@ -12,8 +12,8 @@ import pytest
 from temporalio.service import RPCError
 
 from perdure.adapters.system.files import try_lock
-from perdure.adapters.worker.spend import SpendLog
-from perdure.models.decisions import PendingDecision
+from perdure.adapters.worker.journal import SpendLog
+from perdure.models.delivery.decisions import PendingDecision
 from tests.engine import BUILT, BUILT_CALLS, HAPPY, Engine, check_shipped, finished, make_target, sandboxes, until
 
 CENT = 0.01

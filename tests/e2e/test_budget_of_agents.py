@@ -10,8 +10,8 @@ import pytest
 from temporalio.service import RPCError
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.spend import SpendLog
-from perdure.models.decisions import PendingDecision
+from perdure.adapters.worker.journal import SpendLog
+from perdure.models.delivery.decisions import PendingDecision
 from tests import needs
 from tests.engine import Engine, finished, make_target, sandboxes, until
 from tests.stand_in_agent import PYTHON, StandIn

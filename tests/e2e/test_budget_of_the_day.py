@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.ledger import Spend
-from perdure.models.treasury import SpentInput
+from perdure.models.budget.ledger import Spend
+from perdure.models.budget.treasury import SpentInput
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until
 

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from perdure.local.places import temporal_binary
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 from schemas import SHAPES, build_schema
 from tests.engine import HAPPY, Engine, make_target, until
 from tests.guide import Stranger, snippet

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from perdure.client import Submission
 from perdure.models.crash import CrashPoint
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, heads, make_target, until
 from tests.processes import alive, children_of, name_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.agents.prices import usage_cost
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 from tests.cli.conftest import Cli
 from tests.engine import Engine, finished, make_target, until
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.models.crash import CrashPoint
-from perdure.models.result import Status
+from perdure.models.delivery.result import Status
 from tests.cli.conftest import Cli
 from tests.engine import SCREENPLAYS, Engine, finished, git, heads, pulls
 from tests.engine_with_github import TOKEN

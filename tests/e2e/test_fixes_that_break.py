@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.result import DeliveryResult
+from perdure.models.delivery.result import DeliveryResult
 from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, heads, make_target, pulls
 
 FILES = {

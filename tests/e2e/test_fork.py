@@ -11,11 +11,11 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery
-from perdure.client.forking import fork
+from perdure.client.rewinding import fork
 from perdure.client.turns import turns
-from perdure.models.comparison import Comparison
+from perdure.models.delivery.comparison import Comparison
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step
 from tests.commands import perdure

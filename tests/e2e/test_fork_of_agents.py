@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from test_budget_of_agents import CONFIG
 
-from perdure.client.forking import fork
-from perdure.client.rewinding import rewind
+from perdure.client.rewinding import fork, rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
 from tests.engine import Engine, finished, git, make_target

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.page.guard import login_name
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, git, make_target, pulls, until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.result import Reason, Status
+from perdure.models.delivery.result import Reason, Status
 from tests.crash_points import AT_A_HOSTED_FORGE
 from tests.engine import HAPPY, finished, git, heads, until
 from tests.engine_with_github import BUILD, ID, TOKEN, EngineWithGitHub, engine_with_github

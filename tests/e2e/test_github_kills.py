@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.result import Status
+from perdure.models.delivery.result import Status
 from tests.engine import finished, git, heads, until
 from tests.engine_with_github import BUILD, ID, EngineWithGitHub, engine_with_github
 from tests.fork_server import Kept

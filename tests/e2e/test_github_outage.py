@@ -14,9 +14,9 @@ from temporalio.testing import TimeSkipper, WorkflowEnvironment
 from activities.prepare import UNKNOWN_HOST_PATIENCE
 from perdure.client import Perdure
 from perdure.local.places import temporal_binary
+from perdure.models.delivery.result import Status
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import FORGE_PAUSE_MAX
-from perdure.models.result import Status
 from perdure.plugin import perdure_plugin
 from tests.engine import finished, until
 from tests.engine_with_github import BUILD, ID, EngineWithGitHub, engine_with_github

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.json_format import MessageToJson
 
-from perdure.models.result import Status
+from perdure.models.delivery.result import Status
 from tests.engine import HAPPY, finished
 from tests.engine_with_github import ID, TOKEN, engine_with_github
 from tests.secret_watch import SecretWatch, hits, recording

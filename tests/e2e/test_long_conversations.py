@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.worker.turn.restart_conversation import SUMMED_UP
+from perdure.adapters.worker.turn.builtin_agent import SUMMED_UP
 from perdure.models.crash import CrashPoint
 from perdure.rehearsal.record import REHEARSAL_BODIES_KEPT
 from tests.engine import BUILT, Engine, finished, git, make_target

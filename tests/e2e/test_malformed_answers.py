@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.result import DeliveryResult
+from perdure.models.delivery.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.engine import HAPPY, Engine, check_shipped, finished, heads, make_target, pulls
 from tests.waiting import patient

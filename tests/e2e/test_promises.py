@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.decisions import Gate
+from perdure.models.delivery.decisions import Gate
 from tests.e2e.test_gates import Person
 from tests.e2e.test_tamper import FILES
 from tests.e2e.test_verdicts import HERE, report_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.models.result import Status
+from perdure.models.delivery.result import Status
 from tests.engine import finished, until
 from tests.engine_with_github import BUILD, TOKEN, engine_with_github
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.report import TestReport
-from perdure.models.result import DeliveryResult
+from perdure.models.checks.report import TestReport
+from perdure.models.delivery.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.engine import Engine, check_shipped, finished, git, heads, make_target, pulls
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from perdure.models.delivery.steps import AGENTIC
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.steps import AGENTIC
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, ended
 from tests.engine import Engine, finished, git, make_target
 from tests.waiting import patient

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.client.rewinding import rewind
 from perdure.client.turns import TurnRecord, find_turn, turns
 from perdure.models.errors import BadInput

@@ -10,12 +10,11 @@ import pytest
 
 from perdure.adapters.git.workspace import Workspace
 from perdure.client import Delivery
-from perdure.client.forking import fork
-from perdure.client.rewinding import rewind
+from perdure.client.rewinding import fork, rewind
 from perdure.client.turns import TurnRecord, turns
+from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.result import DeliveryResult, Status
 from tests.commands import perdure
 from tests.engine import BUILT, Engine, git, heads, make_target, pulls, until
 

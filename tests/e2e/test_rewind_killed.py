@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.client.turns import turns
 from tests.commands import carried_out, perdure
 from tests.engine import Engine, make_target, until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.models.result import Status
+from perdure.models.delivery.result import Status
 from tests.engine import HAPPY, finished, git
 from tests.engine_with_github import ID, engine_with_github
 

@@ -10,8 +10,8 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from perdure.adapters.worker.spend import SpendLog
-from perdure.models.result import DeliveryResult
+from perdure.adapters.worker.journal import SpendLog
+from perdure.models.delivery.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.engine import CALC, Engine, finished, git, heads, make_target, pulls, until
 

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from perdure.client import Submission
-from perdure.models.report import TestReport
-from perdure.models.result import DeliveryResult
+from perdure.models.checks.report import TestReport
+from perdure.models.delivery.result import DeliveryResult
 from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, make_target, until
 
 HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

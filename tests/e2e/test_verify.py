@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.ids import resolve_id
 from perdure.cli.look.verifying import check_receipt
+from perdure.cli.session import resolve_id
+from perdure.models.delivery.result import DeliveryResult
 from perdure.models.errors import BadInput
-from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.engine import HAPPY, Engine, check_shipped, finished, git, heads, make_target, pulls
 

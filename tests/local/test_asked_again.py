@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.host.workers import WORKER_RESTARTS
+from perdure.cli.session import WORKER_RESTARTS
 from perdure.client import calls
 from perdure.local.places import Places
 from perdure.models.limits import TASK_QUEUE

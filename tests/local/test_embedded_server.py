@@ -21,13 +21,12 @@ from temporalio.client import Client
 
 from perdure.adapters.system.files import is_locked, try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.identity import RETENTION, is_own_server_ready, read_server_record
+from perdure.local.identity import RETENTION, find_free_ports, is_own_server_ready, read_server_record
 from perdure.local.places import Places
-from perdure.local.ports import find_free_ports
 from perdure.local.processes import holds_lock, signal_lock_holder
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
+from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from tests.engine import until
 
 pytestmark = pytest.mark.story

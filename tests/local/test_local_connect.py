@@ -12,9 +12,9 @@ from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
 from perdure.local.connect import connect_to_temporal, embedded_environment, external_server_config, heartbeat_throttle
-from perdure.local.ports import find_free_ports
-from perdure.local.restart_pauses import has_running_deliveries
+from perdure.local.identity import find_free_ports
 from perdure.local.server import ensure_server
+from perdure.local.supervisor import has_running_deliveries
 from perdure.models.errors import BadInput, TemporalUnreachable
 
 

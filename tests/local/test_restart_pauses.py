@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.local.restart_pauses import RestartPauses
+from perdure.local.supervisor import RestartPauses
 
 
 def test_four_deaths_in_a_row_cost_no_pause() -> None:

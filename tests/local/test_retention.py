@@ -13,7 +13,7 @@ from temporalio.client import Client
 from perdure.adapters.git.retention import is_unmerged, kept_deliveries, prune_vault, record_branches, remove_delivery
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.environment import Binds
 from perdure.adapters.system.home import Home
 from perdure.local.retention import collect_garbage, forget_ended_delivery
 from perdure.models import ids

@@ -13,7 +13,7 @@ from perdure.adapters.system.home import Home
 from perdure.cli.look.watch import DeliveryWatcher
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client
-from perdure.local.ports import find_free_ports, is_port_free
+from perdure.local.identity import find_free_ports, is_port_free
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.limits import WATCH_EVERY_S
 from perdure.plugin import perdure_plugin

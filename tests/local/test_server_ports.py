@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.local.ports import (
+from perdure.local.identity import (
     DEFAULT_PORTS,
     ServerPorts,
     check_ports_free,

@@ -18,8 +18,8 @@ import pytest
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
 from perdure.local import forkserver
+from perdure.local.identity import find_free_ports
 from perdure.local.places import Places, SupervisorRecord, read_running_supervisor
-from perdure.local.ports import find_free_ports
 from perdure.local.server import ensure_server, find_server, stop_server
 from tests.engine import until
 from tests.waiting import patient

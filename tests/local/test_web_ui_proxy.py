@@ -13,9 +13,8 @@ import pytest
 
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
-from perdure.local.identity import read_server_record
+from perdure.local.identity import find_free_ports, read_server_record
 from perdure.local.places import Places
-from perdure.local.ports import find_free_ports
 from perdure.local.server import ensure_server, stop_server
 from perdure.local.web_ui_proxy import head_to_forward
 from tests.engine import until

@@ -9,12 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from perdure.models.backlog import BacklogItem, BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
+from perdure.models.backlog.request import BacklogItem, BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
+from perdure.models.backlog.touches import patterns_overlap
 from perdure.models.rules.dependencies import Dependencies
-from perdure.models.rules.scheduling import OVERTAKEN_MOST, is_finished, startable_items, unreserved_usd
-from perdure.models.rules.slots import SLOT_KEPT
-from perdure.models.touches import patterns_overlap
+from perdure.models.rules.scheduling import OVERTAKEN_MOST, SLOT_KEPT, is_finished, startable_items, unreserved_usd
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OPENED = OpenBacklogResult(base="main", base_sha="b", branch="perdure/night", queue="q", frees_waiting_slots=True)

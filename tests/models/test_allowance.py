@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure.models.ledger import Spend, SpendingLimits, Usage
+from perdure.models.budget.ledger import Spend, SpendingLimits, Usage
+from perdure.models.budget.treasury import BudgetReservation
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.rules.allowance import Limit, reached_limit, spending_limits, time_left
-from perdure.models.state import DeliveryState
-from perdure.models.treasury import BudgetReservation
-from perdure.models.work import PreparedWorkspace
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

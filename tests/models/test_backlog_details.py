@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.backlog_state import ItemPhase, OpenBacklogResult
+from perdure.models.backlog.state import ItemPhase, OpenBacklogResult
 from perdure.models.webui.backlog import render_backlog_details, render_items_table
 from perdure.models.webui.details import DETAILS_BYTES
 from tests.examples import examples

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models.backlog import BacklogItem, BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
+from perdure.models.backlog.request import BacklogItem, BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
 from perdure.models.errors import InvalidRequest
 from perdure.models.rules.backlog import (
     backlog_attach_refusal,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.result import AttemptResult, ReviewResult, ReviewStatus, TestsStatus
-from perdure.models.rules.attempts import best_attempt
+from perdure.models.delivery.result import AttemptResult, ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.rules.parallel_builds import best_attempt
 
 CLEAN, BLOCKED = ReviewResult(status=ReviewStatus.CLEAN), ReviewResult(status=ReviewStatus.BLOCKED, blockers=1)
 

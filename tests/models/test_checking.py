@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from perdure.models.backlog import CHECKS_MOST
-from perdure.models.backlog_state import ItemPhase
+from perdure.models.backlog.request import CHECKS_MOST
+from perdure.models.backlog.state import ItemPhase
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.landed_checks import (
     checks_for_landing,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.result import TestsStatus
-from perdure.models.state import DeliveryState
-from perdure.models.webui.columns import format_change, format_waiting, parse_waiting
-from perdure.models.work import ChangeSize, TestVerdict
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import ChangeSize, TestVerdict
+from perdure.models.webui.captions import format_change, format_waiting, parse_waiting
 
 SIZE = ChangeSize(files=3, added=120, deleted=14)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.comparison import ComparedDelivery, compare_deliveries, parse_patch
-from perdure.models.result import ReviewResult, TestsResult
+from perdure.models.delivery.comparison import ComparedDelivery, compare_deliveries, parse_patch
+from perdure.models.delivery.result import ReviewResult, TestsResult
 
 PATCH = """\
 diff --git a/calc.py b/calc.py

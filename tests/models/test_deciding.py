@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.decisions import (
+from perdure.models.delivery.decisions import (
     AddBudget,
     DecisionRecord,
     Gate,
@@ -20,9 +20,10 @@ from perdure.models.decisions import (
     QuestionKind,
     parse_input,
 )
+from perdure.models.delivery.result import Status, StepRecord
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import NOTES_KEPT
-from perdure.models.result import Status, StepRecord
 from perdure.models.rules.inbox import (
     DECISION_MODELS,
     DECISIONS_KEPT,
@@ -32,7 +33,6 @@ from perdure.models.rules.inbox import (
     NotCounted,
     record_decision,
 )
-from perdure.models.state import DeliveryState
 from tests.examples import examples
 
 SINCE = datetime(2026, 11, 21, tzinfo=UTC)

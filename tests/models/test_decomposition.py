@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.agents.builtin.answers import parse_answer, schema_for
-from perdure.models.backlog import ITEMS_MOST, BacklogItem
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
+from perdure.models.backlog.request import ITEMS_MOST, BacklogItem
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
 from perdure.models.phases import Step
 from perdure.models.rules.backlog import parse_backlog
 from perdure.models.rules.changes import change_refusal, decompose_item

@@ -7,16 +7,16 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.decisions import DecisionRecord, GateVerdict
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.decisions import DecisionRecord, GateVerdict
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import PullRequest, Reason, ReviewResult, Status, StepRecord, TestsStatus
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.summary import next_commands, progress_of, result_of, usage_of
+from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
 from perdure.models.phases import ALL_PHASES, Phase, Step
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import PullRequest, Reason, ReviewResult, Status, StepRecord, TestsStatus
-from perdure.models.state import DeliveryState
-from perdure.models.summary import next_commands, progress_of, result_of, usage_of
 from perdure.models.webui import captions
 from perdure.models.webui.details import dollars, escape_line, render_delivery_details
-from perdure.models.work import PreparedWorkspace, TestVerdict
 from perdure.text import visible
 
 REQUEST = DeliveryRequest(repository="/r", request="Add sub", base="main", budget_usd=2)

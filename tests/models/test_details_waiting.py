@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from test_details import NASTY, PREPARED, REQUEST
 
 from perdure.adapters.agents.builtin.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
-from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question, QuestionKind
+from perdure.models.delivery.result import Status, StepRecord
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.phases import Phase
-from perdure.models.result import Status, StepRecord
 from perdure.models.rules.inbox import Inbox
-from perdure.models.state import DeliveryState
 from perdure.models.webui.details import DETAILS_BYTES, render_delivery_details
 
 SINCE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

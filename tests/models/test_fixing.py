@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.models.result import TestsStatus
-from perdure.models.rules.fixing import not_converging_reason, stop_test_fixing_reason
-from perdure.models.work import TestVerdict
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.work import TestVerdict
+from perdure.models.rules.gates import not_converging_reason, stop_test_fixing_reason
 
 
 def red(fingerprint: str = "f", tree: str = "t") -> TestVerdict:

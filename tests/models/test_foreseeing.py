@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.models.backlog_state import BacklogState, ItemPhase
+from perdure.models.backlog.state import BacklogState, ItemPhase
 from perdure.models.ids import delivery_key
-from perdure.models.rules.foreseen_conflicts import conflicts_text, record_conflicts
-from perdure.models.rules.scheduling import item_views
+from perdure.models.rules.scheduling import conflicts_text, item_views, record_conflicts
 from tests.models.backlog_night import NOON, backlog
 
 

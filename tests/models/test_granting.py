@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from perdure.models.rules.budget_grants import BLOCK_LEAST_USD, LEASE, LEASE_RECORDS, LEASE_RECORDS_FOR, BudgetAllocator
-from perdure.models.treasury import (
+from perdure.models.budget.treasury import (
     BudgetGrant,
     BudgetReservation,
     BudgetRule,
@@ -18,6 +17,7 @@ from perdure.models.treasury import (
     TreasuryTable,
     matching_budgets,
 )
+from perdure.models.rules.budget_grants import BLOCK_LEAST_USD, LEASE, LEASE_RECORDS, LEASE_RECORDS_FOR, BudgetAllocator
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 TEAM = {"label:team-a": 20.0}

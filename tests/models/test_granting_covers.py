@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.models.budget.treasury import ReserveRequest, TreasuryTable
 from perdure.models.rules.budget_grants import BudgetAllocator
-from perdure.models.treasury import ReserveRequest, TreasuryTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 RULE, LIMIT = "label:team-a", 3.0

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from perdure.models.budget.treasury import BudgetGrant, ReserveRequest, TreasuryTable
 from perdure.models.rules.budget_grants import BudgetAllocator
-from perdure.models.treasury import BudgetGrant, ReserveRequest, TreasuryTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

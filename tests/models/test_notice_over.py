@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.models.decisions import Gate, PendingDecision
+from perdure.models.delivery.decisions import Gate, PendingDecision
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import DeliveryResult, Status
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.notice import Notice, notice_of
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import DeliveryResult, Status
-from perdure.models.state import DeliveryState
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 PLAN = PendingDecision(gate=Gate.PLAN, target="1a2b", summary="approve the plan", since=NOON)

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_state import BacklogState, OpenBacklogResult
-from perdure.models.host_config import PageSettings
-from perdure.models.request import DeliveryRequest
-from perdure.models.state import DeliveryState
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogState, OpenBacklogResult
+from perdure.models.config.host import PageSettings
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.webui.backlog import render_backlog_details as of_backlog
-from perdure.models.webui.details import render_delivery_details
-from perdure.models.webui.markdown import page_link
-from perdure.models.work import PreparedWorkspace
+from perdure.models.webui.details import page_link, render_delivery_details
 
 PAGE = "https://perdure.example.org"
 

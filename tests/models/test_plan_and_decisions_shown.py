@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_details import NASTY, PREPARED, REQUEST
 
-from perdure.models.decisions import DecisionRecord, GateVerdict
+from perdure.models.delivery.decisions import DecisionRecord, GateVerdict
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.delivery.summary import DECISIONS_SHOWN, UNREAD_CHARS, decisions_of, progress_of, result_of
 from perdure.models.limits import PLAN_SHOWN_BYTES
-from perdure.models.plan import Plan, Task
-from perdure.models.result import StepRecord
-from perdure.models.state import DeliveryState
-from perdure.models.summary import DECISIONS_SHOWN, UNREAD_CHARS, decisions_of, progress_of, result_of
 from perdure.models.webui.details import DETAILS_BYTES, render_delivery_details
 
 PLAN = Plan(

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.builtin.schema import closed_schema
-from perdure.models.plan import Plan
-from perdure.models.rules.specialists import (
+from perdure.adapters.agents.builtin.model_request import closed_schema
+from perdure.models.delivery.specialists import PlannedTask, TaskResult
+from perdure.models.delivery.steps import Plan
+from perdure.models.rules.parallel_builds import (
     has_landed_task,
     is_tasks_backlog,
     remaining_tasks_text,
@@ -20,7 +21,6 @@ from perdure.models.rules.specialists import (
     tasks_backlog_id,
     tasks_summary,
 )
-from perdure.models.specialists import PlannedTask, TaskResult
 
 
 def plan(*tasks: dict[str, object]) -> Plan:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from perdure.models.plan import Plan
+from perdure.models.delivery.steps import Plan
 
 
 def plan(*depends_on: list[int], **more: Any) -> Plan:

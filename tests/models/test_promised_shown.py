@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.changed_base_tests import changed_promises, diff_lines, experiment_notes, label_of
-from perdure.models.decisions import Gate
-from perdure.models.experiment import Promise
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import StepRecord
+from perdure.models.checks.report import Promise
+from perdure.models.checks.verdict_text import changed_promises, diff_lines, experiment_notes, label_of
+from perdure.models.delivery.decisions import Gate
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.summary import progress_of, result_of
 from perdure.models.rules.gates import gate_question
-from perdure.models.state import DeliveryState
-from perdure.models.summary import progress_of, result_of
 from perdure.models.webui.details import render_delivery_details
 from tests.tried import ADD, LINE, QUOTE, REVIEW, VERDICT, ZERO, report, tried
 

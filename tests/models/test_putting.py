@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from perdure.models.config import RepositoryConfig
-from perdure.models.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import TestsStatus as Status
+from perdure.models.delivery.state import DELIVERED_MESSAGE_BYTES, DeliveryState
+from perdure.models.delivery.work import PreparedWorkspace
+from perdure.models.delivery.work import TestVerdict as Red
 from perdure.models.phases import Phase
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import TestsStatus as Status
 from perdure.models.rules.gates import gate_question, gate_settings, red_tests_approval, red_tests_approval_text
-from perdure.models.state import DELIVERED_MESSAGE_BYTES, DeliveryState
-from perdure.models.work import PreparedWorkspace
-from perdure.models.work import TestVerdict as Red
 
 TREE = "f" * 40
 

@@ -10,14 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import SchemaSerializer, core_schema, to_json
 
-from perdure.models import fold, landing, limits, publishing, turn, verify, work
+from perdure.models import limits
+from perdure.models.backlog import landing
 from perdure.models.base import HistoryModel
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery import fold, publishing, turn, verify, work
+from perdure.models.delivery.request import ResumePoint
+from perdure.models.delivery.state import DeliveryState, parse_resume_state
+from perdure.models.delivery.turn import Ending, Outcome, TurnResult
+from perdure.models.delivery.work import CloseResult
 from perdure.models.phases import ALL_PHASES, Phase, Step, invalid_phases_reason
-from perdure.models.request import ResumePoint
-from perdure.models.state import DeliveryState, parse_resume_state
-from perdure.models.turn import Ending, Outcome, TurnResult
-from perdure.models.work import CloseResult
 
 ROOT = Path(__file__).parents[2]
 TOKENS = st.integers(0, 10**9)
@@ -108,7 +110,7 @@ def test_the_contract_is_called_policy_on_the_wire_so_that_releases_understand_e
     there = [found for module in (landing, publishing, turn, verify, work) for found in vars(module).values()]
     models = {cls for cls in there if isinstance(cls, type) and issubclass(cls, HistoryModel)}
     named = [model for model in models if "contract" in model.model_fields]
-    assert len(named) == 15
+    assert len(named) == 16
     assert {model.model_fields["contract"].alias for model in named} == {"policy"}
     asked = publishing.AccessCheckInput(delivery="d", contract="c0ffee")
     sent = SchemaSerializer(core_schema.any_schema()).to_json(asked)  # as the Temporal converter does

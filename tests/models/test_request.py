@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import REQUEST_BYTES
-from perdure.models.request import DeliveryRequest, parse_request
 
 GOOD = {"repository": "/r", "request": "Add sub"}
 JSON = st.recursive(

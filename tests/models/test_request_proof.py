@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.models.delivery.request import is_valid_proof, request_proof, schedule_proof
 from perdure.models.ids import DELIVERY_ID, branch_name, delivery_key, find_scheduled_workflow
-from perdure.models.proof import is_valid_proof, request_proof, schedule_proof
 
 
 def test_a_backlogs_delivery_proves_itself_by_its_key_and_by_no_other() -> None:

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_state import BacklogState, ItemPhase
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase
+from perdure.models.backlog.touches import OVERLAP_STEPS, OverlapCheck
 from perdure.models.rules import scheduling
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.landed_checks import checks_for_landing
 from perdure.models.rules.scheduling import (
     EXPLAINED_MOST,
     OVERTAKEN_MOST,
+    SLOT_KEPT,
     ItemStart,
     is_finished,
     item_views,
@@ -27,8 +29,6 @@ from perdure.models.rules.scheduling import (
     unreserved_usd,
     waiting_reasons,
 )
-from perdure.models.rules.slots import SLOT_KEPT
-from perdure.models.touches import OVERLAP_STEPS, OverlapCheck
 from tests.examples import examples
 from tests.models.backlog_night import NOON, Night, backlog, backlogs
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models.backlog import BacklogItem
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
-from perdure.models.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
-from perdure.models.rules.stack import (
+from perdure.models.backlog.request import BacklogItem
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
+from perdure.models.delivery.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
+from perdure.models.rules.dependencies import (
     no_place_reason,
     place_parts,
     retargets,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.checks.findings.globs import matches
-from perdure.models.touches import (
+from perdure.adapters.checks.globs import matches
+from perdure.models.backlog.touches import (
     OVERLAP_STEPS,
     PLAN_PATTERNS_CHARS,
     TOUCHES_MOST,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.adapters.system.zones import zone_offsets
 from perdure.models.errors import InvalidRequest
-from perdure.models.window import Window
+from perdure.models.schedule import Window
 from tests.examples import examples
 
 SPRING, AUTUMN = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 10, 24, 12, tzinfo=UTC)

@@ -13,11 +13,11 @@ from playwright.async_api import Page, expect
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.cli.host.web import web_ui_base_url
+from perdure.cli.host.local import web_ui_base_url
 from perdure.local.page import ensure_page_token, write_page_record
 from perdure.local.places import Places
 from perdure.local.server import find_server
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.page.server import ListenAddress, serve_page
 from perdure.page.server import ServedPage as Served
 from tests.engine import HAPPY, Engine, make_target, until

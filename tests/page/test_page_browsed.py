@@ -20,7 +20,7 @@ from perdure.adapters.system.home import Home
 from perdure.client import Perdure
 from perdure.local.page import ensure_page_token
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.models.decisions import Gate, PendingDecision, Question
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question
 from perdure.page.server import ListenAddress, serve_page
 from perdure.page.server import ServedPage as Served
 from perdure.plugin import perdure_plugin

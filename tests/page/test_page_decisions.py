@@ -9,7 +9,7 @@ from browsing import card, chromium, looking
 from playwright.async_api import Page, expect
 
 from perdure.local.page import ensure_page_token
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.page.guard import login_name
 from perdure.page.server import ListenAddress, serve_page
 from tests.e2e.test_gates import GATES

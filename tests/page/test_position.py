@@ -18,8 +18,8 @@ from perdure.adapters.system.home import Home
 from perdure.client.event_feed import all_events
 from perdure.local.page import ensure_page_token
 from perdure.models.events import Event, EventType
-from perdure.page.position import StreamPosition
 from perdure.page.server import ListenAddress, serve_page
+from perdure.page.views.activity import StreamPosition
 from tests.cli.decision_fixtures import Desk, desk
 from tests.waiting import patient
 

@@ -12,7 +12,7 @@ from playwright.async_api import expect
 from visitors import Visitor, visiting
 
 from perdure.local.page import ensure_page_token
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.page.server import ListenAddress, ServedPage, serve_page
 from tests.e2e.test_gates import GATES
 from tests.engine import Engine, finished, make_target, until

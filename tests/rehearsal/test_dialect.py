@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.rehearsal.dialect import translate_call
+from perdure.rehearsal.reply import translate_call
 from perdure.rehearsal.wire import ApiTool, Request
 
 BARE = ("Bash", "Edit", "Read")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.adapters.agents.builtin.conversation import schema_for
 from perdure.models.phases import Step
-from perdure.rehearsal.schema import answer_problem, fill_empties
+from perdure.rehearsal.wire import answer_problem, fill_empties
 
 ISSUE = {"title": "t", "description": "d", "severity": "blocker", "file": "", "line": 0, "suggestion": "s"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from perdure.models.delivery.result import DeliveryResult
 from perdure.models.ids import stack_workflow_id
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.result import DeliveryResult
 from tests.e2e.test_attempts import RED, SUB, TESTS, attempt
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, night
 from tests.engine import Engine, git, heads, make_target, until

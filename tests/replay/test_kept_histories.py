@@ -10,8 +10,8 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
+from perdure.models.delivery.result import DeliveryResult
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from tests.replay.record import HISTORIES, name_of, read
 from workflows import WORKFLOWS, Delivery

@@ -11,14 +11,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from temporalio.workflow import _Definition
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.decisions import parse_input
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.delivery.decisions import parse_input
+from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.delivery.state import Progress
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import REQUEST_BYTES
-from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.backlog import parse_backlog
 from perdure.models.rules.inbox import DECISION_MODELS as DECISIONS
-from perdure.models.state import Progress
 from schemas import SHAPES, PublishedShape, build_files, build_schema
 from schemas.__main__ import main
 from schemas.describe import parse_docstring

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.decisions import parse_input
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.delivery.decisions import parse_input
+from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.errors import InvalidRequest
-from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.backlog import parse_backlog
 from perdure.models.rules.inbox import DECISION_MODELS as DECISIONS
 from schemas import SHAPES, build_schema

@@ -11,12 +11,19 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from activities.delivery_lookup import look_for as really_look
-from activities.prioritise import prioritise_delivery
-from activities.verify_previous_run import former_run
-from perdure.models.backlog_state import OpenBacklogResult
-from perdure.models.following import FollowInput, FollowResult, LandedChecksResult, MoveBranchInput, MoveBranchResult
-from perdure.models.landing import (
+from activities.workflow_lookup import former_run, prioritise_delivery
+from activities.workflow_lookup import look_for as really_look
+from perdure.models.backlog.following import (
+    FollowInput,
+    FollowResult,
+    LandedChecksResult,
+    MoveBranchInput,
+    MoveBranchResult,
+    PullRequestState,
+    StackInput,
+    StackState,
+)
+from perdure.models.backlog.landing import (
     CloseBacklogInput,
     CloseBacklogResult,
     DeliveryLookup,
@@ -32,12 +39,12 @@ from perdure.models.landing import (
     SignRequestInput,
     SignRequestResult,
 )
+from perdure.models.backlog.state import OpenBacklogResult
+from perdure.models.delivery.result import PullRequest, TestsStatus
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
-from perdure.models.result import PullRequest, TestsStatus
-from perdure.models.stack import PullRequestState, StackInput, StackState
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import PreparedWorkspace, TestVerdict
 from tests.waiting import patient
 
 
@@ -138,7 +145,7 @@ class Branch(Company):
 
         @activity.defn(name=Step.PREPARE)
         async def prepare(work: Any) -> PreparedWorkspace:
-            from perdure.models.work import PrepareInput
+            from perdure.models.delivery.work import PrepareInput
 
             given = PrepareInput.model_validate(work)
             made: PreparedWorkspace = await base["prepare"](given)

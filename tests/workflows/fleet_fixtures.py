@@ -17,15 +17,15 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 from workflow_fixtures import Cast
 
-from activities.read_previous_treasury import last_table
+from activities.workflow_lookup import last_table
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.budget.treasury import TREASURY, BudgetRule, SpentInput
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import CloseInput, CloseResult
 from tests.waiting import patient
 from workflows import WORKFLOWS
 

@@ -18,15 +18,15 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from perdure.models.backlog.following import PullRequestState, StackInput, StackState
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.stack import PullRequestState, StackInput, StackState
 from perdure.plugin import perdure_plugin
-from workflows import WORKFLOWS, following, pull_request_stack
+from workflows import WORKFLOWS, follow_up
 
 FILE = Path(sys.argv[2])
 
-following.FOLLOW_PAUSE = timedelta(seconds=0.3)
-pull_request_stack.HEARTBEAT_TIMEOUT = timedelta(seconds=2)  # nobody here reports the dead
+follow_up.FOLLOW_PAUSE = timedelta(seconds=0.3)
+follow_up.HEARTBEAT_TIMEOUT = timedelta(seconds=2)  # nobody here reports the dead
 
 
 @activity.defn

@@ -17,10 +17,10 @@ from activities.notify import NoticeActivities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.receiver import SECRET
 from tests.waiting import patient
 from workflows import WORKFLOWS

@@ -11,13 +11,13 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from workflow_fixtures import Cast
 
-from perdure.models.decisions import CheckPlanInput, CheckPlanResult, PendingDecision
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.decisions import CheckPlanInput, CheckPlanResult, PendingDecision
+from perdure.models.delivery.publishing import PushInput, PushResult
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.delivery.work import InspectInput, InspectResult, TestInput, TestVerdict
 from perdure.models.phases import Phase, Step
-from perdure.models.publishing import PushInput, PushResult
-from perdure.models.result import TestsStatus
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import InspectInput, InspectResult, TestInput, TestVerdict
 from tests.waiting import patient
 
 PLANNED = {"repository": "/r", "request": "Add sub", "phases": ["plan"]}

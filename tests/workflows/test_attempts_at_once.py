@@ -14,15 +14,23 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.attempts import TakeAttemptInput, TakeAttemptResult
-from perdure.models.decisions import Question
+from perdure.models.delivery.decisions import Question
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.delivery.work import (
+    CommitInput,
+    CommitResult,
+    PreparedWorkspace,
+    PrepareInput,
+    TakeAttemptInput,
+    TakeAttemptResult,
+    TestInput,
+    TestVerdict,
+)
 from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Step
-from perdure.models.result import TestsStatus
-from perdure.models.rules.attempts import attempt_workflow_id, attempts_summary, best_attempt
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import CommitInput, CommitResult, PreparedWorkspace, PrepareInput, TestInput, TestVerdict
+from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, best_attempt
 from tests.waiting import patient
 
 

@@ -9,8 +9,7 @@ from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from temporalio.client import Client
 from workflow_fixtures import playing
 
-from perdure.client.backlog import Backlog
-from perdure.client.backlog_submit import submit_backlog
+from perdure.client.backlog import Backlog, submit_backlog
 from perdure.models.errors import BadInput
 from perdure.models.rules.inbox import NotCounted
 from tests.waiting import patient

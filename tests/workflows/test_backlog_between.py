@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
 from workflow_fixtures import playing
 
-from perdure.models.landing import PriorityInput, PriorityResult
+from perdure.models.backlog.landing import PriorityInput, PriorityResult
 from tests.waiting import patient
 
 

@@ -9,7 +9,7 @@ from backlog_fixtures import Branch, backlog, ended, night, phases
 from temporalio.client import Client
 from workflow_fixtures import playing
 
-from perdure.models.backlog import CHECKS_MOST
+from perdure.models.backlog.request import CHECKS_MOST
 from tests.waiting import patient
 
 

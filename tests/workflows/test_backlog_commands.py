@@ -14,7 +14,7 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog.state import BacklogProgress
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
 from tests.cli.conftest import Cli, Ran

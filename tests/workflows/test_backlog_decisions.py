@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
-from perdure.models.decisions import Question
+from perdure.models.delivery.decisions import Question
 from perdure.models.phases import Phase
 from perdure.models.rules.inbox import NotCounted
 from tests.waiting import patient

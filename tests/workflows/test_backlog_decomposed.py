@@ -13,11 +13,11 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
-from perdure.models.backlog import BacklogItem
-from perdure.models.decisions import CheckPlanResult
+from perdure.models.backlog.request import BacklogItem
+from perdure.models.delivery.decisions import CheckPlanResult
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
-from perdure.models.turn import TurnInput, TurnResult
 
 PARTS = (BacklogItem(id="api", request="Do api"), BacklogItem(id="page", request="Do page", depends_on=("api",)))
 

@@ -17,8 +17,8 @@ from temporalio.worker import Worker
 from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
-from perdure.models.backlog import BacklogItem
-from perdure.models.backlog_state import BacklogState, ItemState, OpenBacklogResult, ReopenedFrom
+from perdure.models.backlog.request import BacklogItem
+from perdure.models.backlog.state import BacklogState, ItemState, OpenBacklogResult, ReopenedFrom
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 

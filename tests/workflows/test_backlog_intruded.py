@@ -10,7 +10,7 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.cli.backlog.text import status_lines
-from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog.state import BacklogProgress
 from tests.waiting import patient
 
 PUSH = f"git -C /{'vault' * 60} push /origin.git 17e4a050907c:refs/heads/perdure/night"

@@ -23,13 +23,13 @@ from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models import ids
+from perdure.models.backlog.following import PullRequestState, StackToFollow
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.stack import PullRequestState, StackToFollow
 from tests.other_process import program
 from tests.waiting import patient
 from tests.waiting import until as true
-from workflows import following, pull_request_stack
+from workflows import follow_up
 
 pytestmark = pytest.mark.story
 
@@ -70,7 +70,7 @@ async def test_each_ships_into_what_it_depends_on_and_what_was_merged_takes_othe
 async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_stands_on_anything(
     client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "FOLLOW_PAUSE", timedelta(seconds=0.1))
+    monkeypatch.setattr(follow_up, "FOLLOW_PAUSE", timedelta(seconds=0.1))
     branch = Branch(one="a", two="b", three="c")
     branch.pulls = {
         "one": PullRequestState(state="open", into="main"),
@@ -141,7 +141,7 @@ async def test_who_cancels_a_backlog_that_has_ended_ends_the_following_of_its_st
 async def test_a_worker_that_dies_as_it_moves_a_pull_request_or_while_it_waits_ends_no_following(
     client: Client, fresh: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "FOLLOW_PAUSE", timedelta(seconds=0.3))
+    monkeypatch.setattr(follow_up, "FOLLOW_PAUSE", timedelta(seconds=0.3))
     branch = Branch(one="a", two="b", three="c")
     branch.pulls = {
         "two": PullRequestState(state="open", into="p/one"),
@@ -211,7 +211,7 @@ async def test_one_that_was_closed_with_its_branch_is_told_with_the_way_back(cli
 async def test_one_that_was_closed_with_its_branch_is_opened_again_once_that_is_back(
     client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull_request_stack, "STACK_LOOK", timedelta(0))
+    monkeypatch.setattr(follow_up, "STACK_LOOK", timedelta(0))
     branch = Branch(one="a", two="b", four="d", five="e")
     branch.holding = {"four": asyncio.Event(), "five": asyncio.Event()}
     branch.pulls = {"two": PullRequestState(state="closed", into="p/one", base_gone=True)}

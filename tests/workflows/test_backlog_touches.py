@@ -11,10 +11,10 @@ from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
 from workflow_fixtures import playing
 
+from perdure.models.delivery.turn import Outcome, TurnInput, TurnResult
 from perdure.models.ids import delivery_key
 from perdure.models.phases import Phase, Step
-from perdure.models.rules import slots
-from perdure.models.turn import Outcome, TurnInput, TurnResult
+from perdure.models.rules import scheduling
 from tests.waiting import patient
 
 SHIPPED = (Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP)
@@ -92,7 +92,7 @@ async def test_a_conflict_foreseen_at_a_commit_is_shown_on_both_until_one_has_la
 async def test_who_waits_for_a_person_leaves_its_slot_and_goes_on_beyond_it(
     client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "SLOT_KEPT", timedelta(seconds=1))
+    monkeypatch.setattr(scheduling, "SLOT_KEPT", timedelta(seconds=1))
     branch = Planned(one="a", two="b", three="c", four="d")
     branch.asks(*SHIPPED, gates=("plan",))
     items = [{"id": name} for name in ("one", "two", "three")]

@@ -9,11 +9,11 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.result import DeliveryResult, TestsStatus
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.phases import Step
-from perdure.models.result import DeliveryResult, TestsStatus
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import TestVerdict
 
 REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)
 

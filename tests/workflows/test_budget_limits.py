@@ -13,9 +13,9 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult
-from perdure.models.turn import TurnInput, TurnResult
 from tests.waiting import patient
 
 STEPS = ["classify", "plan", "implement", "document", "fix_tests", "review", "fix_review", "review"]

@@ -19,11 +19,11 @@ from temporalio.worker import (
 )
 
 from perdure.client import Perdure
+from perdure.models.delivery.result import DeliveryResult, TestsStatus
+from perdure.models.delivery.turn import Outcome, TurnInput
+from perdure.models.delivery.work import CommitInput, CommitResult, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Step
-from perdure.models.result import DeliveryResult, TestsStatus
-from perdure.models.turn import Outcome, TurnInput
-from perdure.models.work import CommitInput, CommitResult, TestVerdict
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story

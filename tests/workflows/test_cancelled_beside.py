@@ -16,8 +16,8 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.worker import Worker
 from workflow_fixtures import playing
 
-from perdure.models import landing
-from perdure.models.landing import DeliveryLookup, DeliveryLookupInput
+from perdure.models.backlog import landing
+from perdure.models.backlog.landing import DeliveryLookup, DeliveryLookupInput
 from perdure.models.limits import TASK_QUEUE
 from tests.waiting import patient
 from tests.waiting import until as true

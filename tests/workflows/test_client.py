@@ -20,10 +20,10 @@ from temporalio.worker import Worker
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.plugin import perdure_plugin
 from tests.waiting import patient
 

@@ -10,9 +10,9 @@ from temporalio.client import Client
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.request import parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.request import parse_request
 
 Request = dict[str, Any]
 

@@ -9,9 +9,9 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import EscalationSettings
 from perdure.models.phases import Phase, Step
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import EscalationSettings
 
 KILLED = "prepare was cut off 3 times: its worker died (3 times)"
 CUT_OFF = "implement was cut off 3 times: the sandbox was killed, perhaps for memory: peak 1.9 GB (3 times)"

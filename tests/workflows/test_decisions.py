@@ -20,8 +20,8 @@ from temporalio.service import RPCError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.result import DeliveryResult
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult
 from tests.waiting import patient
 
 

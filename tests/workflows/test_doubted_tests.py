@@ -8,8 +8,8 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.result import DeliveryResult, Status, TestsStatus
-from perdure.models.work import TestVerdict
+from perdure.models.delivery.result import DeliveryResult, Status, TestsStatus
+from perdure.models.delivery.work import TestVerdict
 
 WORDS = "new and old failures cannot be told apart: unit: exit code 1"
 

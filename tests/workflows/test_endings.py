@@ -8,8 +8,8 @@ import pytest
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError, TimeoutType
 
 from perdure.models import errors
-from perdure.models.result import Reason, Status
-from perdure.models.turn import Ending
+from perdure.models.delivery.result import Reason, Status
+from perdure.models.delivery.turn import Ending
 from workflows.endings import BAD_REQUESTS, ENDINGS, REASONS, DeliveryStopped, interpret_failure, not_delivered
 
 

@@ -14,7 +14,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from workflow_fixtures import playing
 
 from perdure.client.submit import start_workflow
-from perdure.models.fairness import FAIRNESS_KEY_BYTES, fairness_key, temporal_priority
+from perdure.models.concurrency_limit import FAIRNESS_KEY_BYTES, fairness_key, temporal_priority
 from tests.waiting import patient
 
 ORDER: list[str] = []

@@ -12,11 +12,11 @@ from temporalio.worker import Worker
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.decisions import CheckPlanResult, Question
+from perdure.models.delivery.decisions import CheckPlanResult, Question
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult
-from perdure.models.turn import TurnInput, TurnResult
 from tests.waiting import patient
 from workflows import WORKFLOWS
 

@@ -124,7 +124,10 @@ def another_release(root: Path) -> Iterator[Path]:
     """This code at another place, with a new optional field in what history holds and in what the delivery knows."""
     for package in ("perdure", "workflows"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for path, model in (("perdure/models/work.py", "Prepared(Recorded)"), ("perdure/models/state.py", "Progress(")):
+    for path, model in (
+        ("perdure/models/delivery/work.py", "Prepared(Recorded)"),
+        ("perdure/models/delivery/state.py", "Progress("),
+    ):
         text = (root / path).read_text()
         begin = text.index("\n\n    ", text.index('"""', text.index(f"class {model}") + 60) + 3)
         (root / path).write_text(f'{text[:begin]}\n\n    season: str = "spring"{text[begin:]}')

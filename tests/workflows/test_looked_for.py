@@ -10,12 +10,18 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.testing import ActivityEnvironment
 from workflow_fixtures import Cast, playing
 
-from activities.delivery_lookup import look_for, resume_point
+from activities.workflow_lookup import look_for, resume_point
 from perdure.client import Perdure
 from perdure.client.submit import start_workflow
-from perdure.models.landing import DeliveryLookup, DeliveryLookupInput, DeliveryStatus, ResumeInput, ResumeResult
+from perdure.models.backlog.landing import (
+    DeliveryLookup,
+    DeliveryLookupInput,
+    DeliveryStatus,
+    ResumeInput,
+    ResumeResult,
+)
+from perdure.models.delivery.request import parse_request
 from perdure.models.phases import Phase
-from perdure.models.request import parse_request
 from tests.waiting import patient
 
 REQUEST: dict[str, Any] = {"repository": "/r.git", "request": "x", "phases": ["build"]}

@@ -17,10 +17,10 @@ from workflow_fixtures import Cast
 
 from perdure.adapters.worker.attempt import DEATHS_PER_TURN
 from perdure.client import Perdure
+from perdure.models.delivery.work import EscalationSettings
 from perdure.models.errors import WorkCutOff
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.work import EscalationSettings
 from perdure.plugin import perdure_plugin
 from tests.engine import until
 from tests.receiver import Receiver, genuine

@@ -13,10 +13,10 @@ from workflow_fixtures import Cast, playing
 from perdure.client import Perdure, overview
 from perdure.client.overview import SILENT_S, Overview, OverviewRow, add_work_in_flight
 from perdure.client.view import PendingActivity, RunDescription
-from perdure.models.decisions import PendingDecision
+from perdure.models.delivery.decisions import PendingDecision
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.ids import MORE_ATTRIBUTES
 from perdure.models.phases import Phase
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.visibility import MORE_ATTRIBUTES
 from tests.waiting import PATIENCE, until
 
 LONG_AGO = datetime(2026, 1, 2, 12, tzinfo=UTC)

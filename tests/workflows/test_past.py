@@ -16,9 +16,9 @@ from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.delivery import ARTIFACT_READ_BYTES
+from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
-from perdure.models.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 SOON = timedelta(milliseconds=20)

@@ -12,7 +12,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from perdure.models.base import UnreadableValue
-from perdure.models.request import DeliveryRequest
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.plugin import Understanding, _converter, _runner
 
 

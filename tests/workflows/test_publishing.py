@@ -10,8 +10,8 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult, Status
 from tests.engine import until
 from workflows.publishing import QUEUE_PATIENCE
 

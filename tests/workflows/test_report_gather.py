@@ -16,17 +16,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 from workflow_fixtures import Cast, playing
 
-from perdure.cli.look.report.from_host import PNG, REPORT_PICTURES_BYTES
-from perdure.cli.look.report.gather import gather_report
+from perdure.cli.look.report.gather import PNG, REPORT_PICTURES_BYTES, gather_report
 from perdure.cli.look.report.page import page_of
 from perdure.cli.look.report.text import lines_of
 from perdure.client import Perdure
+from perdure.models.checks.report import Review, Screenshot, Screenshots, TestReport
+from perdure.models.delivery.steps import Plan
+from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.plan import Plan
-from perdure.models.report import Review, Screenshot, Screenshots, TestReport
-from perdure.models.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from tests.engine import until
 from tests.waiting import patient
 from workflows import WORKFLOWS
@@ -99,7 +98,7 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
 
 
 async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure: Perdure) -> None:
-    from perdure.cli.look.report.from_host import HostReader
+    from perdure.cli.look.report.gather import HostReader
 
     vault = Vault()
 

@@ -14,9 +14,9 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
-from perdure.models.backlog_state import OpenBacklogResult
+from perdure.models.backlog.landing import OpenBacklogInput
+from perdure.models.backlog.state import OpenBacklogResult
 from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult
-from perdure.models.landing import OpenBacklogInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from tests.waiting import patient

@@ -13,7 +13,7 @@ from perdure.client import Perdure
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.rules.attaching import request_key
+from perdure.models.rules.inbox import request_key
 from tests.waiting import patient
 
 Request = dict[str, Any]
@@ -96,7 +96,7 @@ async def test_an_id_that_is_taken_by_other_words_is_refused(perdure: Perdure, r
 
 
 def test_what_is_wanted_cannot_run_into_one_another() -> None:
-    from perdure.models.request import parse_request
+    from perdure.models.delivery.request import parse_request
 
     one = parse_request({"repository": "/r", "request": "x", "base": "b"})
     other = parse_request({"repository": "/r", "request": "x", "branch": "b"})

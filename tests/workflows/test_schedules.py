@@ -13,9 +13,9 @@ from temporalio.client import Client
 
 from perdure.client import ScheduleInfo
 from perdure.client.schedules import Schedules
-from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog.state import BacklogProgress
+from perdure.models.delivery.request import parse_request
 from perdure.models.ids import SCHEDULED_ID
-from perdure.models.request import parse_request
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk
 from tests.engine import make_target

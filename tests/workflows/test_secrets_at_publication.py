@@ -10,8 +10,8 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.work import InspectResult
 from perdure.models.phases import Phase
-from perdure.models.work import InspectResult
 
 LEAK = InspectResult(blockers=1, secrets=1, summary="1 blocker: a GitHub token in calc.py")
 ASKED: dict[str, Any] = {"repository": "/r", "request": "Add sub"}

@@ -10,9 +10,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.delivery_queries import QueryActivities
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.models.host_config import HostConfig
-from perdure.models.ledger import Usage
-from perdure.models.treasury import SpentInput
+from perdure.models.budget.ledger import Usage
+from perdure.models.budget.treasury import SpentInput
+from perdure.models.config.host import HostConfig
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import DecisionReply, Perdure
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.inbox import NotCounted
-from perdure.models.turn import TurnInput, TurnResult
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
-from perdure.models.ledger import Spend, Usage
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.waiting import patient
 
 BUILD = {"repository": "/r", "request": "Add sub", "phases": ["build"]}

@@ -12,10 +12,10 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.models.ledger import LimitReached, Spend, SpendingLimits
+from perdure.models.budget.ledger import LimitReached, Spend, SpendingLimits
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Phase
 from perdure.models.rules.allowance import exceeded_limit
-from perdure.models.turn import TurnInput, TurnResult
 
 WORDS = "$0.05 of $0.10 are spent, and the agent's next request may cost $0.16"
 

@@ -23,10 +23,10 @@ from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.submit import caption_and_details
+from perdure.models.delivery.result import Status
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
-from perdure.models.result import Status
-from perdure.models.rules.attaching import DeliveryAttached
+from perdure.models.rules.inbox import DeliveryAttached
 from workflows.inbox import ATTACHES
 
 

@@ -11,8 +11,8 @@ from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
+from perdure.models.budget.treasury import TREASURY, BudgetRule
 from perdure.models.limits import WORKFLOW_TASK
-from perdure.models.treasury import TREASURY, BudgetRule
 
 REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)
 

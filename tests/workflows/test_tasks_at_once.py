@@ -13,17 +13,22 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
-from activities.delivery_lookup import look_for, resume_point
-from activities.verify_previous_run import former_run
+from activities.workflow_lookup import former_run, look_for, resume_point
 from perdure.client import Perdure
+from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.specialists import (
+    PlannedTask,
+    SplitPlanInput,
+    SplitPlanResult,
+    TakeTasksInput,
+    TakeTasksResult,
+)
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.ids import delivery_key
-from perdure.models.landing import LandInput, LandResult, RebaseInput, RebaseResult
-from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
-from perdure.models.specialists import PlannedTask, SplitPlanInput, SplitPlanResult, TakeTasksInput, TakeTasksResult
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import PreparedWorkspace, PrepareInput
 from tests.waiting import patient
 
 TASKS = (

@@ -13,9 +13,9 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.local.places import temporal_binary
-from perdure.models.decisions import Question
+from perdure.models.delivery.decisions import Question
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Phase
-from perdure.models.turn import TurnInput, TurnResult
 from tests.guide import Stranger, snippet
 
 ATTACH = ("--update-name", "attach", "--update-id", "attach")

@@ -21,9 +21,9 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
+from perdure.models.budget.treasury import TREASURY, BudgetRule, TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.treasury import TREASURY, BudgetRule, TreasuryTable
 from tests.engine import until
 from tests.receiver import Receiver
 from tests.waiting import patient

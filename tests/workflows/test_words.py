@@ -10,10 +10,10 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import MESSAGE_BYTES_PER_TURN
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult
-from perdure.models.turn import TurnInput, TurnResult
 from tests.waiting import patient
 
 

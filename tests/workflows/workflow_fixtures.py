@@ -16,11 +16,8 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from perdure.client import Perdure
-from perdure.models.errors import WorkCutOff
-from perdure.models.ledger import Spend, Usage
-from perdure.models.limits import TASK_QUEUE
-from perdure.models.phases import ALL_PHASES, Phase, Step
-from perdure.models.publishing import (
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.publishing import (
     AccessCheckInput,
     AccessCheckResult,
     ArtifactLinks,
@@ -30,9 +27,9 @@ from perdure.models.publishing import (
     ShipInput,
     ShipResult,
 )
-from perdure.models.result import PullRequest
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import (
+from perdure.models.delivery.result import PullRequest
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.delivery.work import (
     CloseInput,
     CloseResult,
     CommitInput,
@@ -40,6 +37,9 @@ from perdure.models.work import (
     PreparedWorkspace,
     PrepareInput,
 )
+from perdure.models.errors import WorkCutOff
+from perdure.models.limits import TASK_QUEUE
+from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.plugin import perdure_plugin
 from tests.waiting import patient
 from workflows import WORKFLOWS

@@ -1,7 +1,14 @@
-"""Presets by name: those that ship with Perdure, and the host owner's own beside the user file."""
+"""Presets by name: those that ship with Perdure, and the host owner's own beside the user file; and the program of each
+on this host: whether it is there, its version, and what it needs."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,10 +17,10 @@ import perdure
 from perdure.adapters.repository.host import user_file
 from perdure.adapters.repository.keys import parse_toml_model
 from perdure.adapters.system.bounded import read_text
-from perdure.models.config import BUILT_IN
+from perdure.models.config.preset import AGENT_NAME, Preset, find_version, is_older
+from perdure.models.config.repository import BUILT_IN
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
-from perdure.models.preset import AGENT_NAME, Preset
 from perdure.text import nearest
 
 SHIPPED = Path(perdure.__file__).parent / "agents"
@@ -86,3 +93,112 @@ def _parse_preset(file: Path, text: str) -> Preset:
     """Parse a preset; equal texts are parsed once in a process. Raises BadInput with line and key where it holds
     none."""
     return parse_toml_model(text, str(file), Preset)
+
+
+VERSION_S = 60.0
+"""The time an agent has to say its version: one that runs on Node was seen to take 15 s the first time on a cold
+disk."""
+
+VERSION_CHARS = 4096
+"""Characters that are read of what it says: a program that says more than that is asked something else."""
+
+
+@dataclass(frozen=True)
+class ProgramCheck:
+    """The state of an agent's program on this host.
+
+    program  the file that would be run, None without one
+    version  as it said, empty when it did not
+    problem  why it cannot be used, empty where it can; fix: what to do about that
+    """
+
+    program: Path | None = None
+    version: str = ""
+    problem: str = ""
+    fix: str = ""
+
+
+def check_program(preset: Preset, path: str | None = None) -> ProgramCheck:
+    """Check whether a preset's program can be used: find it on PATH (or `path`) and run it for its version, with an
+    empty home and no secret. A problem is returned, not raised."""
+    path = path if path is not None else os.environ.get("PATH", os.defpath)
+    install_hint = preset.install or "see the documentation of the agent"
+    program = shutil.which(preset.command[0], path=path)
+    if program is None:
+        return ProgramCheck(problem=f"{preset.command[0]} is not installed, or not on PATH", fix=install_hint)
+    if preset.node and (problem := _node_problem(preset.node, path)):
+        return ProgramCheck(Path(program), problem=problem, fix=f"install Node {preset.node} or newer")
+    try:
+        output = _run_for_output([program, *preset.command[1:], *preset.version.args], path)
+    except (OSError, subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        return ProgramCheck(
+            Path(program), problem=f"it does not say its version: {_describe_error(error)}", fix=install_hint
+        )
+    version = find_version(output)
+    if preset.version.least and not version:
+        shown = " ".join(output.split())[:60]
+        return ProgramCheck(Path(program), problem=f"no version in what it says: {shown!r}", fix=install_hint)
+    if preset.version.least and is_older(version, preset.version.least):
+        return ProgramCheck(
+            Path(program), version, f"{version} is too old, {preset.version.least} is needed", install_hint
+        )
+    return ProgramCheck(Path(program), version)
+
+
+def _node_problem(minimum: str, path: str) -> str:
+    """Return why an agent cannot run with the Node of this host, in words; empty: it is new enough. Node is run for its
+    version."""
+    node = shutil.which("node", path=path)
+    if node is None:
+        return f"it needs Node {minimum} or newer, and there is no node on PATH"
+    try:
+        version = find_version(_run_for_output([node, "--version"], path))
+    except (OSError, subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        return f"it needs Node {minimum} or newer, and node does not say its version: {_describe_error(error)}"
+    return f"it needs Node {minimum} or newer, {version} is here" if not version or is_older(version, minimum) else ""
+
+
+def _run_for_output(command: list[str], path: str) -> str:
+    """Run a program and return what it prints on standard output, at most VERSION_CHARS. Its home is empty and removed
+    afterwards, because some write at once.
+
+    Raises TimeoutExpired after VERSION_S, CalledProcessError for an exit code but 0, OSError where it cannot be
+    started. Nothing of it lives on.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="perdure-", ignore_cleanup_errors=True) as home,
+        tempfile.TemporaryFile() as out,
+    ):
+        process = subprocess.Popen(
+            command,
+            env={"PATH": path, "HOME": home, "LANG": os.environ.get("LANG", "C.UTF-8")},
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(VERSION_S)
+        finally:
+            _kill_process_group(process)
+        if code:
+            raise subprocess.CalledProcessError(code, command[0])
+        out.seek(0)
+        return out.read(VERSION_CHARS).decode(errors="replace")
+
+
+def _kill_process_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process with all of its group, and wait for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _describe_error(error: Exception) -> str:
+    """Return why a program did not say its version, in a few words."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"nothing within {VERSION_S:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit code {error.returncode}"
+    return str(error)[:120]

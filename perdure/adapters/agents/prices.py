@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 PRICES_OF = "2026-11-21"
 """The day this table was last compared with the list prices in the vendor's own command line (its version 2.1.330) and

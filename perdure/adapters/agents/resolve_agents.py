@@ -1,19 +1,20 @@
-"""The agents that a delivery's settings name: known here, able to carry out their steps, installed."""
+"""The agents that a delivery's settings name: known here, able to carry out their steps, installed; and one step more
+of a model's effort, for the last fix that is allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
-from perdure.adapters.agents.presets import read_preset
-from perdure.adapters.agents.program_check import check_program
+from perdure.adapters.agents.presets import check_program, read_preset
 from perdure.adapters.repository.config import DEFAULT, EffectiveConfig
-from perdure.models.config import BUILT_IN, RepositoryConfig, StepSettings
+from perdure.models.config.preset import Ability, Preset
+from perdure.models.config.repository import BUILT_IN, Effort, RepositoryConfig, StepSettings, StepsSettings
+from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import DEFAULTS
 from perdure.models.phases import Step
-from perdure.models.preset import Ability, Preset
-from perdure.models.steps import AGENTIC, STEPS
 
 _ABILITY_LABELS = {
     Ability.ANSWERS: "structured answers",
@@ -108,3 +109,27 @@ def _load_usable_preset(name: str, where: str, own_directory: Path | None) -> Pr
     if check.problem:
         raise InvalidRequest(f"{preset.title}: {check.problem}", where=where, fix=check.fix)
     return preset
+
+
+DEFAULT_EFFORTS = {
+    "claude-fable-5-1": "high",
+    "claude-opus-5-5": "medium",
+    "claude-opus-5": "high",
+    "claude-sonnet-5-5": "high",
+    "claude-haiku-5-5": "medium",
+}
+"""The effort of a model that is asked without one, by the published pages of the models (2026-11-23)."""
+
+_EFFORTS: tuple[str, ...] = get_args(Effort)
+
+
+def next_efforts(steps: StepsSettings) -> dict[str, str]:
+    """Return the effort above the one that each fix is made with, by step; without steps whose effort is the highest
+    already, or not known."""
+    efforts = {}
+    for step in FIXES:
+        settings = getattr(steps, step)
+        effort = settings.effort or DEFAULT_EFFORTS.get(settings.model)
+        if effort is not None and effort != _EFFORTS[-1]:
+            efforts[str(step)] = _EFFORTS[_EFFORTS.index(effort) + 1]
+    return efforts

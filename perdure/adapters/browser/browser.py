@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 from urllib.parse import urljoin, urlsplit
 
-from perdure.adapters.sandbox.visibility import is_in_system
-from perdure.models.config import AppSettings
+from perdure.adapters.sandbox.host_files import is_in_system
+from perdure.models.config.repository import AppSettings
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.checks.baseline import FAILING, case_key
-from perdure.adapters.checks.junit import read_junit, read_junit_files
-from perdure.adapters.checks.libtest import read_libtest_output
+from perdure.adapters.checks.junit import BadReport, read_junit, read_junit_files
 from perdure.adapters.checks.report_receiver import split_documents
 from perdure.adapters.checks.runners import find_test_file, reproduction_command
 from perdure.adapters.checks.runners.base import Invocation
-from perdure.adapters.checks.testcases import BadReport
+from perdure.adapters.checks.runners.rust import read_libtest_output
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.usage import describe_kill
 from perdure.adapters.system.output import flood_reason, read_tail
-from perdure.models.config import TestCommand
+from perdure.models.checks.report import CommandResult, TestCase
+from perdure.models.config.repository import TestCommand
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
-from perdure.models.report import CommandResult, TestCase
 
 TEST_TAIL_CHARS = 8_000
 """Characters of a test command's output that its result keeps, from the end: the fix step reads them, and no runner's

@@ -21,9 +21,8 @@ from pathlib import Path
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.environment import UNPACKED
-from perdure.adapters.system.copies import UnsupportedFileType, copy_entries, list_entries
+from perdure.adapters.system.directories import UnsupportedFileType, copy_entries, discard, list_entries
 from perdure.adapters.system.files import sync_all
-from perdure.adapters.system.removal import discard
 
 _COPIES = "caches"
 

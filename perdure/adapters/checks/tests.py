@@ -9,23 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perdure.adapters.checks.baseline import command_key, compare_with_base, results_by_command
+from perdure.adapters.checks.baseline import command_key, compare_with_base, rerun_new_failures, results_by_command
 from perdure.adapters.checks.command_result import make_command_result
 from perdure.adapters.checks.compiler_caches import CompilerCache
-from perdure.adapters.checks.flakes import rerun_new_failures
 from perdure.adapters.checks.junit import find_junit_files
-from perdure.adapters.checks.refused_writes import find_refused_writes, refused_writes_message
 from perdure.adapters.checks.report_receiver import ClosedReport, PipedReport
 from perdure.adapters.checks.runners import make_invocation, narrow_to_test
 from perdure.adapters.checks.runners.base import Invocation
-from perdure.adapters.checks.verdict import fix_note, result_line
+from perdure.adapters.checks.verdict import find_refused_writes, fix_note, refused_writes_message, result_line
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.environment import results_path_inside
-from perdure.adapters.system.removal import remove_path
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.threads import in_thread
-from perdure.models.amounts import parse_duration
-from perdure.models.config import SandboxGrade, TestCommand
-from perdure.models.report import CommandResult, TestCase, TestReport
+from perdure.models.checks.report import CommandResult, TestCase, TestReport
+from perdure.models.config.repository import SandboxGrade, TestCommand, parse_duration
 
 TEST_SCRIPT_BYTES = 100_000
 """Bytes of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be

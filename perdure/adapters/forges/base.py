@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from perdure.adapters.git.credentials import Credential
+from perdure.models.delivery.result import PullRequest
 from perdure.models.issue import ForgeIssue, IssueQuery
-from perdure.models.result import PullRequest
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.forges.base import Proposal, ProposedPullRequest, PullRequestSnapshot
-from perdure.adapters.forges.shared_body import merge_part
+from perdure.adapters.forges.body import merge_part
 from perdure.adapters.git.command import GitError
+from perdure.adapters.git.credentials import main_line
 from perdure.adapters.git.foreign_repository import find_repository
-from perdure.adapters.git.locks import LockBusy, hold_lock
-from perdure.adapters.git.object_store import ObjectStore, TreeEntry
-from perdure.adapters.git.refusals import main_line
+from perdure.adapters.git.objects import ObjectStore, TreeEntry
 from perdure.adapters.git.repository import ABSENT, Repository
+from perdure.adapters.system.files import LockBusy, hold_timed_lock
 from perdure.models.base import PublishedModel
+from perdure.models.delivery.result import PullRequest
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
-from perdure.models.result import PullRequest
 
 _LOCK_TIMEOUT_S = 30.0
 
@@ -215,7 +215,7 @@ class LocalForge:
         may not be written to.
         """
         try:
-            with hold_lock(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as lock_fd:
+            with hold_timed_lock(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as lock_fd:
                 yield lock_fd
         except LockBusy as error:
             raise ForgeUnavailable(error.what, where=error.where) from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from perdure.adapters.forges.neutral import code_span, is_web_address, neutral_line
-from perdure.models.contract import Contract
-from perdure.models.ledger import Spend
-from perdure.models.publishing import CommentInput
-from perdure.models.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
+from perdure.adapters.forges.markdown import code_span, is_web_address, neutral_line
+from perdure.models.budget.ledger import Spend
+from perdure.models.delivery.publishing import CommentInput
+from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
+from perdure.models.delivery.turn import Contract
 from perdure.models.webui.details import dollars
 
 STATUS_CHARS = 4000

@@ -14,14 +14,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.git import shadow
-from perdure.adapters.git.checkout_bytes import submodule_paths
+from perdure.adapters.git.checkouts import submodule_paths
 from perdure.adapters.git.command import GitError
-from perdure.adapters.git.object_store import TREE, TreeEntry
-from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, checkpoint_pathspecs
+from perdure.adapters.git.objects import TREE, TreeEntry
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.git.workspace_record import WorkspaceRecord
+from perdure.adapters.git.workspace import (
+    HIDDEN,
+    PORTS_FILE,
+    Workspace,
+    WorkspaceRecord,
+    checkpoint_pathspecs,
+    is_shadow_intact,
+    open_shadow,
+    reset_shadow_files,
+)
 from perdure.adapters.git.worktree_scan import Sidecar, apply_sidecar, readable_worktree, remove_special
 from perdure.models.errors import PerdureError, WorkspaceLost
 
@@ -86,7 +92,7 @@ def snapshot_worktree(
             [objects.write_blob(_to_json(m), known_blobs) for m in transcript],
             parent,
         )
-        if shadow.is_intact(workspace.shadow):
+        if is_shadow_intact(workspace.shadow):
             _marker_path(workspace).write_text(_marker_text(workspace, commit))
     return commit
 
@@ -128,14 +134,14 @@ def mark_dirty(workspace: Workspace) -> None:
 def is_at_checkpoint(workspace: Workspace, checkpoint: str) -> bool:
     """Return True where the worktree is at this checkpoint and nothing was written since. Takes some milliseconds."""
     try:
-        if not shadow.is_intact(workspace.shadow) or _marker_path(workspace).read_text() != _marker_text(
+        if not is_shadow_intact(workspace.shadow) or _marker_path(workspace).read_text() != _marker_text(
             workspace, checkpoint
         ):
             return False
         record = workspace.record()
         with workspace.lock_worktree() as lock_fd:
-            git = shadow.open_shadow(workspace, record.exact_base, lock_fd)
-            exclusions = [*(f"--exclude={name}" for name in shadow.HIDDEN), *_exclude_options(record)]
+            git = open_shadow(workspace, record.exact_base, lock_fd)
+            exclusions = [*(f"--exclude={name}" for name in HIDDEN), *_exclude_options(record)]
             # git compares the content of files whose time differs. That the index is the checkpoint's, the marker has
             # shown.
             changes = git.execute(
@@ -192,9 +198,9 @@ def _put_files(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar
     beside them."""
     setup_paths = _setup_paths(record)
     _marker_path(workspace).unlink(missing_ok=True)
-    git = shadow.open_shadow(workspace, record.exact_base, lock_fd)
+    git = open_shadow(workspace, record.exact_base, lock_fd)
     remove_special(workspace.path, (), setup_paths)
-    shadow.reset_files(git, tree, lock_fd)
+    reset_shadow_files(git, tree, lock_fd)
     git.execute("clean", "-ffdxq", *_exclude_options(record), lock_fds=(lock_fd,))
     apply_sidecar(workspace.path, sidecar, (), setup_paths)
 
@@ -203,7 +209,7 @@ def _write_files(workspace: Workspace, lock_fd: int) -> tuple[str, str]:
     """Write the worktree's files to the vault as (tree, sidecar blob) and return the two hashes. Raises
     NestedRepository."""
     record = workspace.record()
-    git = shadow.open_shadow(workspace, record.exact_base, lock_fd)
+    git = open_shadow(workspace, record.exact_base, lock_fd)
     with readable_worktree(workspace.path, (*HIDDEN, PORTS_FILE), _setup_paths(record)) as surface:
         if surface.nested:
             raise NestedRepository(surface.nested)

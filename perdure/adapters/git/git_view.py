@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perdure.adapters.git.command import Git
-from perdure.adapters.git.locks import hold_lock
 from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import GitView
-from perdure.adapters.system.boot import boot_id
-from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.files import boot_id, hold_timed_lock, write_whole
 
 GIT_VIEW_PACKS = 50
 """The number of packs of a base branch's history from which on they become one: git searches each of them for every
@@ -49,7 +47,7 @@ def _update_history(vault: Vault, base: str, base_sha: str) -> Path:
     tips = root / "tips"
     if base_sha in _read_or_empty(tips).split():
         return root / "objects"
-    with hold_lock(root.with_suffix(".lock")) as lock_fd:
+    with hold_timed_lock(root.with_suffix(".lock")) as lock_fd:
         packed_tips = _read_or_empty(tips).split()
         if base_sha in packed_tips:
             return root / "objects"

@@ -1,20 +1,24 @@
 """Landing: a delivery's change is brought onto a branch that others land on, and that branch is moved by
-compare-and-swap."""
+compare-and-swap. With what an agent is told of what landed meanwhile, and the conflicts foreseen with other open
+deliveries."""
 
 from __future__ import annotations
 
 import shlex
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.git.branch import push_commit
 from perdure.adapters.git.command import Git, GitError, redact
+from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.repository import RefMoved
 from perdure.adapters.git.vault import BARE, Vault
+from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
 from perdure.models.errors import Diverged, ForgeRefused, WorkspaceLost
+from perdure.models.ids import branch_name
 
 LANDED, OURS = "landed", "this-delivery"
 """The names of the two sides in the marks of a conflict and in git's messages about it."""
@@ -233,3 +237,141 @@ def _restore_advice(vault: Vault, branch: str, landed: str) -> str:
         ["git", "-C", str(vault.path), "push", redact(vault.url), f"{landed[:12]}:refs/heads/{branch}"]
     )
     return f"bring {landed[:12]} back, then retry:\n{command}"
+
+
+SINCE_BYTES = 40_000
+"""The most characters of diff that are shown of what landed: ten thousand tokens, read once. Files in conflict come
+first."""
+
+_COMMITS, _PATHS, _MESSAGES = 100, 50, 100
+"""The most lines of each kind: nobody reads on beyond them."""
+
+
+def describe_landed(vault: Vault, base: str, onto: str, branch: str, merged: MergeResult) -> str:
+    """Return a text about what landed between `base`, where the delivery began, and `onto`, where it stands now:
+    conflicts, commits and diff, at most SINCE_BYTES long and a few lists of lines. Subjects of commits are as their
+    authors wrote them."""
+    parts = [f"The change began on {base[:12]}. It stands on {onto[:12]} now, the newest commit of {branch}."]
+    if merged.conflicts:
+        parts.append(_conflict_section(merged))
+    log = ("log", "--reverse", f"--max-count={_COMMITS}", "--format=%h %s", "--end-of-options", onto, f"^{base}")
+    commits = vault.git.execute(*log).stdout.decode(errors="replace").splitlines()
+    parts.append("Landed since:\n" + (_bullet_list([line[:200] for line in commits]) or "- nothing"))
+    if diff := _diff_section(vault, base, onto, merged.conflicts):
+        parts.append(diff)
+    return "\n\n".join(parts) + "\n"
+
+
+def _conflict_section(merged: MergeResult) -> str:
+    """Return the part about conflicts: the paths, what the marks in the files mean, and git's messages."""
+    paths = [f"- {path[:200]}" for path in merged.conflicts[:_PATHS]]
+    if (more := len(merged.conflicts) - _PATHS) > 0:
+        paths.append(f"- and {more} more: search for the marks")
+    marks = (
+        f"Marks: `<<<<<<< {LANDED}` begins what landed, `|||||||` what both began from, `=======` this change, "
+        f"`>>>>>>> {OURS}` ends it. A file without marks is there as git's words say."
+    )
+    return "\n".join(
+        [
+            "In conflict:",
+            *paths,
+            marks,
+            "Git's words:",
+            _bullet_list([line[:300] for line in merged.messages[:_MESSAGES]]),
+        ]
+    )
+
+
+def _diff_section(vault: Vault, base: str, onto: str, conflicts: tuple[str, ...]) -> str:
+    """Return the diffs of the files that landed, those in conflict first, each whole and only as far as SINCE_BYTES
+    allows, and a list of the others; empty when nothing changed."""
+    command = ("diff", "--no-ext-diff", "--no-textconv", "--no-renames", "-z", "--name-only", "--end-of-options")
+    changed = vault.git.execute(*command, base, onto).names
+    ordered = sorted(changed, key=lambda path: path not in conflicts)
+    remaining, shown, omitted = SINCE_BYTES, [], []
+    for path in ordered[:_COMMITS]:
+        text = _file_diff(vault, base, onto, path) if remaining > 0 else ""
+        if text and len(text) <= remaining:
+            shown.append(text)
+        else:
+            omitted.append(path)
+        remaining -= len(text)
+    omitted += ordered[_COMMITS:]
+    parts = ["".join(shown)] if shown else []
+    if omitted:
+        parts.append("Changed too, and not shown here:\n" + _bullet_list([path[:200] for path in omitted[:_COMMITS]]))
+    return "\n".join(parts)
+
+
+def _file_diff(vault: Vault, base: str, onto: str, path: str) -> str:
+    """Return the diff of one file between two commits."""
+    command = ("diff", "--no-ext-diff", "--no-textconv", "--no-renames", base, onto, "--", path)
+    output = vault.git.execute(*command, env={"GIT_LITERAL_PATHSPECS": "1"})
+    return output.stdout.decode(errors="replace")
+
+
+def _bullet_list(lines: list[str]) -> str:
+    """Return the lines as a Markdown list."""
+    return "\n".join(f"- {line}" for line in lines)
+
+
+MAX_PAIRS = 20
+"""The most deliveries compared with one commit, at 6 ms each: an ordinary host has no more open at once."""
+
+MAX_CONFLICTS, PATH_CHARS = 3, 200
+"""The most conflicts of one commit that are reported, and characters of a path: history keeps them, and a person reads
+them in one line."""
+
+
+@dataclass(frozen=True)
+class _OpenDelivery:
+    """Another delivery that has not ended, with its base and its newest commit."""
+
+    delivery: str
+    base: str
+    commit: str
+
+
+def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str, str]:
+    """Return, by delivery, the first path on which `commit` and that delivery's newest commit would conflict: a
+    prediction and no promise, of at most MAX_CONFLICTS deliveries.
+
+    near  deliveries whose names begin with it are compared first
+    """
+    vault, record = workspace.vault, workspace.record()
+    conflicts = dict[str, str]()
+    for other in _open_deliveries(workspace, record, near)[:MAX_PAIRS]:
+        paths = conflicting_paths(vault, commit, other.commit)
+        if paths and other.base != record.base_sha:  # conflicts with what landed between the bases do not count
+            earlier_conflicts = {
+                *conflicting_paths(vault, commit, other.base),
+                *conflicting_paths(vault, record.base_sha, other.commit),
+            }
+            paths = tuple(path for path in paths if path not in earlier_conflicts)
+        if paths:
+            shown = paths[0].encode(errors="surrogateescape").decode(errors="replace")
+            conflicts[other.delivery] = shown[:PATH_CHARS]
+        if len(conflicts) == MAX_CONFLICTS:
+            break
+    return conflicts
+
+
+def _open_deliveries(workspace: Workspace, mine: WorkspaceRecord, near: str) -> list[_OpenDelivery]:
+    """Return the other deliveries of this vault that have not ended and have a commit of their own, ordered by name,
+    those that begin with `near` first."""
+    deliveries, vault = list[_OpenDelivery](), workspace.vault
+    directory = workspace.home.workspace(workspace.delivery).parent
+    names = sorted((path.name for path in directory.iterdir()), key=lambda name: (not name.startswith(near), name))
+    for name in names:
+        with suppress(WorkspaceLost, OSError):
+            other_record = Workspace.open(workspace.home, name).record()
+            if (
+                name == workspace.delivery
+                or other_record.ended_at is not None
+                or Path(other_record.vault) != vault.path
+            ):
+                continue
+            tip = vault.read_ref(f"refs/heads/{branch_name(name)}")
+            if tip and tip != other_record.base_sha:
+                deliveries.append(_OpenDelivery(name, other_record.base_sha, tip))
+    return deliveries

@@ -1,13 +1,20 @@
-"""Questions to the user's remote, and its failures told apart: final, or worth another try."""
+"""Questions to the user's remote, its failures told apart (final, or worth another try), and the first commit for a
+remote that has none.
+
+A pull request needs a branch to be compared with, and no forge opens one onto a repository without any. The first
+commit is the same wherever it is made (its date means nothing), so that two deliveries, two hosts and a retry agree.
+"""
 
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, GitLimitExceeded, GitOutput, redact
-from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
-from perdure.adapters.git.refusals import access_fix, connection_fix, main_line
+from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring, access_fix, connection_fix, main_line
+from perdure.adapters.git.objects import ObjectStore
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
 from perdure.models.limits import GIT_LOOK_S
 
@@ -107,3 +114,82 @@ def _redirect_address(url: str, stderr: str) -> str | None:
     if not url.rstrip("/").endswith(".git"):
         address = address.removesuffix(".git")
     return address if address != url.rstrip("/") else None
+
+
+TRAILER = "Perdure-Delivery"
+_REF = "refs/heads/looked-at"
+
+
+@dataclass(frozen=True)
+class BranchCommit:
+    """One commit of a remote branch. `delivery` is the key of the delivery that made it, by its trailer; empty when
+    none did."""
+
+    sha: str
+    parents: tuple[str, ...]
+    delivery: str
+
+
+def fetch_branch_commits(url: str, branch: str, most: int, keys: Keyring = NO_KEYS) -> list[BranchCommit]:
+    """Return at most so many of the newest commits of a branch on a remote, by first parents, the newest first.
+
+    They are fetched, without their files, into a directory that is removed afterwards. Raises ForgeRefused for a branch
+    that does not exist, ForgeUnavailable.
+    """
+    with tempfile.TemporaryDirectory(prefix="perdure-commits-") as scratch:
+        Git(cwd=Path(scratch)).execute("init", "--quiet", "--bare", scratch)
+        git, credential = Git(git_dir=Path(scratch)), keys.credential(url)
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--filter=tree:0", f"--depth={most}")
+        try:
+            git.for_owner().execute("fetch", *options, "--", url, f"+refs/heads/{branch}:{_REF}", credential=credential)
+        except GitError as error:
+            raise remote_failure(url, error, credential) from error
+        log_format = f"--format=%H%x1f%P%x1f%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+        lines = git.text("log", "--first-parent", f"--max-count={most}", log_format, _REF).splitlines()
+    rows = [line.split("\x1f") for line in lines]
+    return [BranchCommit(sha, tuple(parents.split()), delivery.strip()) for sha, parents, delivery in rows]
+
+
+FIRST_COMMIT = "2c3c92a6ebdac691d7837f8fd51a4e81bcb61415"
+"""The commit that `write_first_commit` makes. A delivery with this base began in an empty repository, or in one that
+was begun in this way before."""
+
+_MADE_AT = 946684800  # the first second of the year 2000
+_MESSAGE = """\
+Empty first commit
+
+The repository had no commit, and a pull request needs one to be compared with.
+Made by Perdure.
+"""
+_UNKNOWN_BRANCH = "perdure-was-not-told"
+
+
+def write_first_commit(store: ObjectStore) -> str:
+    """Write FIRST_COMMIT to an object store and return its hash. Safe to repeat."""
+    return store.write_commit(store.write_tree(()), (), _MESSAGE, timestamp=_MADE_AT)
+
+
+def list_refs_but_head(url: str, keys: Keyring = NO_KEYS) -> list[str]:
+    """List all refs that a remote shows but its HEAD: for a repository without branches its tags, pull requests and
+    notes. None of them means that it is empty. Raises ForgeRefused, ForgeUnavailable."""
+    return [name for name in remote_refs(url, keys) if name != "HEAD"]
+
+
+def find_first_branch(url: str, keys: Keyring = NO_KEYS) -> str | None:
+    """Return the name of the branch at which the HEAD of a repository without commits points; None when the remote does
+    not tell, or the name is no good.
+
+    Only a clone learns it; nothing is copied, for there is nothing. Raises ForgeRefused, ForgeUnavailable.
+    """
+    credential = keys.credential(url)
+    with tempfile.TemporaryDirectory(prefix="perdure-first-") as scratch:
+        clone = Path(scratch, "clone.git")
+        git = Git(cwd=Path(scratch), as_owner=True, settings=(f"init.defaultBranch={_UNKNOWN_BRANCH}",))
+        command = ("clone", "--quiet", "--bare", "--template=", "--depth=1", "--", url, str(clone))
+        try:
+            git.execute(*command, timeout_s=GIT_LOOK_S, credential=credential)
+        except GitError as error:
+            raise remote_failure(url, error, credential) from error
+        name = Git(git_dir=clone).text("symbolic-ref", "HEAD").removeprefix("refs/heads/")
+        is_valid = git.execute("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode == 0
+    return name if is_valid and name not in (_UNKNOWN_BRANCH, "HEAD") and not name.startswith(("-", "refs/")) else None

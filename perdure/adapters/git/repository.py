@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from perdure.adapters.git.command import Git, GitError
-from perdure.adapters.git.loose_objects import LooseObjects, is_full_hash
+from perdure.adapters.git.objects import LooseObjects, is_full_hash
 from perdure.adapters.system.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput, PerdureError

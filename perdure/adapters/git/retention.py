@@ -10,11 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.git.workspace_record import WorkspaceRecord
+from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove_path
 from perdure.models import ids
 from perdure.models.errors import PerdureError, WorkspaceLost
 

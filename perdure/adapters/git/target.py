@@ -12,8 +12,7 @@ from pathlib import Path
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.foreign_repository import find_repository, foreign_git
-from perdure.adapters.git.initial_commit import FIRST_COMMIT, find_first_branch, list_refs_but_head
-from perdure.adapters.git.remote import Heads, remote_heads
+from perdure.adapters.git.remote import FIRST_COMMIT, Heads, find_first_branch, list_refs_but_head, remote_heads
 from perdure.models import ids
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
-from perdure.adapters.git.locks import hold_lock
-from perdure.adapters.git.object_store import ObjectStore
+from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.remote import Heads, remote_failure, remote_heads
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
-from perdure.adapters.system.files import sync_directory, write_whole
+from perdure.adapters.system.files import hold_timed_lock, sync_directory, write_whole
 from perdure.adapters.system.home import Home
 from perdure.models import ids
 from perdure.models.errors import InvalidRequest, WorkspaceLost
@@ -76,7 +75,7 @@ class Vault(Repository):
         name = f"{ids.repository_name(plain)}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
         vault = cls(home.vaults / f"{name}.git", url, keys)
         if not vault.path.exists():
-            with hold_lock(home.vaults / f"{name}.lock"):
+            with hold_timed_lock(home.vaults / f"{name}.lock"):
                 if not vault.path.exists():
                     _create_repository(vault.path, plain)
         return vault
@@ -104,7 +103,7 @@ class Vault(Repository):
 
         Lock files of git about this metadata have no living owner then, and are removed.
         """
-        with hold_lock(self.path / "perdure.lock") as lock_fd:
+        with hold_timed_lock(self.path / "perdure.lock") as lock_fd:
             for stale in ("packed-refs.lock", "config.lock", "HEAD.lock"):
                 (self.path / stale).unlink(missing_ok=True)
             yield lock_fd
@@ -132,7 +131,7 @@ class Vault(Repository):
         Raises ForgeRefused, ForgeUnavailable."""
         if not self.is_ref_name(f"refs/heads/{name}"):
             return None
-        with hold_lock(
+        with hold_timed_lock(
             self.path / "perdure-fetch.lock"
         ) as lock_fd:  # its own: a slow line must not stop other workspaces
             try:

@@ -1,4 +1,5 @@
-"""The worktree of one delivery: made, checked three ways, rebuilt when it is not what its record says, removed."""
+"""The worktree of one delivery: made, checked three ways, rebuilt when it is not what its record says, removed; and its
+shadow, a second git directory on the vault's objects, for checkpoints that change no byte of a file."""
 
 from __future__ import annotations
 
@@ -10,19 +11,137 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from perdure.adapters.git import shadow
-from perdure.adapters.git.checkout_bytes import exact_tree
-from perdure.adapters.git.checkouts import CheckoutPool
+from pydantic import ValidationError
+
+from perdure.adapters.git.checkouts import CheckoutPool, exact_tree
 from perdure.adapters.git.command import Git, GitError
-from perdure.adapters.git.locks import hold_lock
-from perdure.adapters.git.loose_objects import is_full_hash
+from perdure.adapters.git.objects import is_full_hash
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace_record import WorkspaceRecord, read_record
-from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.directories import remove_path
+from perdure.adapters.system.files import boot_id, hold_timed_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove_path
 from perdure.models import limits
+from perdure.models.base import HistoryModel
 from perdure.models.errors import Superseded, WorkspaceLost
+
+HIDDEN = (".venv", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
+"""Names that are in no checkpoint and no commit, at any depth, whatever the repository's .gitignore says."""
+
+PORTS_FILE = ".ports.env"
+
+_ATTRIBUTES = "* -text -eol -crlf -ident -filter -working-tree-encoding\n"
+_EXACT = (
+    *("core.fileMode=true", "core.symlinks=true", "core.ignoreCase=false", "core.precomposeUnicode=false"),
+    *("core.protectNTFS=false", "core.protectHFS=false", "core.autocrlf=false", "core.untrackedCache=false"),
+    "core.fsync=objects,reference",  # the index is not believed after a power cut anyway
+)
+"""Settings for any name and mode that this host's file system can hold."""
+
+
+def open_shadow(worktree: Workspace, exact_base: str, lock_fd: int, fresh_index: Path | None = None) -> Git:
+    """Return the shadow's git; its directory is made anew where it cannot be trusted. The caller holds the worktree's
+    lock, `lock_fd`.
+
+    fresh_index  an index of these very files, which git has just written them with: none of them has to be read then
+    """
+    path = worktree.shadow
+    git = Git(path, worktree.path, path, path / "index", worktree.vault.path / "objects", settings=_EXACT)
+    if not is_shadow_intact(path):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        Git(cwd=path).execute(
+            "init", "--quiet", "--bare", "--template=", "--initial-branch=none", str(path), lock_fds=(lock_fd,)
+        )
+        (path / "info").mkdir()
+        (path / "info" / "attributes").write_text(_ATTRIBUTES)
+        # What the base commit tracks stays tracked, even where .gitignore names it; and files that hold its exact
+        # bytes are then known to, so that a restore does not write them again.
+        if fresh_index is not None:
+            shutil.copy2(fresh_index, path / "index")  # keeps its time: files of the same moment are compared again
+        else:
+            git.execute("read-tree", exact_base, lock_fds=(lock_fd,))
+            git.execute("update-index", "-q", "--refresh", ok=(0, 1), lock_fds=(lock_fd,))
+        (path / "boot").write_text(boot_id())
+    return git
+
+
+def reset_shadow_files(git: Git, tree: str, lock_fd: int) -> None:
+    """Set the tracked files, and git's index, to those of a tree; what is not tracked stays. An index that a power cut
+    has emptied is made anew."""
+    try:
+        git.execute("read-tree", "--reset", "-u", tree, lock_fds=(lock_fd,))
+    except GitError:  # an index that a power cut has emptied
+        assert git.index is not None
+        git.index.unlink(missing_ok=True)
+        git.execute("read-tree", "--reset", "-u", tree, lock_fds=(lock_fd,))
+
+
+def is_shadow_intact(path: Path) -> bool:
+    """Return True where what a shadow believes about files can hold: it was made completely, and the host has not
+    restarted since."""
+    try:
+        return (path / "index").exists() and (path / "boot").read_text() == boot_id()
+    except FileNotFoundError:
+        return False
+
+
+def checkpoint_pathspecs(excluded: Iterable[str]) -> list[str]:
+    """Return pathspecs for everything but HIDDEN names, the ports file and the `excluded` paths, such as what setup
+    made. No .gitignore of an agent overrules them."""
+    names = [pattern for name in HIDDEN for pattern in (f"**/{name}", f"**/{name}/**")]
+    return [
+        ".",
+        *(f":(exclude,glob){name}" for name in names),
+        *(f":(exclude,glob){pattern}" for path in (*excluded, PORTS_FILE) for pattern in _exclude_patterns(path)),
+    ]
+
+
+def _exclude_patterns(path: str) -> tuple[str, str]:
+    """Return the patterns for a path and for what is below it. They are never literal: where .gitignore names a path
+    that is excluded literally too, git 2.39's `add` takes that for a wish to add it, and refuses. So the first
+    character is a wildcard that matches only itself (for a character beyond ASCII: any of its length)."""
+    first = f"[\\{path[0]}]" if path[0].isascii() else "?" * len(os.fsencode(path[0]))
+    rest = "".join(f"\\{character}" if character in "\\*?[" else character for character in path[1:])
+    return first + rest, f"{first}{rest}/**"
+
+
+class WorkspaceRecord(HistoryModel):
+    """The record of a workspace, written when it is made.
+
+    path         the worktree; admin: its directory in the vault (its `.git` file names it too, but an agent might
+    change that)
+    exact_base   tree of the base commit's files as a checkout writes them, byte for byte: what a change is measured
+    from
+    generation   0, or which later directory this is (`<delivery>~<n>`)
+    setup_paths  relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
+    inode, device  of the worktree: another directory at the same path is not this workspace
+    made_ns      the time its files were written, by the clock of their disk
+    reusable     another delivery may begin with its files when this one has ended
+    """
+
+    delivery: str
+    vault: str
+    path: str
+    admin: str
+    base_sha: str
+    exact_base: str
+    inode: int
+    device: int
+    created_at: datetime
+    generation: int = 0
+    setup_done: bool = False
+    setup_paths: tuple[str, ...] = ()
+    ended_at: datetime | None = None
+    made_ns: int = 0
+    reusable: bool = False
+
+
+def read_record(path: Path) -> WorkspaceRecord:
+    """Read a workspace's record from its file. Raises WorkspaceLost when it is missing or unreadable."""
+    try:
+        return WorkspaceRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise WorkspaceLost("this host has no readable record of the workspace", where=str(path)) from error
 
 
 @dataclass(frozen=True)
@@ -63,7 +182,7 @@ class Workspace:
             made_ns = (admin / "index").stat().st_mtime_ns
             exact_base = exact_tree(vault, base_sha)
             if exact_base == vault.tree_of(base_sha):
-                shadow.open_shadow(workspace, exact_base, lock_fd, fresh_index=admin / "index")
+                open_shadow(workspace, exact_base, lock_fd, fresh_index=admin / "index")
         status = path.stat()
         workspace.write_record(  # last: without a record that names this very directory, the next attempt begins again
             WorkspaceRecord(
@@ -118,7 +237,7 @@ class Workspace:
 
     @property
     def shadow(self) -> Path:
-        """Return the git directory of checkpoints (perdure.adapters.git.shadow)."""
+        """Return the git directory of checkpoints (see open_shadow)."""
         return self.private / "shadow.git"
 
     @contextlib.contextmanager
@@ -130,7 +249,7 @@ class Workspace:
         holds the lock knows that no lock file in git's directories about this worktree has a living owner: all of them
         are removed.
         """
-        with hold_lock(self.private / "lock") as lock_fd:
+        with hold_timed_lock(self.private / "lock") as lock_fd:
             directories = [self.private]
             with contextlib.suppress(WorkspaceLost):
                 record = self.record()
@@ -157,7 +276,7 @@ class Workspace:
         from.
         """
         directory = self.home.workspace(self.delivery)
-        with hold_lock(directory / "record.lock"):
+        with hold_timed_lock(directory / "record.lock"):
             with contextlib.suppress(WorkspaceLost):
                 if self.record().generation > record.generation:
                     raise Superseded(f"{self.delivery} has moved to another directory; this attempt wrote nothing")
@@ -178,13 +297,13 @@ class Workspace:
         """Return every path that git does not track, ignored ones too, without the ports file; for a directory that is
         untracked as a whole, only itself."""
         listed = self.git().execute("ls-files", "--others", "--directory", "-z").names
-        return tuple(sorted({name.rstrip("/") for name in listed} - {shadow.PORTS_FILE}))
+        return tuple(sorted({name.rstrip("/") for name in listed} - {PORTS_FILE}))
 
     def reset_tracked_files(self) -> None:
         """Set tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""
         record = self.record()
         with self.lock_worktree() as lock_fd:
-            shadow.reset_files(shadow.open_shadow(self, record.exact_base, lock_fd), record.exact_base, lock_fd)
+            reset_shadow_files(open_shadow(self, record.exact_base, lock_fd), record.exact_base, lock_fd)
 
     def mark_ended(self) -> None:
         """Record that the delivery is over; `remove_old_worktrees` removes the worktree when it was kept long
@@ -279,7 +398,7 @@ class Workspace:
             and record.exact_base == self.vault.tree_of(record.base_sha)
         ):
             with self.lock_worktree() as lock_fd:
-                git = shadow.open_shadow(self, record.exact_base, lock_fd)
+                git = open_shadow(self, record.exact_base, lock_fd)
                 checkouts.keep_worktree(self.path, git, record.exact_base, record.made_ns)
 
 

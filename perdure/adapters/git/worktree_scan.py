@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perdure.adapters.system.removal import remove_path
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.threads import tree_walk_lock
 
 _USUAL_FILE, _USUAL_EXECUTABLE, _USUAL_DIRECTORY = 0o644, 0o755, 0o755

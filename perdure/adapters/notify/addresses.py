@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from perdure.models.config.host import NoticeEvent, NotifySettings
 from perdure.models.errors import BadInput
-from perdure.models.host_config import NoticeEvent, NotifySettings
 from perdure.models.notice import Event
 
 NOTIFY_ADDRESSES = 10

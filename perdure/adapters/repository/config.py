@@ -1,10 +1,13 @@
-"""Configuration: reading a repository's `perdure.toml`, and merging all sources into the settings of a delivery."""
+"""What a repository says for itself: its `perdure.toml`, read, merged with all other sources into the settings of a
+delivery, or first rendered from what was detected; and its notes to agents (AGENTS.md)."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perdure.adapters.repository import keys
@@ -17,11 +20,13 @@ from perdure.adapters.repository.host import (
     variable_origins,
     variable_settings,
 )
-from perdure.models.amounts import parse_duration
-from perdure.models.config import Limits, RepositoryConfig
+from perdure.adapters.system.bounded import read_beginning
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import Limits, RepositoryConfig, TestCommand, parse_duration
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import Note
 from perdure.models.errors import BadInput
-from perdure.models.host_config import HostConfig
-from perdure.models.request import DeliveryRequest
+from perdure.models.limits import DEFAULTS
 
 DEFAULT = "default"
 LOWERED = " (lowered to the host's limit)"
@@ -195,3 +200,91 @@ def _is_above_limit(name: str, wanted: Any, highest: Any) -> bool:
     if wanted is None:
         return True
     return parse_duration(wanted) > parse_duration(highest) if name == "time" else bool(wanted > highest)
+
+
+def render_config(detected: DetectedCommands) -> str:
+    """Return the text of a commented perdure.toml with these commands; it loads again to the same ones."""
+    setup = "".join(f"    {_toml_string(command)},\n" for command in detected.setup)
+    commands = f"commands = [\n{setup}]" if setup else "commands = []"
+    tests = "\n".join(_render_test(test) for test in detected.tests) or _NO_TESTS
+    return f"""\
+# How Perdure works on this repository. It is read from the base branch, so commit it.
+version = 1
+
+[setup]
+# Run with network, once for each workspace, before any model is asked.
+{commands}
+# Ignored files to take from your checkout (local repositories only):
+# copy = [".env.test"]
+timeout = "10m"
+
+# The verdict is the exit code; all commands run, the required ones decide.
+{tests}
+[limits]
+# What one delivery may use; the host's own limits hold in any case.
+test_fixes = {DEFAULTS.test_fixes}        # attempts to repair red tests, 0 to 10
+review_fixes = {DEFAULTS.review_fixes}      # rounds of repairs after review, 0 to 10
+time = "{DEFAULTS.time}"
+budget_usd = {DEFAULTS.budget_usd:.2f}
+
+# [delivery]
+# phases = ["plan", "build", "test", "review", "ship"]
+# on_failure = "none"     # "draft" opens a draft pull request for red tests or blockers, with the report
+#
+# [steps.implement]
+# model = "…"             # another model for one step: classify, plan, implement, fix_tests, review, fix_review
+"""
+
+
+_NO_TESTS = """\
+# No test command was found. Without one, pull requests are drafts that say so.
+# [[test]]
+# command = "…"
+# directory = "…"         # where it runs, when not at the top
+"""
+
+
+def _render_test(test: TestCommand) -> str:
+    """Return a test command as a `[[test]]` table."""
+    directory = f"directory = {_toml_string(test.directory)}\n" if test.directory else ""
+    return f"""\
+[[test]]
+name = {_toml_string(test.name)}
+command = {_toml_string(test.command)}
+{directory}timeout = {_toml_string(test.timeout)}
+"""
+
+
+def _toml_string(text: str) -> str:
+    """Return a text as a TOML basic string; JSON's is one, but for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+NOTE_BYTES = 32 * 1024
+"""Of one AGENTS.md: a longer one costs more in every turn than it helps."""
+
+
+def read_notes(tree: Path, names: Sequence[str]) -> tuple[Note, ...]:
+    """Read the named files of a tree, in this order, each at most NOTE_BYTES and cut visibly beyond that.
+
+    Left out is what is missing, empty, no regular file, outside the tree (by `..` or a symbolic link) or git's own, and
+    a second name for the same file.
+    """
+    root = tree.resolve()
+    notes: list[Note] = []
+    paths_seen: set[Path] = set()
+    for name in names:
+        try:
+            path = (root / name).resolve()
+        except (OSError, RuntimeError):  # a loop of links
+            continue
+        inside = path.is_relative_to(root) and ".git" not in path.relative_to(root).parts
+        if not inside or path in paths_seen or not path.is_file():
+            continue
+        paths_seen.add(path)
+        text = read_beginning(path, NOTE_BYTES + 1)
+        if len(text.encode()) > NOTE_BYTES:
+            text = text.encode()[:NOTE_BYTES].decode(errors="ignore") + f"\n… cut at {NOTE_BYTES // 1024} KiB\n"
+        if text.strip():
+            notes.append(Note(path=name, text=text))
+    return tuple(notes)

@@ -13,14 +13,14 @@ from pydantic import ValidationError
 from perdure.adapters.repository.keys import describe_problem, key_names, load_toml, parse_toml_model
 from perdure.adapters.system.bounded import read_text
 from perdure.models.base import UserInputModel
-from perdure.models.config import Limits, StepsSettings
-from perdure.models.contract import Contract
+from perdure.models.budget.treasury import Budgets, matching_budgets
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import Limits, StepsSettings
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES
-from perdure.models.host_config import HostConfig
 from perdure.models.limits import CONFIG_BYTES
-from perdure.models.request import DeliveryRequest
-from perdure.models.treasury import Budgets, matching_budgets
 from perdure.text import nearest
 
 VARIABLES: Mapping[str, str] = {

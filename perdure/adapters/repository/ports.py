@@ -12,8 +12,8 @@ from pathlib import Path
 
 from perdure.adapters.system.files import hold_lock, try_lock, write_whole
 from perdure.adapters.system.home import Home
+from perdure.models.config.host import PortRanges
 from perdure.models.errors import NoPorts
-from perdure.models.host_config import PortRanges
 
 # S104: bound for an instant to see whether another program has the port, never listened on.
 _ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::1"))  # noqa: S104

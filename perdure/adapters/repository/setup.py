@@ -1,11 +1,18 @@
-"""Setup: running the repository owner's own commands with network, before any model is called."""
+"""Setup: running the repository owner's own commands with network, before any model is called, and copying files that
+git ignores from the submitter's checkout (`[setup] copy`), along no link."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from perdure.adapters.git.foreign_repository import foreign_git
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.adapters.sandbox.base import Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
@@ -101,3 +108,144 @@ def _find_dependencies(directory: Path, depth: int) -> Iterator[Path]:
             yield path
         elif depth > 1:
             yield from _find_dependencies(path, depth - 1)
+
+
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def copy_files(checkout: Path, tree: Path, names: Sequence[str]) -> None:
+    """Copy the named files from the checkout to the same places in the tree, replacing files that are there.
+
+    Modes and times are kept, but for set-user-id and its like. Nothing is copied unless all files can be.
+
+    Raises SetupFailed for a name that is absolute, has `..`, is git's own, is no regular file, is not ignored by git in
+    the checkout, or has a symbolic link on its way on either side. Each file is opened directory by directory: a link
+    that somebody makes meanwhile is not followed either.
+    """
+    if not names:  # then there may be no checkout either
+        return
+    for name in names:
+        _check_name(name)
+        with _open_source(checkout, name), _open_target_directory(tree, name):
+            pass
+    stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+    ignored = foreign_git(checkout).execute("check-ignore", "-z", "--stdin", stdin=stdin, ok=(0, 1)).names
+    for name in names:
+        if name not in ignored:
+            raise _copy_refusal(name, "is not ignored by git there: what is committed comes with the base branch")
+    for name in names:
+        with _open_source(checkout, name) as source, _open_target_directory(tree, name, make=True) as directory:
+            _copy_file(source, directory, Path(name).name)
+
+
+@contextmanager
+def _open_source(checkout: Path, name: str) -> Iterator[int]:
+    """Open a regular file of the checkout for reading while the block runs, and yield its descriptor.
+
+    Raises SetupFailed where it is missing, is something else, or lies behind a symbolic link.
+    """
+    with _open_parent(checkout, name, make=False) as directory:
+        if directory is None:
+            raise _copy_refusal(name, f"does not exist in {checkout}")
+        try:
+            # Not blocking: opening a pipe would wait for whoever writes into it.
+            file = os.open(
+                Path(name).name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
+            )
+        except OSError as error:
+            raise _copy_refusal(name, _error_reason(error, f"does not exist in {checkout}")) from None
+    try:
+        if not stat.S_ISREG(mode := os.fstat(file).st_mode):
+            raise _copy_refusal(name, "is a directory" if stat.S_ISDIR(mode) else "is no file")
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _open_target_directory(tree: Path, name: str, *, make: bool = False) -> Iterator[int | None]:
+    """Open the directory that the copy goes into while the block runs, and yield its descriptor.
+
+    None where it does not exist and `make` is false. Raises SetupFailed where a link or a directory has the file's
+    name.
+    """
+    with _open_parent(tree, name, make=make) as directory:
+        if directory is not None:
+            with suppress(FileNotFoundError):
+                status = os.stat(Path(name).name, dir_fd=directory, follow_symlinks=False)
+                if not stat.S_ISREG(status.st_mode):
+                    raise _copy_refusal(name, "is, or lies behind, a symbolic link or a directory in the repository")
+        yield directory
+
+
+@contextmanager
+def _open_parent(root: Path, name: str, *, make: bool) -> Iterator[int | None]:
+    """Open the directory that holds `name` below `root` while the block runs, following no link; yield its descriptor.
+
+    make  directories that are missing are made; False: None is yielded where one is missing
+
+    Raises SetupFailed where something on the way is no directory.
+    """
+    descriptor: int | None = os.open(root, _DIRECTORY_FLAGS & ~os.O_NOFOLLOW)
+    try:
+        for part in Path(name).parent.parts:
+            assert descriptor is not None
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            try:
+                below: int | None = os.open(part, _DIRECTORY_FLAGS, dir_fd=descriptor)
+            except FileNotFoundError:
+                below = None
+            except OSError as error:
+                raise _copy_refusal(name, _error_reason(error, "cannot be reached")) from None
+            os.close(descriptor)
+            descriptor = below
+            if descriptor is None:
+                break
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _copy_file(source: int, directory: int | None, name: str) -> None:
+    """Write the content of an open file under this name into an open directory, replacing a file of that name.
+
+    Mode, without set-user-id and its like, and times are those of the source.
+    """
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
+    status = os.fstat(source)
+    descriptor = os.open(
+        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory
+    )
+    with open(descriptor, "wb") as target, open(source, "rb", closefd=False) as file:
+        shutil.copyfileobj(file, target)
+        os.fchmod(target.fileno(), status.st_mode & 0o777)
+        target.flush()
+        os.utime(target.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _check_name(name: str) -> None:
+    """Raise SetupFailed for a name that is absolute, empty, has `..` or NUL, or is inside a `.git`."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
+        raise _copy_refusal(name, "is not a path inside the repository")
+    if any(part.lower() == ".git" for part in path.parts):
+        raise _copy_refusal(name, "belongs to git")
+
+
+def _error_reason(error: OSError, otherwise: str) -> str:
+    """Return, behind "it", why a file could not be opened; `otherwise` where it is neither a link nor a special
+    file."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):  # a link where a directory was expected is "not a directory"
+        return "is, or lies behind, a symbolic link"
+    return "is no file" if error.errno == errno.ENXIO else otherwise
+
+
+def _copy_refusal(name: str, reason: str) -> SetupFailed:
+    """Return the error that a file cannot be copied. `reason`: the words behind "it"."""
+    return SetupFailed(
+        f"{name!r} cannot be copied: it {reason}", where="[setup] copy", fix="correct the list in perdure.toml"
+    )

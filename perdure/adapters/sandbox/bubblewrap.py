@@ -13,20 +13,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.sandbox import bridge, environment, packages, seccomp, setup
+from perdure.adapters.sandbox import bridge, confine, environment, setup
 from perdure.adapters.sandbox.base import GitView, SandboxCommand, SandboxResult
-from perdure.adapters.sandbox.private_etc import prepare_private_etc
+from perdure.adapters.sandbox.environment import Binds
+from perdure.adapters.sandbox.host_files import SYSTEM, prepare_private_etc
 from perdure.adapters.sandbox.program import find_bubblewrap
-from perdure.adapters.sandbox.reach import Reach
-from perdure.adapters.sandbox.setup_directories import ensure_tool_caches, make_mount_point, path_without_links
-from perdure.adapters.sandbox.setup_proxy import PORT, open_setup_proxy, proxy_variables
+from perdure.adapters.sandbox.reach import PORT, Reach, open_setup_proxy, proxy_variables
+from perdure.adapters.sandbox.setup import ensure_tool_caches, make_mount_point, path_without_links
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.supervision import SupervisorLaunch, supervise_command
-from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import ResourceCaps
-from perdure.adapters.sandbox.visibility import SYSTEM
 from perdure.adapters.system.home import Home
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.limits import (
     OUTPUT_FILE_BYTES,
     SANDBOX_FILE_BYTES,
@@ -100,7 +98,7 @@ class BubblewrapSandbox:
             try:
                 reach = await _setup_reach(command) if command.network else None
                 proxy_socket = await stack.enter_async_context(_open_proxy(command, reach)) if reach else None
-                package_mounts = packages.PackageMounts() if proxy_socket else self._package_mounts()
+                package_mounts = setup.PackageMounts() if proxy_socket else self._package_mounts()
                 options = [
                     *isolation_options(),
                     *self._bwrap_options(command, etc, proxy_socket, reach, package_mounts),
@@ -108,7 +106,7 @@ class BubblewrapSandbox:
             except OSError as error:
                 return SandboxResult(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
             arguments = _memory_file(b"".join(os.fsencode(word) + b"\0" for word in options))
-            system_calls = _memory_file(seccomp.filter_program(platform.machine()))
+            system_calls = _memory_file(confine.filter_program(platform.machine()))
             try:
                 guard = ("--seccomp", str(system_calls))
                 options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
@@ -121,9 +119,9 @@ class BubblewrapSandbox:
                 os.close(arguments)
                 os.close(system_calls)
 
-    def _package_mounts(self) -> packages.PackageMounts:
+    def _package_mounts(self) -> setup.PackageMounts:
         """Return how a command sees the package caches: below a layer, if a bwrap that can make one is known."""
-        return packages.command_mounts(self._home, self._binds.cache, layered=bool(self._layering))
+        return setup.command_mounts(self._home, self._binds.cache, layered=bool(self._layering))
 
     def _bwrap_options(
         self,
@@ -131,7 +129,7 @@ class BubblewrapSandbox:
         etc: Path,
         proxy_socket: Path | None,
         reach: Reach | None,
-        package_mounts: packages.PackageMounts,
+        package_mounts: setup.PackageMounts,
     ) -> Iterator[str]:
         """Yield bwrap's options for a command: its mounts, in the order that counts (a tmpfs mounted late would hide
         what lies below it), its directory, and its variables.

@@ -18,10 +18,9 @@ from typing import Any
 
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.control_groups import ControlGroup, make_control_group
-from perdure.adapters.sandbox.running_commands import list_running_commands
 from perdure.adapters.sandbox.status import Holder, SandboxStatus, StatusFile, empty_if_unused
-from perdure.adapters.sandbox.usage import LimitCheck, ResourceCaps, UsageWatcher, describe_kill
-from perdure.models.host_config import CommandLimits
+from perdure.adapters.sandbox.usage import LimitCheck, ResourceCaps, UsageWatcher, describe_kill, list_running_commands
+from perdure.models.config.host import CommandLimits
 from perdure.models.limits import OUTPUT_FILE_BYTES, SANDBOX_END_S
 
 SANDBOX_CHECK_S = 0.1

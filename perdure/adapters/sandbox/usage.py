@@ -1,5 +1,5 @@
-"""Measures from outside what a running sandbox uses of the host: memory, processes, processor time, the worktree's disk
-space.
+"""Measures from outside what a running sandbox uses of the host (memory, processes, processor time, the worktree's disk
+space), and which commands run in it.
 
 The kernel holds no limit of this kind for a tree of processes without a control group (control_groups.py, where the
 host gives us one; this looks all the same), and what it holds for single processes does not fit: RLIMIT_AS ends java
@@ -9,18 +9,237 @@ the host's root. So the tree is measured, and ended as a whole.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
+import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.sandbox.disk_usage import disk_usage_of
-from perdure.adapters.sandbox.process_tree import PAGE, measure_usage
-from perdure.models.amounts import parse_size
-from perdure.models.host_config import CommandLimits
-from perdure.models.limits import SANDBOX_DISK_SLACK_BYTES, SANDBOX_MEMORY_BYTES, SANDBOX_MEMORY_SHARE
+from perdure.adapters.sandbox.environment import HOME, RUN, TMP, UNPACKED
+from perdure.models.config.host import CommandLimits
+from perdure.models.config.repository import parse_size
+from perdure.models.limits import (
+    SANDBOX_DISK_LOOK_S,
+    SANDBOX_DISK_SLACK_BYTES,
+    SANDBOX_MEMORY_BYTES,
+    SANDBOX_MEMORY_SHARE,
+)
+from perdure.text import one_line
+
+BLOCK = 512
+LEAST_FILE_BYTES = 4096
+"""The bytes that a file takes at least: millions of empty ones fill a disk's table of files."""
+
+NOT_COUNTED = frozenset({".git", ".venv", "node_modules"})
+"""Entries at the top of a worktree that are read-only to commands, so that no byte in them is theirs."""
+
+
+class DiskUsage:
+    """The bytes that one worktree takes on disk, walked through only when the disk's free space leaves open that they
+    are over the limit.
+
+    grown  bytes of free space that the disk had lost since the command began, when the worktree was then walked through
+           for the first time; 0: its size was known before
+    """
+
+    def __init__(self, worktree: Path) -> None:
+        self._worktree, self.grown = worktree, 0
+        self._total_bytes, self._free_before, self._measured_at, self._complete = -1, 0, 0.0, True
+
+    def begin_command(self) -> None:
+        """Start to count for another command: set `grown` to 0, and forget the measured size if parts of the worktree
+        could not be looked at. Where no size is known then, note the disk's free space as the start."""
+        self.grown = 0
+        if not self._complete:
+            self._total_bytes = -1
+        if not self.is_known:
+            self._free_before, self._measured_at = _free_bytes(self._worktree), time.monotonic()
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the worktree's size was measured."""
+        return self._total_bytes >= 0
+
+    def is_within(self, limit: int) -> bool:
+        """Return whether the worktree is within `limit` bytes for certain, so that no walk is needed: its last measured
+        size with all that the disk has lost since is within the limit, and no older than SANDBOX_DISK_LOOK_S.
+
+        While no size is known: whether the command began at most SANDBOX_DISK_LOOK_S ago, and the disk has lost at most
+        SANDBOX_DISK_SLACK_BYTES since.
+        """
+        grown = max(0, self._free_before - _free_bytes(self._worktree))
+        has_room = self._total_bytes + grown <= limit if self.is_known else grown <= SANDBOX_DISK_SLACK_BYTES
+        return has_room and time.monotonic() - self._measured_at <= SANDBOX_DISK_LOOK_S
+
+    def measure(self, limit: int, root: int) -> int | None:
+        """Return the bytes that the worktree takes, with deleted files that processes below the pid `root` hold open;
+        walk through it unless `is_within` says that this is not needed. None: it was never walked through, and the
+        command has written no more than it may in any case.
+
+        Where parts of it cannot be looked at, the result is at least the last known size plus what the disk has lost
+        since.
+        """
+        if self.is_within(limit):
+            return self._total_bytes if self.is_known else None
+        free_bytes, now = _free_bytes(self._worktree), time.monotonic()
+        grown = max(0, self._free_before - free_bytes)
+        self.grown = 0 if self.is_known else grown
+        size, self._complete = measure_worktree(self._worktree)
+        size += _deleted_file_bytes(root, self._worktree)
+        if not self._complete and self.is_known:
+            return max(size, self._total_bytes + grown)  # whatever was written meanwhile may be where nobody can look
+        self._total_bytes, self._free_before, self._measured_at = size, free_bytes, now
+        return size
+
+
+_usages: dict[Path, DiskUsage] = {}
+
+
+def disk_usage_of(worktree: Path) -> DiskUsage:
+    """Return the DiskUsage of a worktree, kept from command to command so that it is not walked through for each. Of
+    more than 1000 worktrees all are forgotten."""
+    if len(_usages) > 1000:
+        _usages.clear()
+    return _usages.setdefault(worktree, DiskUsage(worktree))
+
+
+def _free_bytes(path: Path) -> int:
+    """Return the free bytes of a path's disk, plus LEAST_FILE_BYTES for each file that it can still hold: both become
+    fewer by what is written. 0 when the disk cannot be asked."""
+    try:
+        stats = os.statvfs(path)
+    except OSError:
+        return 0
+    return stats.f_bfree * stats.f_frsize + stats.f_ffree * LEAST_FILE_BYTES
+
+
+def measure_worktree(worktree: Path) -> tuple[int, bool]:
+    """Count the bytes on disk below a worktree, without what commands cannot write, and return them with whether all of
+    it could be looked at.
+
+    Each file counts LEAST_FILE_BYTES at least; one with two names counts twice.
+    """
+    total, complete = 0, True
+    pending = [str(worktree)]
+    while pending:
+        directory = pending.pop()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if directory == str(worktree) and entry.name in NOT_COUNTED:
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        total += max(LEAST_FILE_BYTES, entry.stat(follow_symlinks=False).st_blocks * BLOCK)
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it was removed meanwhile
+        except OSError:
+            complete = False
+    return total, complete
+
+
+def _deleted_file_bytes(root: int, worktree: Path) -> int:
+    """Count the bytes of files on the worktree's disk that the process `root` or a descendant holds open after their
+    last name was removed."""
+    sizes: dict[int, int] = {}
+    with contextlib.suppress(OSError):
+        device = os.stat(worktree).st_dev
+        for pid in process_tree(root):
+            with contextlib.suppress(OSError):
+                for number in os.listdir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        file = os.stat(f"/proc/{pid}/fd/{number}")
+                        if file.st_nlink == 0 and file.st_dev == device and stat.S_ISREG(file.st_mode):
+                            sizes[file.st_ino] = file.st_blocks * BLOCK
+    return sum(sizes.values())
+
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class ResourceUsage:
+    """Resources in use at one moment.
+
+    memory     bytes that cannot be taken back: anonymous pages and files in memory, no caches
+    processes  with their threads
+    cpu_s      processor time, of all processors together
+    """
+
+    memory: int = 0
+    processes: int = 0
+    cpu_s: float = 0.0
+
+
+def measure_usage(root: int, most_threads: int, layers: tuple[str, ...] = (), *, exact: bool = False) -> ResourceUsage:
+    """Measure what the process `root` and its descendants use, from /proc, and return it.
+
+    most_threads  processes are counted until their threads are more than this; the rest is not looked at
+    layers        as in SupervisorLaunch
+    exact         count a page that processes share once, not for each of them
+    """
+    memory, threads, ticks = 0, 0, 0
+    for pid in process_tree(root):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            memory += _proportional_bytes(pid) if exact else _anonymous_bytes(pid)
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended
+        threads += int(fields[17])
+        ticks += sum(int(field) for field in fields[11:15])  # its own and those of children it has waited for
+        if threads > most_threads:
+            break
+    return ResourceUsage(memory + _in_memory_file_bytes(root, layers), threads, ticks / TICKS)
+
+
+def process_tree(root: int) -> Iterator[int]:
+    """Yield the pid of a process and those of all its descendants, from /proc."""
+    pending, seen = [root], {root}
+    while pending:
+        pid = pending.pop()
+        yield pid
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError):
+                    children = Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+                    fresh = [int(child) for child in children if int(child) not in seen]
+                    seen.update(fresh)
+                    pending += fresh
+
+
+def _anonymous_bytes(pid: int) -> int:
+    """Return the bytes of a process's resident memory that belong to no file; a page that a child still shares with its
+    parent counts for both."""
+    resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    return (int(resident) - int(shared)) * PAGE
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Return the bytes of a process's anonymous memory; a page that n processes share counts as an n-th of a page for
+    each. Before Linux 5.3 as `_anonymous_bytes`."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss_Anon:"):
+            return int(line.split()[1]) * 1024
+    return _anonymous_bytes(pid)  # before Linux 5.3
+
+
+def _in_memory_file_bytes(root: int, layers: tuple[str, ...]) -> int:
+    """Count the bytes used in the sandbox's own /tmp, /dev/shm, home, /run, unpacked files and layers, as the process
+    `root` sees them; 0 for those that are the host's."""
+    total = 0
+    for path in (TMP, "/dev/shm", HOME, RUN, UNPACKED, *layers):  # noqa: S108 the sandbox's own
+        with contextlib.suppress(OSError):
+            path_inside = f"/proc/{root}/root{path}"
+            if os.stat(path_inside).st_dev != os.stat(path).st_dev if os.path.exists(path) else True:
+                stats = os.statvfs(path_inside)
+                total += (stats.f_blocks - stats.f_bfree) * stats.f_frsize
+    return total
 
 
 @dataclass(frozen=True)
@@ -160,3 +379,53 @@ class UsageWatcher:
         if size <= self.caps.disk or size <= self._initial_bytes + SANDBOX_DISK_SLACK_BYTES:
             return ""
         return f"over the worktree's limit of {gigabytes(self.caps.disk)} on disk: {gigabytes(size)} are there"
+
+
+RUNNING_SHOWN, RUNNING_CHARS = 8, 100
+"""The most commands that are named, and the most characters of each."""
+
+RUNNING_READ_S = 1.0
+"""Seconds for reading them: a process can make the kernel wait when its command line is read, and is about to be
+killed."""
+
+_HEAD_BYTES = 4096
+
+
+async def list_running_commands(holder: int) -> tuple[str, ...]:
+    """List the newest commands below a sandbox's first process that wait for no child of theirs, at most RUNNING_SHOWN
+    and how many more there are; empty where nobody can tell in RUNNING_READ_S.
+
+    Their command lines are the agent's own words, or the repository's: the sandbox holds nothing secret.
+    """
+    with contextlib.suppress(TimeoutError):
+        return await asyncio.wait_for(asyncio.to_thread(_list_leaf_commands, holder), RUNNING_READ_S)
+    return ()
+
+
+def _list_leaf_commands(holder: int) -> tuple[str, ...]:
+    """List the command lines of the processes below `holder` that have no child, newest last; only the last
+    RUNNING_SHOWN, then "N more". Blocks."""
+    below = [pid for pid in process_tree(holder) if pid != holder]
+    parents = {_parent_pid(pid) for pid in below}
+    command_lines = [
+        command_line for pid in sorted(below) if pid not in parents and (command_line := _command_line(pid))
+    ]
+    more = len(command_lines) - RUNNING_SHOWN
+    return (*command_lines[-RUNNING_SHOWN:], *([f"{more} more"] if more > 0 else []))
+
+
+def _parent_pid(pid: int) -> int:
+    """Return the pid of a process's parent; 0 when the process has ended."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _command_line(pid: int) -> str:
+    """Read the command line of a process, cut to RUNNING_CHARS; '' when it has ended, also while nobody has waited for
+    it yet."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return one_line(file.read(_HEAD_BYTES).replace(b"\0", b" ").decode(errors="replace"), RUNNING_CHARS)
+    except OSError:
+        return ""

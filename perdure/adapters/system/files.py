@@ -1,4 +1,5 @@
-"""Small files that must be whole or absent, bounded reading of others, and locks that die with their holder."""
+"""Small files that must be whole or absent, bounded reading of others, locks that die with their holder, and the id of
+this start of the machine, before which nothing unsynced is believed."""
 
 from __future__ import annotations
 
@@ -8,10 +9,14 @@ import fcntl
 import itertools
 import os
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from perdure.models import limits
+from perdure.models.errors import PerdureError
 
 
 def make_directory(path: Path) -> None:
@@ -161,3 +166,57 @@ def is_locked(lock: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_OURS = uuid.uuid4().hex
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot; where there is none, an id of this process.
+
+    In the latter case what depends on it is made anew for each process: too often, but never too seldom.
+    """
+    try:
+        return _BOOT_ID.read_text().strip() or _OURS
+    except OSError:
+        return _OURS
+
+
+class LockBusy(PerdureError):
+    """The error that somebody else held a lock for longer than any git command may take."""
+
+
+@contextmanager
+def hold_timed_lock(path: Path, timeout_s: float = limits.GIT_TIMEOUT_S) -> Iterator[int]:
+    """Hold an exclusive flock on `path` while the block runs, and yield its descriptor.
+
+    Pass the descriptor to git (`lock_fds=`): a command that survives its killed worker by some milliseconds then keeps
+    the lock, and nobody writes beside it. Works between threads and processes; the file stays. Raises LockBusy after
+    `timeout_s`.
+    """
+    make_directory(path.parent)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _acquire_lock(descriptor, path, timeout_s)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _acquire_lock(descriptor: int, path: Path, timeout_s: float) -> None:
+    """Wait until the lock is free and lock it, trying every 1 to 50 ms. Raises LockBusy after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    pause = 0.001
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise LockBusy(
+                    f"another process has held a lock for {timeout_s:g} s",
+                    where=str(path),
+                    fix="see who holds it (`fuser` with this path) and end that process",
+                ) from None
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)

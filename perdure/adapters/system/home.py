@@ -71,7 +71,7 @@ class Home:
 
     @property
     def caches(self) -> Path:
-        """Return the directory of packages that setups have downloaded (perdure.adapters.sandbox.packages)."""
+        """Return the directory of packages that setups have downloaded (perdure.adapters.sandbox.setup)."""
         return self.root / "packages"
 
     @property

@@ -6,7 +6,7 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from perdure.models.errors import InvalidRequest
-from perdure.models.window import Offset, Window
+from perdure.models.schedule import Offset, Window
 from perdure.text import nearest
 
 _AHEAD = timedelta(days=400)

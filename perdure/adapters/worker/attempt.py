@@ -21,10 +21,10 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.worker.inflight import InFlight
-from perdure.adapters.worker.journal import ADOPTED, DONE, Journal
+from perdure.adapters.worker.journal import ADOPTED, DONE, Journal, disk_full_error, is_disk_full
 from perdure.adapters.worker.lease import SUPERSEDED
-from perdure.adapters.worker.replies import disk_full_error, is_disk_full
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import (
     BadInput,
     BudgetReached,
@@ -40,7 +40,6 @@ from perdure.models.errors import (
 from perdure.models.ids import digest
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC
 
 RETRY_PAUSE_MODEL_S = (1.0, 60.0)
 """First and longest pause after a model error that did not say when to come back; doubles, with jitter."""

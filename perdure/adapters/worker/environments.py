@@ -23,20 +23,20 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.sandbox.packages import DEPENDENCY_PLACES
-from perdure.adapters.sandbox.toolchain import Binds
-from perdure.adapters.system.boot import boot_id
-from perdure.adapters.system.copies import (
+from perdure.adapters.sandbox.environment import Binds
+from perdure.adapters.sandbox.setup import DEPENDENCY_PLACES
+from perdure.adapters.system.directories import (
     DirectoryEntry,
     UnsupportedFileType,
     copy_entries,
+    discard,
     first_difference,
     list_entries,
+    remove_path,
 )
-from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.files import boot_id, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.opened_files import OpenedFiles
-from perdure.adapters.system.removal import discard, remove_path
 from perdure.models.base import HistoryModel
 
 ENVIRONMENT_KEPT = timedelta(days=7)

@@ -1,16 +1,21 @@
-"""Everything an activity needs on this host: one object, made once a worker."""
+"""Everything an activity needs on this host: one object, made once a worker. With what a worker does once beside it:
+registering search attributes, and tasks in the background."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.model import Model, parse_seconds
@@ -22,31 +27,71 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.notify.addresses import Listeners
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.ports import lease_ports, write_ports_env
-from perdure.adapters.sandbox.base import Sandbox
-from perdure.adapters.sandbox.command_slots import CommandSlots
+from perdure.adapters.sandbox.base import CommandSlots, Sandbox
+from perdure.adapters.sandbox.environment import Binds
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
-from perdure.adapters.worker.journal import Journal
+from perdure.adapters.worker.journal import Journal, SpendLog
 from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.search_attributes import register_search_attributes
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.spend import SpendLog
 from perdure.adapters.worker.waiting_agents import AGENT_IDLE_S, IDLE_VARIABLE, WaitingAgents
 from perdure.adapters.worker.workspace_setup import has_lost_packages, has_same_setup, read_binds, set_up_workspace
-from perdure.models.config import SandboxGrade
-from perdure.models.contract import Contract
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import SandboxGrade
+from perdure.models.delivery.request import keyed_hash
+from perdure.models.delivery.result import Receipt
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
-from perdure.models.host_config import HostConfig
+from perdure.models.ids import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.proof import keyed_hash
-from perdure.models.result import Receipt
-from perdure.models.visibility import MORE_ATTRIBUTES
+
+
+async def register_search_attributes(client: Client) -> frozenset[str]:
+    """Register our search attributes at the server where that is allowed, and return the names that may be used.
+
+    Empty, so that all are done without, where one of the first release can be neither found nor registered; those of
+    later releases are left out one by one. What is not available is logged. A workflow that sets an attribute the
+    server does not know would hang.
+    """
+    service, namespace = client.operator_service, client.namespace
+    try:
+        listed = await service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
+        known_names = set(listed.custom_attributes)
+        if missing := SEARCH_ATTRIBUTES.keys() - known_names:
+            await _add_attributes(client, missing)
+    except RPCError as error:
+        log.warning("search attributes are not available, going on without them: %s", error.message)
+        return frozenset()
+    for name in sorted(MORE_ATTRIBUTES.keys() - known_names):
+        try:
+            await _add_attributes(client, {name})
+        except RPCError as error:
+            log.warning("lists show no %s: %s", name, error.message)
+            continue
+        known_names.add(name)
+    return frozenset(SEARCH_ATTRIBUTES) | (known_names & MORE_ATTRIBUTES.keys())
+
+
+async def _add_attributes(client: Client, names: Iterable[str]) -> None:
+    """Register search attributes of these names at the server. Raises RPCError."""
+    kinds = {name: _KINDS[_TYPES[name]] for name in names}
+    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
+    await client.operator_service.add_search_attributes(request)
+
+
+_TYPES = {**SEARCH_ATTRIBUTES, **MORE_ATTRIBUTES}
+
+_KINDS: Mapping[str, IndexedValueType.ValueType] = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+}
+
 
 log = logging.getLogger(__name__)
 
@@ -325,3 +370,22 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {key: _map_texts(item, change) for key, item in value.items()}
     return value
+
+
+@asynccontextmanager
+async def run_in_background(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run the coroutines as tasks while the block runs, then cancel and await them.
+
+    Raises the first error of a coroutine that was not a cancellation, once the block has ended; the other coroutines go
+    on until then.
+    """
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in results:
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            raise error

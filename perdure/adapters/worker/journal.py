@@ -1,21 +1,26 @@
-"""The journal of a delivery on this host: attempts begun and ended, so that deaths can be counted.
+"""What is written down of a delivery on this host, outside any workflow run, so that a rewind forgets nothing: attempts
+begun and ended, money spent, and model replies before anything is done with them.
 
-A line for every attempt that begins and one for every attempt that ends; what began, never ended and belongs to a
-worker that is gone was a death. The journal lives outside any workflow run: a rewind forgets nothing.
+In the journal, what began, never ended and belongs to a worker that is gone was a death.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.system.files import append_line
-from perdure.models.result import Receipt
-from perdure.models.steps import AGENTIC
-from perdure.models.work import EscalationSettings
+from perdure.adapters.git.command import GitError
+from perdure.adapters.system.files import append_line, make_directory, write_whole
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.result import Receipt
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.work import EscalationSettings
+from perdure.models.errors import DiskFull
 
 DONE, ADOPTED, CUT_OFF = "done", "adopted", "WorkCutOff"
 
@@ -130,3 +135,181 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(line, dict):
             yield line
+
+
+class SpendLog:
+    """`spend.jsonl` of one delivery: an intent before every request, a settlement after its reply, both fsynced."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "spend.jsonl"
+
+    def record_intent(
+        self,
+        request_id: str,
+        reply_key: str,
+        upper_usd: float | None,
+        upper_tokens: int = 0,
+        *,
+        request_digest: str = "",
+        run_id: str = "",
+        turn_digest: str = "",
+    ) -> None:
+        """Append, before it is sent, that a request is going to be paid for; fsynced.
+
+        request_id      names this very request
+        reply_key       names the reply it asks for
+        upper_usd       the most that request and reply can cost; None: the price is not known
+        upper_tokens    the most tokens they can have together
+        request_digest  of its bytes; empty: the reply's key
+        run_id          of the workflow run that asks
+        turn_digest     names the turn that has one reply, whatever the bytes; empty: the bytes alone tell
+        """
+        line = {
+            "intent": request_id,
+            "reply": reply_key,
+            "asked": request_digest or reply_key,
+            "run": run_id,
+            **({"turn": turn_digest} if turn_digest else {}),
+            "upper_usd": upper_usd,
+            "upper_tokens": upper_tokens,
+        }
+        append_line(self._path, json.dumps(line).encode(), sync=True)
+
+    def record_settlement(self, request_id: str, usage: Usage) -> None:
+        """Append that the reply has arrived whole, with its usage; fsynced."""
+        line = {"settled": request_id, "usage": usage.model_dump(mode="json")}
+        append_line(self._path, json.dumps(line).encode(), sync=True)
+
+    def record_refusal(self, request_id: str) -> None:
+        """Append that the API refused the request before it began a reply, so that nothing was billed; fsynced."""
+        append_line(self._path, json.dumps({"void": request_id}).encode(), sync=True)
+
+    def include_log(self, other: SpendLog) -> None:
+        """Append all lines of another delivery's log: what was paid for a task was paid for its delivery. Calling it
+        twice is fine: each request counts once, by its name, whatever was written of it in between."""
+        for line in read_json_lines(other._path):
+            append_line(self._path, json.dumps(line).encode(), sync=True)
+
+    def is_settled(self, request_id: str) -> bool:
+        """Return whether this request's reply has arrived whole."""
+        return any(line.get("settled") == request_id for line in read_json_lines(self._path))
+
+    def count_cut_off(self, reply_key: str, run_id: str) -> int:
+        """Count the requests of this run for this reply that were neither settled nor refused: each may have been
+        billed. A retry that somebody asked for is another run, and begins to count anew."""
+        lines = list(read_json_lines(self._path))
+        ended = {line.get("settled") or line.get("void") for line in lines}
+        intents = (line for line in lines if line.get("reply") == reply_key and line.get("run", "") == run_id)
+        return sum(1 for line in intents if line["intent"] not in ended)
+
+    def settled_usages(self) -> list[Usage]:
+        """Return the usage of each reply that has arrived whole, in the order of its first settlement."""
+        usages: dict[str, Usage] = {}
+        for line in read_json_lines(self._path):
+            if "settled" in line:
+                usages.setdefault(line["settled"], Usage.model_validate(line["usage"]))
+        return list(usages.values())
+
+    def total_spend(self) -> Spend:
+        """Sum up what was spent: settled replies at their price, and apart from them the open requests at their upper
+        bound. Lines of a version that did not write tokens down have none."""
+        settled: dict[str, Usage] = {}
+        open_intents: dict[str, tuple[float | None, int]] = {}
+        for line in read_json_lines(self._path):
+            if "intent" in line:
+                open_intents[line["intent"]] = line["upper_usd"], line.get("upper_tokens", 0)
+            elif "settled" in line:  # by two attempts, when one slept between writing the reply down and settling it
+                open_intents.pop(line["settled"], None)
+                settled[line["settled"]] = Usage.model_validate(line["usage"])
+            elif "void" in line:
+                open_intents.pop(line["void"], None)
+        costs, bounds = [usage.cost_usd for usage in settled.values()], [usd for usd, _ in open_intents.values()]
+        known, unknown = round(sum(cost or 0.0 for cost in costs), 6), None in (*costs, *bounds)
+        return Spend(
+            usd=None if unknown else known,
+            known_usd=known if unknown else 0.0,
+            at_risk_usd=round(sum(bound or 0.0 for bound in bounds), 6),
+            tokens=sum(usage.tokens for usage in settled.values()),
+            at_risk_tokens=sum(tokens for _, tokens in open_intents.values()),
+        )
+
+    def count_repeats(self) -> tuple[int, int]:
+        """Return (replies paid twice, replies cut off and possibly billed), over all runs.
+
+        Paid twice is what was asked in the same bytes and settled more than once, wherever in the delivery and by
+        whichever run: not by the key under which a reply is looked for, which would be right by its own making. An
+        agent that is started again may send a word more: of two replies for one turn one is too many, whatever was
+        asked.
+        """
+        digests: dict[str, set[str]] = {}
+        settled: dict[str, None] = {}
+        unsettled: set[str] = set()
+        for line in read_json_lines(self._path):
+            if "intent" in line:
+                digests[line["intent"]] = {line.get("asked", line["reply"]), line.get("turn", "")} - {""}
+                unsettled.add(line["intent"])
+            elif "settled" in line:
+                unsettled.discard(line["settled"])
+                settled[line["settled"]] = None
+            elif "void" in line:
+                unsettled.discard(line["void"])
+        seen: set[str] = set()
+        twice = 0
+        for request in settled:
+            own_digests = digests.get(request, {request})
+            twice += not seen.isdisjoint(own_digests)
+            seen |= own_digests
+        return twice, len(unsettled)
+
+
+DISK_FREE_TURN_BYTES = 32 * 1024**2
+"""Free bytes that the disk needs before the model is asked: a reply that cannot be written down would be paid for again
+and again."""
+
+
+class ReplyStore:
+    """The files `replies/<key>.json` of one delivery. The key covers step, attempt, turn and request bytes, and the
+    rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another question
+    (holes.md H20). The key does not cover the checkpoint: a turn done again makes another checkpoint with the same
+    content, and the replies of the turns after it were bought."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "replies"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return what was received under this key, whole, or None; what a disk has damaged was not received."""
+        try:
+            stored = json.loads((self._directory / f"{key}.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return stored if isinstance(stored, dict) else None
+
+    def put(self, key: str, reply: dict[str, Any]) -> None:
+        """Write a reply under this key, so that it survives a power cut."""
+        write_whole(self._directory / f"{key}.json", json.dumps(reply, ensure_ascii=False).encode())
+
+    def require_free_disk(self) -> None:
+        """Raise DiskFull when a reply could not be kept: it would be paid for again. Makes the directory where it is
+        missing."""
+        make_directory(self._directory)
+        if shutil.disk_usage(self._directory).free < DISK_FREE_TURN_BYTES:
+            raise disk_full_error(str(self._directory))
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Return whether an error, or one that caused it, is a disk without room: in our own writes or in git's."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        if isinstance(error, GitError) and ("No space left" in error.stderr or "quota exceeded" in error.stderr):
+            return True
+        error = error.__cause__
+    return False
+
+
+def disk_full_error(where: str = "") -> DiskFull:
+    """Return the error with which a step waits until there is room on the disk."""
+    return DiskFull("this host's disk has no room", where=where, fix="make room; the delivery then goes on by itself")

@@ -23,8 +23,8 @@ from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import RETRY_PAUSE_MODEL_S
+from perdure.models.delivery.request import keyed_hash
 from perdure.models.errors import ModelUnavailable
-from perdure.models.proof import keyed_hash
 
 PACE_JITTER = 0.1
 """The most that is added to a pause, as a part of it: several hosts with one key do not come back at the same

@@ -15,22 +15,19 @@ from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand
-from perdure.adapters.sandbox.command_slots import CommandSlots, SlottedSandbox
-from perdure.adapters.sandbox.environment import worktree_path_inside
-from perdure.adapters.sandbox.hidden_commands import explain_hidden_command
+from perdure.adapters.sandbox.base import CommandSlots, GitView, Sandbox, SandboxCommand, SlottedSandbox
+from perdure.adapters.sandbox.environment import explain_hidden_command, worktree_path_inside
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
-from perdure.adapters.system.removal import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.lease import Lease
-from perdure.adapters.worker.replies import ReplyStore
-from perdure.adapters.worker.spend import SpendLog
 from perdure.adapters.worker.workspace_setup import may_share_files, read_binds
-from perdure.models.contract import Contract
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import ChangeSize
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.ids import checkout_name
-from perdure.models.work import ChangeSize
 
 _TESTED = "base-tested.json"
 

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from perdure.models.delivery.turn import TurnInput
 from perdure.models.phases import Step
-from perdure.models.turn import TurnInput
 
 AGENT_IDLE_S = 60.0
 """The time that an agent waits for its next turn: it has 200 MB, and is started again from its checkpoint in two

@@ -18,19 +18,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from perdure.adapters.git.checkpoint import restore_base
-from perdure.adapters.git.shadow import PORTS_FILE
-from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.repository.copying import copy_files
+from perdure.adapters.git.workspace import PORTS_FILE, Workspace
 from perdure.adapters.repository.host import load_host_config
-from perdure.adapters.repository.setup import ignore_dependencies, run_setup
-from perdure.adapters.sandbox.command_slots import CommandSlots
-from perdure.adapters.sandbox.environment import worktree_path_inside
+from perdure.adapters.repository.setup import copy_files, ignore_dependencies, run_setup
+from perdure.adapters.sandbox.base import CommandSlots
+from perdure.adapters.sandbox.environment import Binds, compute_binds, toolchain_state, worktree_path_inside
 from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.sandbox.setup import package_source_settings
-from perdure.adapters.sandbox.toolchain import Binds, compute_binds, toolchain_state
 from perdure.adapters.sandbox.usage import ResourceCaps
-from perdure.adapters.system.copies import UnsupportedFileType
+from perdure.adapters.system.directories import UnsupportedFileType
 from perdure.adapters.system.files import sync_all, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.opened_files import OpenedFiles, watch_opened_files
@@ -38,10 +35,9 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.environments import CommitFiles, Environments, json_digest
 from perdure.adapters.worker.lease import Lease
-from perdure.models.amounts import parse_duration
 from perdure.models.base import HistoryModel
-from perdure.models.config import SandboxGrade
-from perdure.models.contract import Contract
+from perdure.models.config.repository import SandboxGrade, parse_duration
+from perdure.models.delivery.turn import Contract
 from perdure.models.ids import cache_name, checkout_name
 
 ENVIRONMENT_POLL_S = 0.2

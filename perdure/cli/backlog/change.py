@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure import secrets
-from perdure.cli.backlog.ids import BacklogId, ItemId, run_with_backlog
 from perdure.cli.decide.answer import login_name, text_or_stdin
-from perdure.cli.ids import Json
 from perdure.cli.request.options import AfterRed, Attempts
 from perdure.cli.screen import Screen
+from perdure.cli.session import BacklogId, ItemId, Json, run_with_backlog
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Backlog
-    from perdure.models.backlog import BacklogItem
+    from perdure.models.backlog.request import BacklogItem
 
 Request = Annotated[str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it.")]
 Issue = Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says what is wanted.")]
@@ -174,7 +173,7 @@ def _build_item(params: dict[str, Any], previous: dict[str, Any]) -> BacklogItem
     Raises BadInput where neither an option nor a file says anything, and for a file that cannot be read;
     InvalidRequest, with a file BadInput with its line, for values that are not valid.
     """
-    from perdure.cli.backlog.file import read_backlog_file
+    from perdure.cli.yaml_files import read_backlog_file
     from perdure.models.rules.backlog import parse_item
 
     fields = {
@@ -206,7 +205,7 @@ async def _check_issue(backlog: Backlog, item: BacklogItem, params: dict[str, An
     Does nothing for an issue that the item had before. Asks Temporal for the backlog's request, to know its repository.
     `start` refuses such an issue in the same way.
     """
-    from perdure.cli.backlog.repository_checks import can_read_issues, unreadable_issues_error
+    from perdure.cli.backlog.checks import can_read_issues, unreadable_issues_error
     from perdure.cli.request.validation import workers_elsewhere
 
     if item.issue is None or (params["issue"] is None and params["file"] is None):

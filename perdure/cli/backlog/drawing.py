@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from html import escape
 
-from perdure.models.backlog_messages import BacklogProgress, ItemView
+from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.webui.backlog import count_phases
 from perdure.text import one_line
 

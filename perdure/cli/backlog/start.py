@@ -10,13 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.backlog.file import BacklogFile, parse_backlog_file, read_backlog_file
-from perdure.cli.backlog.issues import find_issue_forge, list_open_issues, without_proposed_issues
-from perdure.cli.backlog.repository_checks import check_against_repository, check_config
-from perdure.cli.backlog.resubmission import ignored_settings_line, missing_issues_line
+from perdure.cli.backlog.checks import (
+    check_against_repository,
+    check_config,
+    find_issue_forge,
+    ignored_settings_line,
+    list_open_issues,
+    missing_issues_line,
+    without_proposed_issues,
+)
 from perdure.cli.formatting import money, pluralise
+from perdure.cli.look.schedules import StartTime, create_schedule
 from perdure.cli.request.repository import read_config
-from perdure.cli.request.schedule import StartTime, create_schedule
 from perdure.cli.request.validation import (
     CheckedRequest,
     DeliverOptions,
@@ -26,7 +31,8 @@ from perdure.cli.request.validation import (
     parse_labels,
 )
 from perdure.cli.screen import Screen
-from perdure.models.backlog import BacklogRequest
+from perdure.cli.yaml_files import BacklogFile, parse_backlog_file, read_backlog_file
+from perdure.models.backlog.request import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED

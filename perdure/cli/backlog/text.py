@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from perdure.cli.decide.pending_text import commands_for_decision
+from perdure.cli.decide.decision_view import commands_for_decision
 from perdure.cli.formatting import money, short_sha
 from perdure.cli.look.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
-from perdure.models.backlog_messages import BacklogProgress, ItemView
-from perdure.models.decisions import PendingDecision
+from perdure.models.backlog.state import BacklogProgress, ItemView
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.text import one_line, span
 

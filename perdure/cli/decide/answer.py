@@ -1,4 +1,4 @@
-"""Decisions of a person: the commands `approve`, `reject`, `answer`."""
+"""What a person tells a delivery: the commands `approve`, `reject`, `answer`, `say`, `hold`, `resume`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.ids import WAITING, WaitingId
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_with_delivery
-from perdure.models.errors import BadInput
+from perdure.cli.session import WAITING, DeliveryId, WaitingId, run_with_delivery
+from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import MESSAGE_BYTES
 from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import DecisionReply, Delivery
-    from perdure.models.decisions import PendingDecision
+    from perdure.models.delivery.decisions import PendingDecision
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")]
 TargetOption = Annotated[
@@ -31,7 +31,7 @@ TargetOption = Annotated[
 
 def not_received_message() -> str:
     """Return the message about a decision that is recorded and that no worker has received yet, with the reason."""
-    from perdure.cli.host.workers import NO_WORKER, no_worker_reason
+    from perdure.cli.session import NO_WORKER, no_worker_reason
 
     reason = no_worker_reason()
     return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if reason == NO_WORKER else reason}"
@@ -77,7 +77,7 @@ def _approve_edited(id: str, note: str, target: str, yes: bool, file: Path | Non
 
     `file`: the edited version, None opens the editor. Raises BadInput when no plan waits.
     """
-    from perdure.cli.decide.edit import edit_plan, print_plan
+    from perdure.cli.decide.gate import edit_plan, print_plan
 
     screen = Screen(json=json)
     if show:
@@ -132,7 +132,7 @@ def answer(
 
     A choice may be named by its number or by how it begins, yes and no by y and n.
     """
-    from perdure.cli.decide.pending_text import (
+    from perdure.cli.decide.decision_view import (
         choices_of,
         commands_for_decision,
         explain_invalid_answer,
@@ -231,7 +231,7 @@ def _run_decision(
     Raises BadInput when the delivery waits for nothing, for another target, or for something that this decision does
     not decide.
     """
-    from perdure.cli.decide.pending_text import commands_for_decision, pending_summary
+    from perdure.cli.decide.decision_view import commands_for_decision, pending_summary
     from perdure.models.rules.inbox import NotCounted
 
     screen = Screen(json=json)
@@ -258,3 +258,92 @@ def _run_decision(
         return 0
 
     raise typer.Exit(run_with_delivery(screen, id, check_and_send, decision=decision))
+
+
+RecordedJson = Annotated[bool, typer.Option("--json", help="Print what was recorded as JSON.")]
+
+
+def say(
+    id: DeliveryId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agent shall know; - reads it.")],
+    json: RecordedJson = False,
+) -> None:
+    """Tell the agent something: its next turn reads it, exactly once, worker up or down."""
+    message = text_or_stdin(text)
+    if not message.strip():
+        raise BadInput("there are no words", where="TEXT", fix=f'perdure say {id} "…"')
+
+    async def send_message(delivery: Delivery) -> tuple[str, dict[str, Any]]:
+        message_id = await delivery.say(message)
+        return "recorded: the next turn reads it", {"said": message_id}
+
+    _run_signal(id, json, send_message)
+
+
+def hold(
+    id: DeliveryId = "@last",
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why, for those who wonder.")] = "",
+    json: RecordedJson = False,
+) -> None:
+    """Begin no further turn until resume; the one that runs goes on to its end."""
+
+    async def begin_hold(delivery: Delivery) -> tuple[str, dict[str, Any]]:
+        await delivery.hold(note, by=login_name())
+        return "recorded: no further turn begins", {"held": True}
+
+    _run_signal(id, json, begin_hold, next_command="resume")
+
+
+def resume(id: DeliveryId = "@last", json: RecordedJson = False) -> None:
+    """Go on after a hold."""
+
+    async def end_hold(delivery: Delivery) -> tuple[str, dict[str, Any]]:
+        await _check_is_held(delivery)
+        await delivery.resume()
+        return "recorded: it goes on", {"held": False}
+
+    _run_signal(id, json, end_hold)
+
+
+async def _check_is_held(delivery: Delivery) -> None:
+    """Raise BadInput, which says what the delivery does or waits for, when no person holds it. Nothing is raised where
+    no worker can tell, or the hold may not be received yet."""
+    from perdure.cli.decide.decision_view import commands_for_decision, pending_summary
+
+    if not (await delivery.describe()).running:
+        return  # delivery.resume refuses it with a message of its own
+    try:
+        progress = await delivery.progress()
+    except PerdureError:
+        return
+    if progress.held or await delivery.unread_messages():  # a hold may be among what no worker has read yet
+        return
+    step = progress.steps[-1].step.replace("_", " ") if progress.steps else "prepare"
+    what, fix = f"it is at {step}", f"perdure watch {shlex.quote(delivery.id)}"
+    if progress.pending_decision is not None:
+        what = f"it waits for {pending_summary(progress.pending_decision)}"
+        fix = " or ".join(commands_for_decision(progress.pending_decision, delivery.id))
+    elif progress.waiting:
+        what = f"it waits: {one_line(progress.waiting, 300)}"
+    raise BadInput(f"nobody holds it: {what}", where=delivery.id, fix=fix)
+
+
+def _run_signal(
+    id: str, json: bool, send: Callable[[Delivery], Awaitable[tuple[str, dict[str, Any]]]], next_command: str = "watch"
+) -> None:
+    """Find the delivery, send it a signal by `send` and print the message that it returns, with the next command, or
+    its facts as JSON."""
+    from perdure.cli.look.step_lines import GOOD
+
+    screen = Screen(json=json)
+
+    async def send_and_report(delivery: Delivery) -> None:
+        message, facts = await send(delivery)
+        if json:
+            screen.print_json({"delivery_id": delivery.id, **facts})
+        else:
+            screen.print_lines(
+                [f"{GOOD} {message}", f"  {'next':<8} perdure {next_command} {shlex.quote(delivery.id)}"]
+            )
+
+    run_with_delivery(screen, id, send_and_report)

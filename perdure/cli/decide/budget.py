@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.decide.answer import login_name, report_decision
-from perdure.cli.ids import LAST, Json
+from perdure.cli.decide.answer import login_name, not_received_message, report_decision
+from perdure.cli.formatting import align_columns, money
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_coroutine, run_with_delivery
-from perdure.models.errors import BadInput
-from perdure.models.limits import TOKENS_MOST, USD_LEAST, USD_MOST
+from perdure.cli.session import LAST, Json, connect_client, run_coroutine, run_with_delivery
+from perdure.models.errors import BadInput, PerdureError
+from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MOST
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
     from perdure.client import Delivery
+    from perdure.models.budget.treasury import TreasuryTable
 
 
 def budget(
@@ -73,7 +78,6 @@ def _check_amounts(id: str, add: float | None, tokens: int | None) -> None:
 def _run_shared(screen: Screen, name: str, add: float | None, tokens: int | None, time: str | None) -> None:
     """Print the shared budgets, or add `add` dollars to the one named. Raises BadInput for a name without an amount or
     the reverse, and for tokens or time."""
-    from perdure.cli.decide import shared
 
     fix = "perdure budget --shared label:team-a --add 5; without a name and --add it shows them"
     if tokens is not None or time is not None:
@@ -81,5 +85,138 @@ def _run_shared(screen: Screen, name: str, add: float | None, tokens: int | None
     if bool(name) != (add is not None):
         raise BadInput("which of them, and how much more?", where="NAME" if not name else "--add", fix=fix)
     if add is not None:
-        shared.check_amount(name, add)
-    run_coroutine(shared.show_budgets(screen) if add is None else shared.add_for_today(screen, name, add))
+        check_amount(name, add)
+    run_coroutine(show_budgets(screen) if add is None else add_for_today(screen, name, add))
+
+
+async def show_budgets(screen: Screen) -> None:
+    """Show all shared budgets, and the deliveries that have something of one reserved or wait for it, as tables or
+    JSON."""
+    from perdure.client.budgets import ENDED, read_budget_table
+    from perdure.models.rules.budget_grants import BudgetAllocator
+
+    table, now = await read_budget_table((await connect_client(screen)).client), datetime.now(UTC)
+    note = table.note
+    if BudgetAllocator(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
+        table.note = note
+    if screen.json:
+        screen.print_json(budgets_json(table))
+        return
+    screen.print_lines(budget_rows(table, screen.table_width))
+    if table.note:
+        screen.print_lines(["", f"! {table.note}"])
+    if holders := holder_rows(table, now, screen.table_width):
+        screen.print_lines(["", *holders])
+
+
+def check_amount(name: str, usd: float) -> None:
+    """Raise BadInput for an amount in dollars that cannot be added at once, before any request is sent."""
+    fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
+    if not usd > 0:
+        raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--add", fix=fix)
+    if not 0.01 <= usd <= ADDED_MOST_USD:
+        wrong = "much" if usd > ADDED_MOST_USD else "little"
+        raise BadInput(f"{usd:,.15g} is too {wrong}: 0.01 to {ADDED_MOST_USD:,} at once", where="--add", fix=fix)
+
+
+async def add_for_today(screen: Screen, name: str, usd: float) -> None:
+    """Add dollars to a shared budget for today (UTC) and print the result. Deliveries that wait for it go on at once,
+    in the order in which they began to wait."""
+    table = await _add_and_read((await connect_client(screen)).client, name, usd)
+    if screen.json:
+        screen.print_json({"added": {"budget": name, "usd": usd}, "read": table is not None})
+    elif table is None:
+        screen.print_line(f"! {not_received_message()}")
+    else:
+        screen.print_lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.table_width)])
+
+
+async def _add_and_read(client: Client, name: str, usd: float) -> TreasuryTable | None:
+    """Add dollars to a shared budget and return the table of all budgets after that; None where no worker has received
+    it yet. Raises BadInput for an unknown name."""
+    from perdure.client.budgets import add_to_budget as add_to
+    from perdure.client.budgets import read_budget_table
+
+    try:
+        table = await read_budget_table(client)
+    except BadInput:
+        raise
+    except PerdureError:
+        await add_to(client, name, usd)
+        return None
+    if name not in table.rules:
+        raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest_name_hint(name, list(table.rules)))
+    await add_to(client, name, usd)
+    try:
+        return await read_budget_table(client)
+    except PerdureError:
+        return None
+
+
+def budgets_json(table: TreasuryTable) -> dict[str, object]:
+    """Return what `--json` prints of the shared budgets: dollars, the day in UTC, and each delivery that has or waits
+    for some."""
+    return {
+        "day": table.day,
+        "note": table.note or None,
+        "budgets": [
+            {
+                "name": name,
+                "usd_per_day": budget.usd_per_day,
+                "added": budget.added,
+                "spent": budget.spent,
+                "reserved": round(table.reserved(name), 6),
+                "left": round(max(0.0, table.free_usd(name)), 6),
+            }
+            for name, budget in sorted(table.rules.items())
+        ],
+        "deliveries": [
+            {
+                "delivery_id": id,
+                "budgets": list(lease.rules),
+                "reserved": round(lease.reserved_usd, 6),
+                "until": lease.until.isoformat(),
+                "waits": lease.waits > 0,
+            }
+            for id, lease in table.leases.items()
+            if lease.reserved_usd or lease.waits
+        ],
+    }
+
+
+def budget_rows(table: TreasuryTable, width: int | None) -> list[str]:
+    """Return the shared budgets as the lines of a table: limit of the day, spent, reserved and left. `width`: of the
+    terminal, None: unlimited."""
+    rows = [
+        (
+            name,
+            money(budget.limit) + (f" ({money(budget.added)} added)" if budget.added else ""),
+            money(budget.spent),
+            money(table.reserved(name)),
+            money(max(0.0, table.free_usd(name))),
+        )
+        for name, budget in sorted(table.rules.items())
+    ]
+    return align_columns([("budget", f"on {table.day} UTC", "spent", "reserved", "left"), *rows], width)
+
+
+def holder_rows(table: TreasuryTable, now: datetime, width: int | None) -> list[str]:
+    """Return the deliveries that have dollars reserved or wait for some as the lines of a table; empty where none
+    does."""
+    leases = {id: lease for id, lease in table.leases.items() if lease.reserved_usd or lease.waits}
+    rows = [
+        (
+            id,
+            money(lease.reserved_usd),
+            "waits" if lease.waits else f"until {lease.until:%H:%M} UTC" if lease.until > now else "silent",
+            ", ".join(lease.rules),
+        )
+        for id, lease in leases.items()
+    ]
+    return align_columns([("delivery", "reserved", "", "budgets"), *rows], width) if rows else []
+
+
+def nearest_name_hint(name: str, names: list[str]) -> str:
+    """Return a hint for an unknown name of a budget: the name that was probably meant, or which there are."""
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    return f"did you mean {matches[0]}?" if matches else f"there are {', '.join(sorted(names)[:10]) or 'none yet'}"

@@ -1,9 +1,17 @@
-"""A gate at a terminal: what is to be decided is shown, and decided in place by a key."""
+"""A gate at a terminal, where what is to be decided is shown, and decided in place by a key; and `perdure approve
+--edit`, an edited plan, or edited items, in the place of what a delivery waits with."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,14 +21,17 @@ from perdure.cli.keys import TerminalKeys
 from perdure.cli.look.delivery_commands import read_pages
 from perdure.cli.screen import Screen
 from perdure.cli.session import handle_interrupts
-from perdure.models.decisions import Gate, PendingDecision
-from perdure.models.errors import PerdureError
-from perdure.models.limits import WATCH_EVERY_S
+from perdure.models.delivery.decisions import Gate, PendingDecision
+from perdure.models.errors import BadInput, PerdureError
+from perdure.models.ids import delivery_key
+from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
 from perdure.text import visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
+    from perdure.models.delivery.decisions import PendingDecision
+
 
 LATER_KEY = "l"
 _KEY_LABELS = {
@@ -87,7 +98,6 @@ async def _handle_key(
     return False.
     """
     from perdure.cli.decide.decision_view import test_report_lines
-    from perdure.cli.decide.edit import edit_plan
 
     facts = {
         "decided": "approve" if key == "a" else "reject",
@@ -160,3 +170,235 @@ async def _wait_for_key(offered: dict[str, str], is_open: Callable[[], Awaitable
 async def _show_diff(delivery: Delivery, screen: Screen) -> None:
     """Show the delivery's whole diff on the screen."""
     screen.print_diff(visible("".join([text async for text in read_pages(delivery, "diff")])))
+
+
+NEXT_DECISION_WAIT_S = 30.0
+"""The time until a delivery has to wait with the edited plan for approval: milliseconds where a worker lives."""
+
+
+_EDITORS = ("sensible-editor", "nano", "vi")
+"""Tried in this order where neither VISUAL nor EDITOR names one."""
+
+
+async def print_plan(delivery: Delivery, screen: Screen, target: str = "") -> None:
+    """Print the plan that waits as a text to edit; as JSON with its name, which `--of` takes. Raises BadInput when no
+    plan waits, or not `target`."""
+    pending_decision = await _find_pending_plan(delivery, target)
+    text, *_ = await fetch_editable_plan(delivery)
+    if screen.json:
+        screen.print_json({"delivery_id": delivery.id, "of": pending_decision.target, "plan": text})
+    else:
+        print(text, end="", flush=True)
+
+
+async def edit_plan(
+    delivery: Delivery, screen: Screen, *, file: Path | None = None, target: str = "", note: str = "", ask: bool = False
+) -> int:
+    """Send an edited plan in the place of the one that waits, and approve it; return the exit code, 1 when nothing was
+    sent or approved.
+
+    file  the edited plan, `-` for standard input; without it the person's editor opens
+    ask   the person confirms before it is approved; after a no it waits for approval in its turn
+
+    Raises BadInput when no plan waits, not `target`, or the edited plan is not valid.
+    """
+    pending_decision = await _find_pending_plan(delivery, target)
+    original, suffix, markdown = await fetch_editable_plan(delivery)
+    draft = _draft_path(delivery.id, pending_decision.target + suffix)
+    what = "items" if pending_decision.gate == "items" else "plan"
+    file_commands = _file_commands(delivery.id, what + suffix)
+    text = (
+        _read_plan_file(file, what)
+        if file is not None
+        else _edit_in_editor(original, draft, screen, file_commands, what)
+    )
+    source = draft if file is None else file
+    return await _send_edited_plan(
+        delivery, pending_decision, original, text, source, screen, markdown=markdown, note=note, ask=ask
+    )
+
+
+def _file_commands(id: str, name: str) -> str:
+    """Return the commands that edit a plan or items in a file of this name, for where no editor can be opened."""
+    command = f"perdure approve {shlex.quote(id)}"
+    return f"{command} --print > {name}; edit it; {command} --file {name}"
+
+
+async def _find_pending_plan(delivery: Delivery, target: str) -> PendingDecision:
+    """Return the decision that a delivery waits for. Raises BadInput when it is about no plan or items, or not about
+    `target` (empty: any)."""
+    from perdure.cli.decide.decision_view import commands_for_decision, pending_summary
+    from perdure.models.rules.inbox import NotCounted
+
+    try:
+        pending_decision = await delivery.waits_for()
+    except NotCounted as error:
+        raise BadInput(error.what, where=delivery.id, fix=error.fix) from None
+    if "edit_plan" not in pending_decision.options:
+        fix = " or ".join(commands_for_decision(pending_decision, delivery.id))
+        raise BadInput(f"no plan waits: {pending_summary(pending_decision)}", where=delivery.id, fix=fix)
+    if target and target != pending_decision.target:
+        raise BadInput(
+            f"it waits for {pending_summary(pending_decision)}; not for {target[:64]}",
+            where="--of",
+            fix=f"--of {pending_decision.target}",
+        )
+    return pending_decision
+
+
+async def fetch_editable_plan(delivery: Delivery) -> tuple[str, str, bool]:
+    """Fetch the plan that waits and return (text to edit, suffix of its file, True when it is Markdown in somebody's
+    own words)."""
+    from perdure.cli.yaml_files import to_editable
+
+    progress = await delivery.progress()
+    written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
+    text, suffix = to_editable(written, delivery.id)
+    return text, suffix, suffix == ".md"
+
+
+async def _send_edited_plan(
+    delivery: Delivery,
+    pending_decision: PendingDecision,
+    original: str,
+    text: str,
+    source: Path,
+    screen: Screen,
+    *,
+    markdown: bool,
+    note: str,
+    ask: bool,
+) -> int:
+    """Check an edited plan, send it to the delivery and approve it once it waits; return the exit code.
+
+    Returns 1 when the text is unchanged or empty and nothing is sent, or when the person does not confirm. The kept
+    draft is deleted once the plan was sent. Prints what became of it.
+
+    source  where the text is from, for messages
+    ask     the person confirms before it is approved
+
+    Raises BadInput when the text is no valid plan, or when the delivery did not count it.
+    """
+    from perdure.cli.keys import discard_typed
+    from perdure.cli.yaml_files import is_blank, parse_plan
+    from perdure.models.rules.inbox import NotCounted
+
+    where = "standard input" if str(source) == "-" else str(source)
+
+    if text == original or is_blank(text):
+        screen.say("unchanged: nothing was sent" if text == original else "empty: nothing was sent")
+        return 1
+    try:
+        plan, title = parse_plan(text, markdown=markdown)
+    except BadInput as error:
+        retry_fix = f"mend it, then perdure approve {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
+        raise BadInput(error.what, where=where, fix=retry_fix) from None
+    try:
+        answered = await delivery.edit_plan(plan, pending_decision.target, title=title, by=login_name())
+    except NotCounted as error:
+        fix = f"perdure show {shlex.quote(delivery.id)}" + (
+            f"; your text stays in {where}" if where != "standard input" else ""
+        )
+        raise BadInput(error.what, where=delivery.id, fix=fix) from None
+    _draft_path(delivery.id, pending_decision.target + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
+    facts = {"decided": "edit_plan", "gate": pending_decision.gate, "of": pending_decision.target}
+    if answered.received:
+        if not screen.json:
+            screen.print_line(f"✓ {answered.message}")
+        new_decision = await wait_for_next_decision(delivery, pending_decision)
+        if ask:
+            with handle_interrupts(interrupts=True):
+                discard_typed()
+                confirmed = typer.confirm("approve the edited plan?")
+            if not confirmed:
+                screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
+                return 1
+        answered = await delivery.approve(new_decision.target, note=note, by=login_name())
+        facts = {"decided": "approve", "gate": new_decision.gate, "of": new_decision.target}
+    report_decision(screen, delivery.id, answered, facts, await delivery.hold_reason() if answered.received else "")
+    return 0
+
+
+async def wait_for_next_decision(delivery: Delivery, previous: PendingDecision) -> PendingDecision:
+    """Wait until a delivery waits for another decision than `previous`, such as the edited plan's approval, and return
+    it. Raises PerdureError after NEXT_DECISION_WAIT_S."""
+    from perdure.models.rules.inbox import NotCounted
+
+    deadline = time.monotonic() + NEXT_DECISION_WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            pending_decision = await delivery.waits_for()
+        except NotCounted:
+            pending_decision = previous
+        if pending_decision.target != previous.target:
+            return pending_decision
+        await asyncio.sleep(WATCH_EVERY_S)
+    raise PerdureError(
+        "the edited plan was counted, but does not wait for approval yet",
+        where=delivery.id,
+        fix=f"perdure approve {delivery.id}",
+    )
+
+
+def _draft_path(id: str, name: str) -> Path:
+    """Return the path of an edited plan until it has been sent: closing a terminal, or a slip, must not lose it."""
+    from perdure.adapters.system.home import Home
+
+    return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
+
+
+def _edit_in_editor(original: str, path: Path, screen: Screen, file_commands: str, what: str) -> str:
+    """Write a plan to the file `path`, open the person's editor on it, and return the edited text; the file is deleted
+    when nothing was changed.
+
+    Edits from an earlier time in that file are gone on with. Raises BadInput where there is no terminal or editor, or
+    the editor fails; it names `file_commands`, another way.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("there is no terminal to edit on", where="perdure approve --edit", fix=file_commands)
+    editor = _find_editor(os.environ)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists() and path.read_bytes() not in (original.encode(), b""):
+        screen.say(f"going on with what you edited before: {path}")
+    else:
+        path.write_text(original, encoding="utf-8")
+    try:
+        with handle_interrupts(interrupts=False):
+            code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the editor cannot be started: {error}", where=editor, fix="export EDITOR=nano") from None
+    if code != 0:
+        raise BadInput(f"the editor ended with {code}: nothing was sent", where=f"{editor} {path}", fix=file_commands)
+    text = _read_plan_file(path, what)
+    if text == original:
+        path.unlink(missing_ok=True)
+    return text
+
+
+def _find_editor(env: Mapping[str, str]) -> str:
+    """Return the command of the person's editor: VISUAL, EDITOR, or the first of _EDITORS that is installed. Raises
+    BadInput when there is none."""
+    configured = next((env[name] for name in ("VISUAL", "EDITOR") if env.get(name, "").strip()), "")
+    editor = configured or next((name for name in _EDITORS if shutil.which(name)), "")
+    if not editor:
+        raise BadInput("there is no editor", where="VISUAL or EDITOR", fix="export EDITOR=nano, or use --file")
+    return editor
+
+
+def _read_plan_file(path: Path, what: str) -> str:
+    """Read an edited plan or items (`what`) from a file, or from standard input for `-`. Raises BadInput when it cannot
+    be read, is not UTF-8, or is longer than 64 KiB."""
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(HANDED_IN_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(HANDED_IN_BYTES + 1)
+        text = data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        fix = "name a file of text, or - for standard input"
+        raise BadInput(f"the {what} cannot be read: {reason}", where=str(path), fix=fix) from None
+    if len(data) > HANDED_IN_BYTES:
+        raise BadInput(f"the {what} cannot be sent: longer than 64 KiB", where=str(path), fix="shorten it")
+    return text

@@ -1,19 +1,386 @@
-"""`perdure doctor`: what this host has, what it lacks, and what to do about it."""
+"""`perdure doctor` and `perdure agents`: what this host has, what it lacks, and what to do about it."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perdure.cli.host import checkups
-from perdure.cli.host.agents import check_agents
-from perdure.cli.host.checkups import Checkup
-from perdure.cli.ids import Json
+from perdure.cli.formatting import align_columns, pluralise, with_tilde
 from perdure.cli.screen import Screen
-from perdure.models.errors import PerdureError
+from perdure.cli.session import Json, run_coroutine
+from perdure.models.errors import BadInput, PerdureError
+from perdure.models.limits import CONFIG_BYTES
+from perdure.secrets import environment, without_secrets
+
+GIT_NEEDED = (2, 30)
+"""For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
+
+OK, NOTE, MISSING = "✓", "!", "✗"
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """One line of `perdure doctor`. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several
+    lines."""
+
+    name: str
+    mark: str
+    text: str
+    fix: str = ""
+
+
+_FIRST_PERSON_UID, _NOBODY_UID = 1000, 65534
+"""Account numbers as Linux distributions give them (login.defs)."""
+
+
+def check_git() -> list[Checkup]:
+    """Check that git is installed and not older than GIT_NEEDED."""
+    env = without_secrets(os.environ)
+    try:
+        output = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return [Checkup("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
+    version = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", output)
+    if version is None or (int(version[1]), int(version[2])) < GIT_NEEDED:
+        return [Checkup("git", MISSING, f"{output.strip()} is too old, 2.30 is needed", "install a newer git")]
+    return [Checkup("git", OK, version[0])]
+
+
+def check_home() -> list[Checkup]:
+    """Check that the home directory can be used, and report its free space and other people's accounts.
+
+    Directories that the check makes are removed again. Raises PerdureError where the home cannot be used.
+    """
+    from perdure.adapters.system.home import Home
+    from perdure.local import checks
+
+    root = Home.find().root
+    missing_paths = [path for path in (root, *root.parents) if not path.exists()]
+    checks.check_home(root)
+    free = shutil.disk_usage(root).free // 1024**3
+    for path in missing_paths:
+        with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
+            path.rmdir()
+    return [Checkup("home", OK, f"{with_tilde(root)}, {free} GiB free"), *_find_other_accounts()]
+
+
+def _find_other_accounts() -> list[Checkup]:
+    """Return a note that names other people with accounts on this host, where the Temporal server is the embedded one.
+
+    The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries.
+    """
+    import pwd
+
+    from perdure.local.connect import external_server_config
+
+    if external_server_config() is not None:
+        return []
+    shells = ("nologin", "false", "sync", "true")
+    accounts = [
+        account
+        for account in pwd.getpwall()
+        if account.pw_uid >= _FIRST_PERSON_UID and account.pw_uid not in (os.getuid(), _NOBODY_UID)
+    ]
+    names = sorted(
+        account.pw_name for account in accounts if Path(account.pw_shell).name not in shells and account.pw_shell
+    )
+    if not names:
+        return []
+    text = f"other people have accounts here ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
+    fix = "the embedded Temporal answers all of them: they can read deliveries, decide and start some (SECURITY.md);\n"
+    return [Checkup("home", NOTE, text, fix + "use a host of your own, or TEMPORAL_ADDRESS with a server that asks")]
+
+
+def check_sandbox() -> list[Checkup]:
+    """Check that the sandbox of the configured grade works here, and report the grade and a command's limits.
+
+    The grades off and reduced are noted, since they protect less.
+    """
+    from perdure.adapters.repository.host import load_host_config
+    from perdure.adapters.sandbox.control_groups import find_delegated_group
+    from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
+    from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
+    from perdure.adapters.system.home import Home
+    from perdure.models.config.repository import SandboxGrade
+
+    host = load_host_config(os.environ)
+    grade, caps = host.sandbox, ResourceCaps.from_limits(host.commands)
+    control_group = find_delegated_group(_worker_process())
+    enforcement = f"held by the kernel in {control_group}, and watched" if control_group else "watched"
+    limits = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes ({enforcement})"
+    if grade is SandboxGrade.OFF:
+        text = "grade off: what the agent runs can read and change everything you can"
+        return [Checkup("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
+    if grade is SandboxGrade.REDUCED:
+        error = probe_landlock()
+        weaker = "weaker than bubblewrap, and setup has the network"
+        checkup = Checkup("sandbox", NOTE, f"grade reduced (Landlock): {weaker}{limits}")
+        return [checkup if error is None else failed_checkup("sandbox", error)]
+    probed = probe()
+    if probed.error is not None:
+        return [failed_checkup("sandbox", probed.error)]
+    layering, reason = probe_layers(Home.find().root)
+    packages = f"writable for each command alone ({layering.label()})" if layering.path else f"read-only ({reason})"
+    return [Checkup("sandbox", OK, f"grade full, {probed.program}; packages {packages}{limits}")]
+
+
+def check_room() -> list[Checkup]:
+    """Report how many setups and test commands run at once, and whether settings or the host's size decide that."""
+    from perdure.adapters.repository.host import load_host_config
+    from perdure.adapters.sandbox.base import MachineShare
+    from perdure.adapters.sandbox.usage import gigabytes
+
+    size, configured_number = MachineShare.measure(_worker_process()), load_host_config(os.environ).commands.at_once
+    why = "[commands] at_once" if configured_number else f"{size.processors:g} processors, {gigabytes(size.memory)}"
+    text = f"{configured_number or size.slot_count()} setups and test commands at once ({why})"
+    return [Checkup("room", OK, text)]
+
+
+def _worker_process() -> Path:
+    """Return the directory in /proc of the process whose control group counts: the running worker, else this
+    process."""
+    from perdure.adapters.system.home import Home
+    from perdure.local.places import read_running_supervisor
+
+    try:
+        supervisor = read_running_supervisor(Home.find())
+    except OSError:  # the home cannot be used, which check_home reports
+        supervisor = None
+    return Path("/proc", str(supervisor.worker_pid or "self") if supervisor else "self")
+
+
+def check_key() -> list[Checkup]:
+    """Check that there is a key for the model, and for a publisher that there is none."""
+    from perdure.cli.request import validation
+    from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
+
+    env = environment()
+    if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
+        held_keys = [name for name in validation.KEYS if env.get(name, "").strip()]
+        fix = "unset it here: what is not there cannot be taken" if held_keys else ""
+        return [Checkup("key", NOTE if held_keys else OK, "a publisher asks no model and needs no key", fix)]
+    names = [name for name in MODEL_VARIABLES if env.get(name, "").strip()]
+    if any(env.get(name, "").strip() for name in MODEL_KEYS):
+        return [Checkup("key", OK, f"{', '.join(names)} set")]
+    fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
+    return [Checkup("key", MISSING, "there is no key for the model", fix)]
+
+
+def check_temporal() -> list[Checkup]:
+    """Check that the configured Temporal server answers; report the embedded server's version, and where it runs.
+
+    An embedded server that does not run is fine: the next delivery starts it.
+    """
+    from perdure.adapters.system.home import Home
+    from perdure.local.connect import connect_to_temporal, external_server_config
+    from perdure.local.places import temporal_binary, temporal_version
+    from perdure.local.server import find_server
+
+    home, config = Home.find(), external_server_config()
+    if config is not None:
+        client = run_coroutine(connect_to_temporal(home, start=False, say=lambda line: None))
+        return [Checkup("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
+    version = temporal_version(temporal_binary())
+    server = run_coroutine(find_server(home)) if home.root.is_dir() else None
+    if server is None:
+        return [Checkup("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
+    return [
+        Checkup("Temporal", OK, f"embedded {version} at {server.address} (pid {server.pid}), Web UI {server.ui_url}")
+    ]
+
+
+def check_worker() -> list[Checkup]:
+    """Report whether this home's worker runs, and how many times it was started again. Not running is fine.
+
+    Raises PerdureError where worker.py is missing from the installation.
+    """
+    from perdure.adapters.system.home import Home
+    from perdure.local.places import read_running_supervisor, worker_script
+
+    worker_script()
+    home = Home.find()
+    supervisor = read_running_supervisor(home) if home.root.is_dir() else None
+    if supervisor is None:
+        return [Checkup("worker", OK, "not running: the next deliver starts one")]
+    restarts = f", started again {pluralise(supervisor.restarts, 'time')}" if supervisor.restarts else ""
+    return [Checkup("worker", OK, f"runs{supervisor.pid_suffix}{restarts}")]
+
+
+def check_deliveries() -> list[Checkup]:
+    """Report workflows that stand still for a reason which is seen nowhere else, such as a queue without a worker.
+
+    Nothing is reported where no server runs: check_temporal does that.
+    """
+    from temporalio.service import RPCError
+
+    from perdure.adapters.system.home import Home
+    from perdure.client.listing import StuckWorkflow, find_stuck_workflows
+    from perdure.local.connect import connect_to_temporal
+
+    async def list_stuck() -> list[StuckWorkflow]:
+        client = await connect_to_temporal(Home.find(), start=False, say=lambda line: None)
+        return [stuck_workflow async for stuck_workflow in find_stuck_workflows(client)]
+
+    try:
+        return [
+            Checkup("deliveries", NOTE, f"{stuck_workflow.id} {stuck_workflow.reason}", stuck_workflow.fix)
+            for stuck_workflow in run_coroutine(list_stuck())
+        ]
+    except RPCError as error:
+        return [Checkup("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
+    except PerdureError:
+        return []
+
+
+def check_variables() -> list[Checkup]:
+    """Report every variable named PERDURE_… that means nothing."""
+    from perdure.adapters.repository.host import unknown_variables
+
+    return [
+        Checkup("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
+        for name in unknown_variables(os.environ)
+    ]
+
+
+def check_browser() -> list[Checkup]:
+    """Look for a browser, where the perdure.toml here or in a directory above asks for screenshots by `[app] start`."""
+    from perdure.adapters.browser.browser import NoBrowser, find_browser
+    from perdure.adapters.repository.config import load_repository_config
+    from perdure.adapters.system.bounded import read_text
+
+    candidates = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
+    file = next((path for path in candidates if path.is_file()), None)
+    try:
+        wants_screenshots = file is not None and bool(
+            load_repository_config(read_text(file, CONFIG_BYTES), str(file)).app.start
+        )
+    except (PerdureError, OSError, ValueError):
+        wants_screenshots = False  # what is wrong with the file, the look at the repository says
+    if not wants_screenshots:
+        return []
+    try:
+        return [Checkup("browser", OK, f"{with_tilde(Path(find_browser().chromium))}, for [app]")]
+    except NoBrowser as missing:
+        what, _, fix = str(missing).partition(": ")
+        return [Checkup("browser", NOTE, f"{what}; without it there are no screenshots", fix)]
+
+
+def failed_checkup(name: str, error: PerdureError, mark: str = MISSING) -> Checkup:
+    """Return an error as a line of `perdure doctor`."""
+    text = f"{error.what} ({error.where})" if error.where else error.what
+    return Checkup(name, mark, text, error.fix)
+
+
+def agents(json: Json = False) -> None:
+    """The agents of this host: what each can do, and whether it is installed.
+
+    `[steps.implement] agent = "NAME"` in perdure.toml, PERDURE_AGENT or --agent choose one.
+    """
+    screen = Screen(json=json)
+    agent_rows = list_agents()
+    if json:
+        screen.print_json(agent_rows)
+        return
+    rows = [(agent["name"], agent["state"], agent["abilities"], agent["model"]) for agent in agent_rows]
+    screen.print_lines(align_columns(rows, screen.table_width))
+    screen.print_lines(f"{agent['name']}: {agent['fix']}" for agent in agent_rows if agent["fix"])
+
+
+def list_agents() -> list[dict[str, str]]:
+    """List the agents that presets describe, the built-in one first; starts each installed program to ask its version.
+
+    Every object has the same fields, all texts: name, title, state, version, program, abilities, wire, model, file and
+    fix; `fix` says how to install an agent that is missing.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from perdure.adapters.agents.presets import preset_names
+    from perdure.models.config.repository import BUILT_IN, StepSettings
+
+    built_in = {
+        "name": BUILT_IN,
+        "title": "Perdure's own",
+        "state": "built in",
+        "version": "",
+        "program": "",
+        "abilities": "resume, fork, answers enforced, reads only, words",
+        "wire": "anthropic",
+        "model": StepSettings().model,
+        "file": "",
+        "fix": "",
+    }
+    with ThreadPoolExecutor(max_workers=4) as pool:  # each waits for a process that says its version
+        described = list(pool.map(_describe_agent, preset_names()))
+    return [
+        built_in,
+        *({**agent, "file": with_tilde(Path(agent["file"])) if agent["file"] else ""} for agent in described),
+    ]
+
+
+def _describe_agent(name: str) -> dict[str, str]:
+    """Read one preset, look for its program on PATH, ask that for its version, and return the agent as an object.
+
+    A preset that cannot be read is returned with the error as its state.
+    """
+    from perdure.adapters.agents.presets import check_program, read_preset
+
+    empty = dict.fromkeys(("title", "state", "version", "program", "abilities", "wire", "model", "file", "fix"), "")
+    try:
+        stored = read_preset(name)
+    except BadInput as error:
+        return {"name": name, **empty, "state": f"wrong: {error.what}", "file": error.where, "fix": error.fix}
+    preset, installation = stored.preset, check_program(stored.preset)
+    return {
+        "name": name,
+        "title": preset.title,
+        "state": installation.problem or f"installed, {installation.version or 'of no known version'}",
+        "version": installation.version,
+        "program": str(installation.program or ""),
+        "abilities": preset.abilities.describe(),
+        "wire": preset.wire,
+        "model": preset.model,
+        "file": str(stored.file),
+        "fix": installation.fix,
+    }
+
+
+def check_agents() -> list[Checkup]:
+    """Check the agents: one line for each that is installed or has a problem, one for all that are not installed.
+
+    An agent that is missing or wrong is MISSING only where this host's settings or PERDURE_AGENT name it, else a note.
+    """
+    from perdure.adapters.repository.host import load_host_config
+    from perdure.models.config.repository import BUILT_IN
+    from perdure.models.delivery.steps import AGENTIC
+
+    steps = load_host_config(os.environ).steps
+    chosen_names = {getattr(steps, step).agent for step in AGENTIC} | {os.environ.get("PERDURE_AGENT", "").strip()}
+    checkups, all_agents = [], list_agents()
+    for name in sorted(chosen_names - {agent["name"] for agent in all_agents} - {"", BUILT_IN}):
+        checkups.append(Checkup("agents", MISSING, f"no agent is called {name[:60]!r}", "perdure agents lists them"))
+    for agent in all_agents[1:]:
+        if agent["fix"] and (agent["program"] or agent["name"] in chosen_names or not agent["title"]):
+            mark = MISSING if agent["name"] in chosen_names else NOTE
+            checkups.append(Checkup("agents", mark, f"{agent['name']}: {agent['state']}", agent["fix"]))
+        elif not agent["fix"]:
+            checkups.append(Checkup("agents", OK, f"{agent['name']} {agent['version']}".strip()))
+    if not_installed := [
+        agent["name"]
+        for agent in all_agents[1:]
+        if agent["fix"] and not agent["program"] and agent["name"] not in chosen_names
+    ]:
+        text = f"not installed: {', '.join(not_installed)}"
+        checkups.append(Checkup("agents", OK, text, "perdure agents says how to get each"))
+    return checkups
 
 
 def doctor(
@@ -26,11 +393,11 @@ def doctor(
     """Check this host, and the repository you are in: every line says what to do. Exit code 1 when something needed
     is missing."""
     if notify:
-        from perdure.cli.host.webhooks import try_notify
+        from perdure.cli.host.remote_checks import try_notify
 
         checks: tuple[Callable[[], list[Checkup]], ...] = (try_notify,)
     else:
-        checks = (checkups.check_sandbox,) if sandbox else _list_checks()
+        checks = (check_sandbox,) if sandbox else _list_checks()
     findings = [finding for check in checks for finding in _run_check(check)]
     screen = Screen(json=json)
     if json:
@@ -39,34 +406,32 @@ def doctor(
         for finding in findings:
             screen.print_line(f"{finding.mark} {finding.name:<10} {finding.text}")
             screen.print_lines(f"  {'':<10} {line}" for line in finding.fix.splitlines())
-    raise typer.Exit(1 if any(finding.mark == checkups.MISSING for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.mark == MISSING for finding in findings) else 0)
 
 
 def _list_checks() -> tuple[Callable[[], list[Checkup]], ...]:
     """Return all checks in the order of their lines."""
-    from perdure.cli.host.origin import check_repository
-    from perdure.cli.host.webhooks import check_notify
+    from perdure.cli.host.remote_checks import check_notify, check_repository
 
     return (
-        checkups.check_git,
-        checkups.check_home,
-        checkups.check_sandbox,
-        checkups.check_room,
-        checkups.check_key,
+        check_git,
+        check_home,
+        check_sandbox,
+        check_room,
+        check_key,
         check_agents,
-        checkups.check_temporal,
-        checkups.check_worker,
-        checkups.check_deliveries,
+        check_temporal,
+        check_worker,
+        check_deliveries,
         check_repository,
-        checkups.check_browser,
+        check_browser,
         check_notify,
-        checkups.check_variables,
+        check_variables,
     )
 
 
 def _run_check(check: Callable[[], list[Checkup]]) -> list[Checkup]:
     """Run one check and return its lines; an error that it raises becomes one of them."""
-    from perdure.cli.host.checkups import failed_checkup
 
     try:
         return check()

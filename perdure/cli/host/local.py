@@ -1,28 +1,33 @@
-"""The commands for what runs on this host: `up`, `down`, `worker`, `server`, `ui`, `temporal`, `gc`, `rehearse`."""
+"""The commands for what runs on this host: `up`, `down`, `worker`, `server`, `ui`, `page`, `temporal`, `gc`,
+`rehearse`, `demo`; what they run is imported only when they are called."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import webbrowser
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
 from perdure.cli.commands import ADVANCED, CommandGroup
 from perdure.cli.formatting import pluralise
-from perdure.cli.ids import Json
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_coroutine
+from perdure.cli.session import Json, connect_client, run_coroutine
 from perdure.models.errors import PerdureError, TemporalUnreachable
+from perdure.models.limits import DEMO_KILLS, DEMO_KILLS_MOST
 from perdure.secrets import environment, handed_over, is_secret
 
 if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
     from perdure.local.server import ServerInfo
+    from perdure.page.server import ListenAddress, ServedPage
+
 
 Port = Annotated[
     int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Of Temporal; default: the first free one.")
@@ -114,7 +119,7 @@ def ui(
     show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
 ) -> None:
     """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
-    from perdure.cli.host.web import UI_VARIABLE, web_ui_url
+
     from perdure.local.connect import external_server_config
     from perdure.local.page import page_address
 
@@ -214,3 +219,151 @@ def rehearse(
     from perdure.rehearsal.server import play_file
 
     play_file(file, port)
+
+
+_LIST_QUERY = 'WorkflowType="Delivery" OR WorkflowType="Backlog"'
+
+UI_VARIABLE = "PERDURE_UI_URL"
+"""The variable that names the Web UI of a server that is not the embedded one: Temporal itself does not say it."""
+
+
+async def find_web_ui(home: Home) -> tuple[str, str] | None:
+    """Return the Web UI's address and the namespace; None when the address is not known or the server does not run."""
+    from perdure.local.connect import external_server_config
+    from perdure.local.server import find_server
+
+    config = external_server_config()
+    if config is not None:
+        url = os.environ.get(UI_VARIABLE, "").rstrip("/")
+        return (url, config.get("namespace") or "default") if url else None
+    server = await find_server(home)
+    return (server.ui_url, server.namespace) if server else None
+
+
+async def web_ui_url(home: Home, id: str = "", kind: str = "workflows") -> str:
+    """Return the address in the Web UI of the delivery, backlog or schedule `id`; empty `id`: of the list of all.
+
+    `kind` is `workflows` or `schedules`. Empty where there is no Web UI.
+    """
+    base_url = await web_ui_base_url(home, kind)
+    if not base_url:
+        return ""
+    return f"{base_url}/{quote(id, safe='')}" if id else f"{base_url}?query={quote(_LIST_QUERY)}"
+
+
+async def web_ui_base_url(home: Home, kind: str = "workflows") -> str:
+    """Return the address of all `kind` pages in the Web UI, to which `/<id>` is added; empty where there is no Web
+    UI."""
+    web_ui = await find_web_ui(home)
+    return f"{web_ui[0]}/namespaces/{quote(web_ui[1], safe='')}/{kind}" if web_ui is not None else ""
+
+
+def page(
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Default: 8240; a taken one: the next.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser, on a terminal.")] = True,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Its certificate, for other machines.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")] = None,
+    proxy_user_header: Annotated[
+        str, typer.Option("--proxy-user-header", metavar="NAME", help="In which a proxy before it names the person.")
+    ] = "",
+    proxy: Annotated[
+        list[str] | None, typer.Option("--proxy", metavar="HOST", help="The name that proxy is asked by; repeatable.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+) -> None:
+    """The page with all that runs and waits for you, in a browser, where you decide too.
+
+    Where perdure up keeps one, its address; otherwise one that runs until Ctrl-C.
+    """
+    from perdure.adapters.system.home import Home
+    from perdure.local.page import page_address
+    from perdure.page.server import PORT, ListenAddress, ServedPage
+
+    screen, names = Screen(json=json), tuple(proxy or ())
+    place = ListenAddress(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
+    if place == ListenAddress() and port is None and (running_page := page_address(Home.find())):
+        url, _, token = running_page.partition("/?token=")
+        _show_address(ServedPage(url, token), screen, open_)  # perdure up keeps it
+        return
+    run_coroutine(_serve_page(place, screen, show=open_))
+
+
+async def _serve_page(place: ListenAddress, screen: Screen, *, show: bool) -> None:
+    """Run the page's server until Ctrl-C or SIGTERM, and print its address; with `show` open it in a browser.
+
+    Begins anew, with a new token, whenever this home's token is changed or removed. Raises BadInput for an address that
+    strangers could listen on.
+    """
+    import asyncio
+
+    from perdure.adapters.system.home import Home
+    from perdure.client import Perdure
+    from perdure.local.page import ensure_page_token, wait_until_token_invalid
+    from perdure.page.server import freeze_loaded_objects, serve_page
+
+    home = Home.find()
+    place.make_ssl_context()  # checks the address and the certificate before anything else is done
+    client = (await connect_client(screen)).client
+    stopped = asyncio.Event()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stopped.set)
+    # Many people are behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say
+    # so.
+    key = None if place.user_header else home.key()
+    while not stopped.is_set():
+        token = ensure_page_token(home)
+        async with serve_page(Perdure(client, key), token, place, await web_ui_base_url(home)) as page:
+            _show_address(page, screen, show)
+            freeze_loaded_objects()
+            await wait_until_token_invalid(home, token, stopped)
+
+
+def _show_address(page: ServedPage, screen: Screen, show: bool) -> None:
+    """Print the page's address, and which port it has instead of a taken one; with `show` open it in a browser on a
+    terminal."""
+    if page.occupied_port is not None:
+        screen.say(f"port {page.occupied_port} is taken: {page.url.rpartition(':')[2]} instead")
+    if screen.json:
+        screen.print_json({"url": page.url, "address": page.address})
+    else:
+        screen.print_line(page.address)
+    if show and screen.is_terminal:
+        webbrowser.open(page.address)
+
+
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep", metavar="DIR", help="Play in this new directory; default: a temporary one, until the next demo."
+        ),
+    ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own; needs a clone.")
+    ] = False,
+    backlog: Annotated[
+        bool, typer.Option("--backlog", help="A backlog of eight items, four at a time, and its receipt.")
+    ] = False,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="NAME", help="Claude Code or Codex carries out every step: perdure agents."),
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
+    kills: Annotated[
+        int,
+        typer.Option("--kills", min=0, max=DEMO_KILLS_MOST, help="How often it kills its worker by itself."),
+    ] = DEMO_KILLS,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: only you kill.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, wait for nobody.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and the story besides it.")] = False,
+) -> None:
+    """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
+    from perdure.demo.demos import DemoOptions
+    from perdure.demo.demos import run_demo as run
+
+    raise typer.Exit(run(DemoOptions(keep, github, fast, 0 if no_kill else kills, yes, json, backlog, agent)))

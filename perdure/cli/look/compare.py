@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.formatting import money, pluralise, short_sha
-from perdure.cli.ids import Json, resolve_id
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, run_coroutine
+from perdure.cli.session import Json, connect_client, resolve_id, run_coroutine
 from perdure.models.errors import BadInput
 from perdure.text import one_line, span, visible
 
 if TYPE_CHECKING:
     from perdure.cli.look.report.facts import DeliveryReport
     from perdure.client import Delivery
-    from perdure.models.comparison import ComparedDelivery, ComparedFile, Comparison, FileChange
+    from perdure.models.delivery.comparison import ComparedDelivery, ComparedFile, Comparison, FileChange
 
 _LABEL = 8
 _FILES_SHOWN = 40
@@ -54,7 +53,7 @@ async def load_comparison(first: Delivery, second: Delivery) -> Comparison:
 
     Raises BadInput when one of them does not exist.
     """
-    from perdure.models.comparison import compare_deliveries
+    from perdure.models.delivery.comparison import compare_deliveries
 
     return compare_deliveries(await _load_compared_delivery(first), await _load_compared_delivery(second))
 
@@ -71,8 +70,8 @@ def compared_delivery_of(report: DeliveryReport, request: dict[str, object]) -> 
 
     An attempt of another delivery is not counted as a fork.
     """
-    from perdure.models.comparison import ComparedDelivery, parse_patch
-    from perdure.models.forking import ForkedFrom
+    from perdure.models.delivery.comparison import ComparedDelivery, parse_patch
+    from perdure.models.delivery.request import ForkedFrom
 
     usage = report.usage
     files = parse_patch(report.diff)

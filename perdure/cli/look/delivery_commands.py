@@ -1,24 +1,31 @@
-"""The commands that look at deliveries: `watch`, `show`, `list`, `diff`."""
+"""The commands that look at deliveries: `watch`, `show`, `list`, `diff`, `verify`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.formatting import money, pluralise, short_sha
-from perdure.cli.ids import BACKLOG_WORKFLOW, DeliveryId, Json
+from perdure.cli.formatting import delivery_rows, entry_json, money, pluralise, short_sha, waiting_delivery_rows
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, run_coroutine, run_with_delivery
-from perdure.cli.table import delivery_rows, entry_json, waiting_delivery_rows
+from perdure.cli.session import (
+    BACKLOG_WORKFLOW,
+    DeliveryId,
+    Json,
+    connect_client,
+    resolve_id,
+    run_coroutine,
+    run_with_delivery,
+)
 from perdure.models.errors import PerdureError
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, ListEntry
-    from perdure.models.state import Progress
+    from perdure.models.delivery.state import Progress
+    from perdure.models.delivery.verify import Claim
 
 
 def watch(
@@ -45,8 +52,7 @@ def watch(
 
 def show(id: DeliveryId = "@last", json: Json = False) -> None:
     """Show where a delivery stands, or how it ended."""
-    from perdure.cli.look.closing import closing_lines
-    from perdure.cli.look.progress_lines import current_lines, no_worker_line, retry_lines, waiting_lines
+    from perdure.cli.look.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
     from perdure.cli.look.step_lines import format_row, group_steps, line_of
 
     screen = Screen(json=json)
@@ -59,8 +65,8 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
             except PerdureError:
                 if json:
                     raise
-                from perdure.cli.host.workers import no_worker_reason
-                from perdure.cli.look.report.from_history import progress_from
+                from perdure.cli.look.report.gather import progress_from
+                from perdure.cli.session import no_worker_reason
 
                 progress = progress_from(await delivery.past(), delivery.id, described.run_id)
                 if (pending_decision := described.pending_decision) is not None:
@@ -161,7 +167,7 @@ def _fact_lines(progress: Progress) -> list[str]:
 
     It ends with an empty line.
     """
-    from perdure.cli.decide.pending_text import decision_line
+    from perdure.cli.decide.decision_view import decision_line
 
     base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status
@@ -180,3 +186,61 @@ def _fact_lines(progress: Progress) -> list[str]:
     if progress.unread:
         facts.append(f"  said          {pluralise(progress.unread, 'message')} for the next turn")
     return [*facts, ""]
+
+
+MARKS = {"verified": "✓", "contradicted": "✗", "unknown": "?"}
+
+
+def verify(
+    id: DeliveryId = "@last",
+    no_tests: Annotated[bool, typer.Option("--no-tests", help="Do not run the tests again.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
+) -> None:
+    """Check every line of a delivery's receipt again. Exit 1 when one does not hold; ? could not be checked."""
+
+    raise typer.Exit(run_coroutine(_check_and_print(Screen(json=json), id, tests=not no_tests)))
+
+
+async def _check_and_print(screen: Screen, id: str, *, tests: bool) -> int:
+    """Check the claims of a delivery's receipt and print each as it is judged; return the exit code, 1 where one is
+    contradicted.
+
+    `tests`: run the tests again, too. With --json all claims are printed at the end.
+    """
+    from perdure.cli.look.verifying import check_receipt
+    from perdure.models.delivery.verify import ClaimStatus
+
+    perdure = await connect_client(screen)
+    delivery = perdure.delivery(await resolve_id(perdure, id))
+    claims: list[Claim] = []
+    if not screen.json:
+        screen.print_line(delivery.id)
+    async for claim in check_receipt(perdure.client, delivery, tests=tests, say=screen.say):
+        claims.append(claim)
+        if not screen.json:
+            screen.print_line(_claim_line(claim))
+    if screen.json:
+        holds = not any(claim.mark is ClaimStatus.CONTRADICTED for claim in claims)
+        claim_data = [claim.model_dump(mode="json") for claim in claims]
+        screen.print_json({"delivery_id": delivery.id, "holds": holds, "claims": claim_data})
+    else:
+        screen.print_lines(["", _summary_line(claims)])
+    return 1 if any(claim.mark is ClaimStatus.CONTRADICTED for claim in claims) else 0
+
+
+def _claim_line(claim: Claim) -> str:
+    """Return a claim in one line: mark, name, explanation."""
+    return f"{MARKS[claim.mark]} {claim.claim:<19} {one_line(claim.explanation, 400)}"
+
+
+def _summary_line(claims: Sequence[Claim]) -> str:
+    """Return how many claims are verified, contradicted, and could not be checked."""
+    from perdure.models.delivery.verify import ClaimStatus
+
+    marks = [claim.mark for claim in claims]
+    parts = [f"{pluralise(marks.count(ClaimStatus.VERIFIED), 'claim')} of {len(marks)} verified"]
+    if contradicted := marks.count(ClaimStatus.CONTRADICTED):
+        parts.append(f"{contradicted} contradicted")
+    if unchecked := marks.count(ClaimStatus.UNKNOWN):
+        parts.append(f"{unchecked} could not be checked")
+    return ", ".join(parts)

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.client.history import ActivityRecord
-from perdure.models import fold
-from perdure.models.forking import ForkedFrom
+from perdure.models.delivery import fold
+from perdure.models.delivery.request import ForkedFrom
+from perdure.models.delivery.result import DeliveryResult, Receipt
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.verify import CheckpointFact, ClaimStatus, HostFacts, PublishedFacts
+from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.ids import delivery_key
 from perdure.models.phases import Step
-from perdure.models.result import DeliveryResult, Receipt
-from perdure.models.state import DeliveryState
-from perdure.models.steps import AGENTIC
-from perdure.models.verify import CheckpointFact, ClaimStatus, HostFacts, PublishedFacts
-from perdure.models.work import PreparedWorkspace
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,18 @@ from collections.abc import Iterable, Iterator
 
 from perdure.cli.formatting import pluralise, short_sha, span, visible_line, visible_text, wrap_visible
 from perdure.cli.look.step_lines import BAD, GOOD, NEUTRAL, WARN
-from perdure.models.changed_base_tests import changed_promises, experiment_notes
-from perdure.models.plan import Plan
-from perdure.models.report import CommandResult, Findings, Review, Severity, TamperingHit, TestCase, TestReport
-from perdure.models.tampering_text import find_faults
-from perdure.models.wording import ReviewPoint, case_name, cases_of, review_points, verdict_of
+from perdure.models.checks.report import CommandResult, Findings, Review, Severity, TamperingHit, TestCase, TestReport
+from perdure.models.checks.verdict_text import (
+    ReviewPoint,
+    case_name,
+    cases_of,
+    changed_promises,
+    experiment_notes,
+    find_faults,
+    review_points,
+    verdict_of,
+)
+from perdure.models.delivery.steps import Plan
 from perdure.text import visible
 
 _SHOWN_CASES = 20

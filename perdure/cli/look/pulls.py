@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
-from perdure.cli.formatting import short_sha
-from perdure.cli.ids import Json
+from perdure.cli.formatting import align_columns, short_sha
 from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
-from perdure.cli.table import align_columns
+from perdure.cli.session import Json
 from perdure.models.errors import BadInput
 from perdure.text import one_line, visible
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.cli.formatting import money, pluralise, short_sha
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS, WRITERS
 from perdure.models.phases import Step
-from perdure.models.result import StepRecord
-from perdure.models.steps import AGENTIC, FIXES, STEPS, WRITERS
 from perdure.text import one_line, span
 
 GOOD, BAD, WARN, RUNNING, NEUTRAL = "✓", "✗", "!", "▸", "–"

@@ -12,10 +12,9 @@ from urllib.parse import quote
 import typer
 
 from perdure.cli.decide.answer import login_name
-from perdure.cli.formatting import money
+from perdure.cli.formatting import align_columns, money, time_ago
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, handle_interrupts, run_coroutine
-from perdure.cli.table import align_columns, time_ago
 from perdure.models.errors import PerdureError
 from perdure.text import one_line
 
@@ -237,8 +236,8 @@ async def _decide_row(row: OverviewRow, delivery: Delivery, screen: Screen) -> s
 
     Only the decision that was shown is sent, never another one in its place.
     """
+    from perdure.cli.decide.decision_view import pending_lines, resolve_answer
     from perdure.cli.decide.gate import decide_at_gate, gate_choices
-    from perdure.cli.decide.pending_text import pending_lines, resolve_answer
 
     if (pending_decision := row.pending_decision) is None or row.closed is not None:
         return f"{row.id} waits for no decision"

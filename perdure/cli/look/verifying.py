@@ -24,17 +24,17 @@ from perdure.cli.look.evidence import (
     unknown,
     verified,
 )
-from perdure.cli.look.report.from_history import request_of
+from perdure.cli.look.report.gather import request_of
 from perdure.client import Delivery, Perdure
+from perdure.client.calls import HostRefused, HostSilent, run_on_host
 from perdure.client.history import DeliveryHistory
-from perdure.client.host_activities import HostRefused, HostSilent, run_on_host
 from perdure.client.view import status_word
-from perdure.models import verify
+from perdure.models.delivery import verify
+from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsStatus
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
-from perdure.models.request import DeliveryRequest, parse_request
-from perdure.models.result import DeliveryResult, TestsResult, TestsStatus
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is
@@ -291,7 +291,7 @@ def compare_experiments(before: DeliveryResult, rerun: DeliveryResult) -> tuple[
 
 
 def _is_part_of(part: str, whole: str) -> bool:
-    """Return whether one line of experiments (perdure.models.experiment) says nothing but what the other says, and
+    """Return whether one line of experiments (perdure.models.checks.report) says nothing but what the other says, and
     less."""
     return set(part.split(" · ")) < set(whole.split(" · "))
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId, resolve_id
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, ensure_worker, run_coroutine, run_with_delivery
+from perdure.cli.session import DeliveryId, connect_client, ensure_worker, resolve_id, run_coroutine, run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.text import span
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.models.result import DeliveryResult
+    from perdure.models.delivery.result import DeliveryResult
 
 CANCEL_TURN_S = 120.0
 """Seconds for the running turn to end before a cancellation: most take less than a minute. Later its tools are
@@ -57,8 +56,8 @@ def cancel(
 
     The turn that runs may end first, so that nothing of it is lost, unless --now.
     """
-    from perdure.cli.look.closing import closing_lines
-    from perdure.models.result import Status
+    from perdure.cli.look.progress_lines import closing_lines
+    from perdure.models.delivery.result import Status
 
     screen, delivery_ids = Screen(json=json), list[str]()
 
@@ -115,8 +114,8 @@ async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult
     it."""
     import asyncio
 
-    from perdure.cli.host.workers import no_worker_reason
     from perdure.cli.look.progress_lines import no_worker_line
+    from perdure.cli.session import no_worker_reason
 
     result = asyncio.ensure_future(delivery.result())
     finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from perdure.cli.request.options import RequestOptions
 from perdure.cli.request.validation import DeliverOptions, suggest_name
+from perdure.models.delivery.steps import Plan
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
-from perdure.models.plan import Plan
 
 _FIXING_PHASES = (Phase.TEST, Phase.REVIEW)
 """Phases whose findings can be fixed; the others find nothing."""

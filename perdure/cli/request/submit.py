@@ -84,8 +84,8 @@ async def print_start(
     restart_hint   what starts another one, printed after the note that it existed
     """
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.web import web_ui_url
-    from perdure.cli.host.workers import no_worker_reason
+    from perdure.cli.host.local import web_ui_url
+    from perdure.cli.session import no_worker_reason
 
     if not screen.json:
         page = await web_ui_url(Home.find(), id)

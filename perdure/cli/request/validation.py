@@ -17,13 +17,13 @@ from perdure.cli.request.repository import (
     read_working_tree_config,
 )
 from perdure.local import access
-from perdure.models.config import BUILT_IN, RepositoryConfig
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import BUILT_IN, RepositoryConfig
+from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.host_config import HostConfig
 from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.phases import Phase, invalid_phases_reason
-from perdure.models.request import DeliveryRequest, parse_request
 
 if TYPE_CHECKING:
     from perdure.adapters.git.target import TargetRepository

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
 
-from perdure.models.ledger import Spend, SpendingLimits, Usage
-from perdure.models.state import DeliveryState
+from perdure.models.budget.ledger import Spend, SpendingLimits, Usage
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.webui.details import dollars
-from perdure.models.work import PreparedWorkspace
 
 
 class Limit(StrEnum):

@@ -9,15 +9,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.models.backlog import ITEMS_BYTES, ITEMS_MOST, BacklogItem, BacklogRequest
-from perdure.models.backlog_state import BacklogState
+from perdure.models.backlog.request import ITEMS_BYTES, ITEMS_MOST, BacklogItem, BacklogRequest
+from perdure.models.backlog.state import BacklogState
 from perdure.models.base import json_type_name
+from perdure.models.delivery.request import describe_invalid_field, first_problem
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import digest
 from perdure.models.issue import IssueName, is_same_repository
-from perdure.models.request import describe_invalid_field, first_problem
-from perdure.models.rules.dependencies import find_cycle
-from perdure.models.rules.stack import no_place_reason
+from perdure.models.rules.dependencies import find_cycle, no_place_reason
 from perdure.text import nearest, one_line
 
 OTHER_ITEMS = "a backlog of other items"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from math import isfinite
 
-from perdure.models.treasury import (
+from perdure.models.budget.treasury import (
     BudgetGrant,
     BudgetLease,
     DayBudget,

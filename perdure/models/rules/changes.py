@@ -1,17 +1,23 @@
-"""Changes of a backlog's items while it runs, and the reasons for refusing one, each in one line for whoever asked for
-it."""
+"""Changes of a backlog's items while it runs: by people, by decisions meant for an item's delivery, and by the end of
+that delivery; with the reasons for refusing one, each in one line for whoever asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
-from perdure.models.backlog import ITEMS_MOST, BacklogItem
-from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog.landing import DeliveryStatus, ItemEnded
+from perdure.models.backlog.request import ITEMS_MOST, BacklogItem
+from perdure.models.backlog.state import SATISFIED, BacklogState, ItemPhase, ItemState
+from perdure.models.base import json_type_name
+from perdure.models.delivery.decisions import Gate, PendingDecision
+from perdure.models.delivery.result import Reason
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
-from perdure.models.rules.dependencies import Dependencies
-from perdure.models.rules.inbox import NotCounted
-from perdure.models.rules.stack import place_parts
+from perdure.models.rules.dependencies import Dependencies, place_parts
+from perdure.models.rules.inbox import Inbox, NotCounted
 from perdure.text import nearest
 
 
@@ -224,3 +230,79 @@ def _retry_refusal(state: BacklogState, item_state: ItemState) -> str:
         return f"{id} is being built"
     culprit = Dependencies.from_state(state).blocked_by.get(id, "")
     return f"{id} is blocked by {culprit}: retry {culprit}" if culprit else f"{id} has not begun yet"
+
+
+def resolve_item_decision(state: BacklogState, update: str, raw: Any) -> tuple[ItemState, dict[str, Any]]:
+    """Return the item whose delivery decides this, and the message to send to it, bound to what waits there.
+
+    update  the name of a delivery's update; raw: its message, with `item` beside it
+
+    Raises NotCounted where there is no such item, where it waits for nothing or for something else, and where this
+    message does not decide that.
+    """
+    if not isinstance(raw, dict) or not isinstance(id := raw.get("item"), str):
+        received = f", got {json_type_name(raw)}" if not isinstance(raw, dict) else ""
+        raise NotCounted(f'item: name the one that waits: {{"item": "api", …}}{received}')
+    if refusal := change_refusal(state, "cancel_item", id):  # unknown, or it has ended
+        raise NotCounted(refusal)
+    item_state, message = state.items[id], {name: value for name, value in raw.items() if name != "item"}
+    if item_state.phase is not ItemPhase.BUILDING:
+        raise NotCounted(f"{id} has not begun yet: nothing of it waits for a decision")
+    waits_for_person = bool(item_state.waiting_for) and item_state.gate in tuple(Gate)  # or for room on its host
+    pending = (
+        PendingDecision.model_validate(item_state.pending_decision)
+        if waits_for_person and item_state.pending_decision
+        else None
+    )
+    if pending is None and (waits_for_person or update != "add_budget"):
+        instruction = f"waits: {item_state.waiting_for}; decide it there: {item_state.delivery}"
+        raise NotCounted(
+            f"{id} {instruction if waits_for_person else 'is being built: it waits for nothing that you could decide'}"
+        )
+    Inbox(DeliveryState(pending_decision=pending)).check_decision(update, message)
+    target = {"of": pending.target} if pending is not None and update in pending.options else {}
+    return item_state, target | message
+
+
+ITEM_MESSAGE_CHARS = 300
+"""Of the message why an item ended: a backlog carries those of a thousand items into its next run."""
+
+
+def apply_item_end(
+    state: BacklogState, id: str, delivery_end: ItemEnded | DeliveryStatus, now: datetime, *, stacked: bool = False
+) -> None:
+    """Record in the state how an item's delivery has ended, and replace the item by the parts it was decomposed into.
+
+    stacked  the backlog makes a stack of pull requests
+
+    With a commit the item has landed; one whose change is on the branch already counts as skipped, so that what depends
+    on it may begin. Where the forge refused to let it land, the whole backlog is held.
+    """
+    item_state = state.items[id]
+    item_state.status, item_state.reason, item_state.ended_at = delivery_end.status, delivery_end.reason, now
+    item_state.usd = delivery_end.usd if delivery_end.usd is not None else item_state.usd
+    item_state.branch, item_state.pull_request = (
+        delivery_end.branch or item_state.branch,
+        delivery_end.pull_request or item_state.pull_request,
+    )
+    item_state.commit = item_state.commit or delivery_end.commit  # keep a known one: it may have followed its base
+    item_state.waiting_for = item_state.gate = item_state.target = ""
+    message = (
+        delivery_end.message[:ITEM_MESSAGE_CHARS]
+        or delivery_end.reason.replace("_", " ")
+        or delivery_end.status.replace("_", " ")
+    )
+    if item_state.commit:
+        item_state.phase, item_state.message = ItemPhase.LANDED, ""
+    elif delivery_end.items:
+        decompose_item(state, id, delivery_end.items, now, stacked=stacked)
+    elif delivery_end.status in ("cancelled", "canceled"):
+        item_state.phase, item_state.message = ItemPhase.CANCELLED, message
+    elif isinstance(delivery_end, ItemEnded) and delivery_end.already_on_branch:
+        item_state.phase, item_state.message = ItemPhase.SKIPPED, message  # what depends on it may begin
+    else:
+        item_state.phase, item_state.message = ItemPhase.FAILED, message
+        if delivery_end.reason == Reason.FORGE_REFUSED and item_state.landing_seq and not state.hold_reason:
+            # The branch is gone, put back or protected: whatever else is built could not land there either. The message
+            # is put in whole, once for all items: it has the command that brings the branch back.
+            state.hold_reason = f"held: {id} could not land: {delivery_end.message[:END_MESSAGE_CHARS] or message}"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from perdure.models.backlog import CHECKS_MOST
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
+from perdure.models.backlog.request import CHECKS_MOST
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
 from perdure.models.rules.dependencies import Dependencies
 
 _NAMES_SHOWN = 5

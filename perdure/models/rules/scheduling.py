@@ -1,21 +1,109 @@
-"""The next items of a backlog to begin and to land: pure decisions over its state, the same for the same state."""
+"""The next items of a backlog to begin and to land, the slots they are built in, and the conflicts foreseen between
+them: pure decisions over its state, the same for the same state."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import floor
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_messages import ItemView, item_as_cut_off
-from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState, ItemView, item_as_cut_off
+from perdure.models.backlog.touches import OverlapCheck
+from perdure.models.ids import delivery_key
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.dependencies import Dependencies
-from perdure.models.rules.foreseen_conflicts import conflicts_text
-from perdure.models.rules.slots import LIMIT_GATE, next_free_slot, no_slot_reason
-from perdure.models.touches import OverlapCheck
-from perdure.models.window import Offset, Window
+from perdure.models.schedule import Offset, Window
 from perdure.text import one_line
+
+_SHOWN, _KEPT, _CHARS = 2, 10, 200
+"""Pairs in one line; pairs and characters of a path that are kept of one item, whatever is sent."""
+
+
+def record_conflicts(state: BacklogState, id: str, conflicts: Mapping[str, str]) -> None:
+    """Record which other items an item's newest commit would conflict with, each with the first path.
+
+    conflicts  by key of the other delivery, its path; of other backlogs or of none they are ignored
+
+    What was recorded of the item before is removed, its own report and those of the others.
+    """
+    keys = {
+        delivery_key(item_state.delivery): item_id
+        for item_id, item_state in state.items.items()
+        if item_state.delivery and item_id != id
+    }
+    conflicts_by_item = [(keys[key], path[:_CHARS]) for key, path in sorted(conflicts.items()) if key in keys]
+    for item_state in state.items.values():
+        item_state.foreseen_conflicts.pop(id, None)
+    state.items[id].foreseen_conflicts = dict(conflicts_by_item[:_KEPT])
+
+
+def conflicts_text(state: BacklogState, id: str) -> str:
+    """Return `likely to conflict with page in src/app.py`, of other items that are being built now; empty: none is
+    known."""
+    pairs = dict(state.items[id].foreseen_conflicts)
+    pairs |= {
+        other: item_state.foreseen_conflicts[id]
+        for other, item_state in state.items.items()
+        if id in item_state.foreseen_conflicts and other not in pairs
+    }
+    building = (other for other in pairs if other in state.items and state.items[other].phase is ItemPhase.BUILDING)
+    descriptions = [f"{other} in {one_line(pairs[other], 60)}" for other in sorted(building)]
+    if not descriptions:
+        return ""
+    more = f" and {len(descriptions) - _SHOWN} more" if len(descriptions) > _SHOWN else ""
+    return f"likely to conflict with {', '.join(descriptions[:_SHOWN])}{more}"
+
+
+SLOT_KEPT = timedelta(minutes=2)
+"""The time an item that waits for a person keeps its slot: who sits beside it has answered by then."""
+
+LIMIT_GATE = "room"
+"""`gate` of an item that waits for other deliveries of the repository: nobody is asked, and it keeps its slot."""
+
+WAITING_MOST = 2
+"""Times `parallel` that are under way at most, those that wait for a person among them: so many go on at once, if all
+are answered in the same moment."""
+
+
+def no_slot_reason(request: BacklogRequest, state: BacklogState, building: Sequence[ItemState], now: datetime) -> str:
+    """Return the reason why no further item gets a slot, in one line; empty: there is one.
+
+    An item that has waited for a person for SLOT_KEPT has given its slot to others, and takes one back when that is
+    decided, beyond `parallel` if need be.
+    """
+    frees_slots = state.opened is not None and state.opened.frees_waiting_slots
+    without_slot = [
+        item_state
+        for item_state in building
+        if frees_slots and (waiting_since := _waiting_since(item_state)) and now >= waiting_since + SLOT_KEPT
+    ]
+    if len(building) - len(without_slot) >= request.parallel:
+        return f"{len(building) - len(without_slot)} at once, no more"
+    if len(building) >= WAITING_MOST * request.parallel:
+        return f"{len(building)} under way, {len(without_slot)} of them wait for you: answer one"
+    return ""
+
+
+def next_free_slot(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
+    """Return the time at which enough items that wait for a person will have given up their slots.
+
+    None: there is a slot now, or there will be none in this way.
+    """
+    building = [item_state for item_state in state.items.values() if item_state.phase is ItemPhase.BUILDING]
+    if not no_slot_reason(request, state, building, now):
+        return None
+    times = sorted(
+        {waiting_since + SLOT_KEPT for item_state in building if (waiting_since := _waiting_since(item_state))}
+    )
+    return next((time for time in times if time > now and not no_slot_reason(request, state, building, time)), None)
+
+
+def _waiting_since(item_state: ItemState) -> datetime | None:
+    """Return since when a person has to decide before the item goes on; None: nobody is asked."""
+    return item_state.waiting_since if item_state.phase is ItemPhase.BUILDING and item_state.waiting_for else None
+
 
 OVERTAKEN_MOST = 8
 """Items that may begin before the first one that waits for files, and keep it waiting because they change them too.

@@ -7,14 +7,12 @@ import shlex
 from collections.abc import Iterable
 from datetime import datetime
 
-from perdure.models.backlog import BacklogRequest
-from perdure.models.backlog_messages import ItemView
-from perdure.models.backlog_state import BacklogState, ItemPhase
-from perdure.models.decisions import Gate
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemView
+from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.scheduling import item_views, unreserved_usd
-from perdure.models.webui.details import DETAILS_BYTES, price
-from perdure.models.webui.markdown import code_span, copyable_lines, escape_line, page_link
+from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, page_link, price
 
 SHOWN = (
     *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),

@@ -1,9 +1,14 @@
-"""Captions beside each activity in the Web UI's timeline: its summary, the most visible text of a delivery."""
+"""Short texts about a delivery: captions beside each activity in the Web UI's timeline, and what the server's lists
+keep, made here when it is set and parsed again when it is read."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.state import DeliveryState
 from perdure.models.phases import Step
-from perdure.models.state import DeliveryState
+from perdure.text import one_line
 
 _LONGEST = 66
 """The timeline writes it beside the bar, in the half that is left: of more, a small screen cuts off the beginning."""
@@ -53,3 +58,41 @@ def _round_prefix(attempt: int) -> str:
 def _cut(text: str) -> str:
     """Return the text, cut at _LONGEST with "…"."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+_SHOWN_CHARS = 200
+"""Servers whose lists are in an SQL database take 255."""
+
+_TESTS, _SINCE, _MOMENT = " · tests ", " · since ", "%Y-%m-%dT%H:%M:%SZ"
+
+
+def format_change(state: DeliveryState) -> str:
+    """Return the size of the change and its tests, `+120 −14, 3 files · tests 455/455`.
+
+    Empty while there is no commit; without the tests where the newest commit was not tested.
+    """
+    size, tests = state.change, state.tests
+    if size is None:
+        return ""
+    text = f"+{size.added} −{size.deleted}, {size.files} file" + ("s" if size.files != 1 else "")
+    if tests is None or state.tested_commit != state.head or tests.status not in (TestsStatus.GREEN, TestsStatus.RED):
+        return text
+    if tests.passed is None:
+        return f"{text}{_TESTS}{tests.status}"
+    return f"{text}{_TESTS}{tests.passed}/{tests.passed + (tests.failed or 0)}"
+
+
+def format_waiting(text: str, since: datetime) -> str:
+    """Return what a delivery waits for and since when: `held by Ada: lunch · since 2026-01-02T12:00:00Z`; empty for no
+    text."""
+    return f"{one_line(text, _SHOWN_CHARS)}{_SINCE}{since.astimezone(UTC).strftime(_MOMENT)}" if text else ""
+
+
+def parse_waiting(value: str) -> tuple[str, datetime | None]:
+    """Parse a text of `format_waiting` into what it waits for and since when; a text without a valid time is returned
+    whole, with None."""
+    text, _, since = value.rpartition(_SINCE)
+    try:
+        return text, datetime.strptime(since, _MOMENT).replace(tzinfo=UTC)
+    except ValueError:
+        return value, None

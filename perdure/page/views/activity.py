@@ -1,25 +1,151 @@
-"""`/activity`: the events of all deliveries and backlogs, the newest first, with filters; live."""
+"""`/activity`: the events of all deliveries and backlogs, the newest first, with filters; live. They are followed once
+for all browsers that look, and each browser has its exact place in them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from aiohttp import web
+from temporalio.client import Client
 from temporalio.service import RPCError
 
-from perdure.cli.look.events import format_data
+from perdure.cli.look.logs import format_data
 from perdure.client.event_feed import all_events
-from perdure.models.amounts import parse_duration
+from perdure.models.config.repository import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
-from perdure.page.feed import FEED
-from perdure.page.live import ALIVE_S, STILL_HERE
-from perdure.page.position import LATE, StreamPosition
-from perdure.page.render import perdure_of, render, render_text
+from perdure.page.render import ALIVE_S, STILL_HERE, perdure_of, render, render_text
+
+UNREAD = 5000
+"""Most events that wait for one browser: one that reads no more has to ask again, from where it stands."""
+
+Subscription = asyncio.Queue[Event | None]
+"""The queue of one who looks; None in it: no more events come, ask again."""
+
+
+class SharedFeed:
+    """The events of all deliveries and backlogs, shared among those who look."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._subscriptions = set[Subscription]()
+        self._follow_task: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[Subscription]:
+        """Yield a queue that gets every event from now on, once each; the subscription ends with the block.
+
+        The first subscription starts the task that follows all events, and the end of the last one cancels it.
+        """
+        subscription = Subscription()
+        self._subscriptions.add(subscription)
+        if self._follow_task is None or self._follow_task.done():
+            self._follow_task = asyncio.create_task(self._follow_all())
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+            if not self._subscriptions:
+                self._follow_task.cancel()
+
+    async def _follow_all(self) -> None:
+        """Follow all events and give them to all subscriptions.
+
+        At the end, also when the server is gone, puts None into each.
+        """
+        try:
+            async with aclosing(all_events(self._client, datetime.now(UTC), follow=True)) as events:
+                async for event in events:
+                    self._broadcast(event)
+        except RPCError:
+            pass  # the server is gone: they ask again
+        finally:
+            for waiting in self._subscriptions:
+                waiting.put_nowait(None)
+
+    def _broadcast(self, event: Event) -> None:
+        """Put an event into the queue of each subscription; one whose queue is full gets None and is dropped."""
+        for waiting in tuple(self._subscriptions):
+            full = waiting.qsize() >= UNREAD
+            waiting.put_nowait(None if full else event)
+            if full:
+                self._subscriptions.discard(waiting)
+
+
+FEED: web.AppKey[SharedFeed] = web.AppKey("feed")
+
+
+LATE = timedelta(seconds=30)
+"""The time after newer ones of other streams an event may be told: lists are seconds behind."""
+
+LONGEST_BACK = timedelta(days=1)
+"""Nobody goes on from further back: the page itself shows what was before."""
+
+_STREAMS = 300
+"""Most streams in one position: with more, those told of longest ago count as told up to then. 5 KB; a header takes
+8."""
+
+_EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+
+_WRITTEN = re.compile(r"(\d{1,15})((?:~[0-9a-f]{10}\.\d{1,9})*)")
+
+
+class StreamPosition:
+    """A place in the feed: all up to one moment and, of each stream that has told something since then, its next
+    offset.
+
+    A time alone is no place: events of one millisecond are many, and streams are told as they are read.
+    """
+
+    def __init__(self, since: datetime) -> None:
+        self._until = _ms(since)
+        self._next: dict[str, tuple[int, int]] = {}  # stream → its next offset, and the time of its last event
+
+    @classmethod
+    def parse(cls, text: str) -> StreamPosition:
+        """Parse a position as `str` wrote it, at most a day back; any other text means now."""
+        now = datetime.now(UTC)
+        if (match := _WRITTEN.fullmatch(text)) is None:
+            return cls(now)
+        position = cls(now - LONGEST_BACK)
+        position._until = max(position._until, int(match[1]))
+        for part in match[2].split("~")[1:]:
+            stream, _, offset = part.partition(".")
+            position._next[stream] = int(offset), position._until + LATE // _MS
+        return position
+
+    def __str__(self) -> str:
+        return "~".join([str(self._until), *(f"{stream}.{offset}" for stream, (offset, _) in self._next.items())])
+
+    @property
+    def since(self) -> datetime:
+        """Return the moment before which no event is missing."""
+        return _EPOCH + self._until * _MS
+
+    def advance_past(self, event: Event) -> bool:
+        """Record an event as told; return True where it was not told before, else False."""
+        time = _ms(datetime.fromisoformat(event.time))
+        stream = sha256((event.delivery or event.backlog or "").encode()).hexdigest()[:10]
+        reached = self._next.get(stream)
+        if event.offset < reached[0] if reached is not None else time <= self._until:
+            return False
+        self._next[stream] = event.offset + 1, max(time, reached[1] if reached is not None else 0)
+        self._until = max(self._until, time - LATE // _MS)
+        if len(self._next) > _STREAMS:
+            self._until = max(self._until, min(last for _, last in self._next.values()))
+        self._next = {name: place for name, place in self._next.items() if place[1] > self._until}
+        return True
+
+
+def _ms(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MS
+
 
 SHOWN = 300
 """Events on one page, the newest: a screen of some metres. What was before them `perdure events` prints."""

@@ -14,13 +14,12 @@ from markupsafe import Markup
 from perdure.cli.backlog.drawing import draw_graph
 from perdure.cli.backlog.report import MARKS, item_state
 from perdure.cli.backlog.text import PHASE_ORDER
-from perdure.cli.backlog.watch import read_pending_decisions
 from perdure.cli.formatting import short_sha
+from perdure.cli.look.watch import read_pending_decisions
 from perdure.client import Backlog, RunDescription
 from perdure.models.errors import BadInput
 from perdure.models.webui.backlog import count_phases
-from perdure.page.live import stream_part
-from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render
+from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render, stream_part
 
 _MESSAGES = {
     "hold": "nothing further begins until it is resumed",

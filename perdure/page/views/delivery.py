@@ -14,16 +14,22 @@ from aiohttp import web
 
 from perdure.cli.look.compare import comparison_rows, load_comparison
 from perdure.cli.look.report.facts import DeliveryReport
-from perdure.cli.look.report.from_host import PNG
-from perdure.cli.look.report.gather import gather_report
+from perdure.cli.look.report.gather import PNG, gather_report
 from perdure.cli.look.report.page import template_values
 from perdure.client import Delivery, RunDescription
-from perdure.client.forking import fork
-from perdure.client.rewinding import rewind
+from perdure.client.rewinding import fork, rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
-from perdure.page.live import stream_part
-from perdure.page.render import delivery_of, form_text, path_part, perdure_of, person_of, redirect_with_message, render
+from perdure.page.render import (
+    delivery_of,
+    form_text,
+    path_part,
+    perdure_of,
+    person_of,
+    redirect_with_message,
+    render,
+    stream_part,
+)
 
 _REPORTS_MOST = 16
 """Deliveries whose report is kept until something happens to them: some hundred KiB each."""

@@ -20,9 +20,9 @@ from perdure.adapters.system.home import Home
 from perdure.client.budgets import read_budget_table
 from perdure.client.listing import list_newest
 from perdure.client.view import ListEntry
+from perdure.models.budget.treasury import TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKER_REPORT_INTERVAL
-from perdure.models.treasury import TreasuryTable
 from perdure.page.render import perdure_of, render
 
 DAYS = 14

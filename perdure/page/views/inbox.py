@@ -1,17 +1,21 @@
-"""`/`: all that waits for you, the longest first, and below it the board; live."""
+"""`/`: all that waits for you, the longest first, and below it the board; live. And `/history`: what has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from aiohttp import web
+from temporalio.service import RPCError
 
+from perdure.client.listing import escape_filter_value, list_newest
 from perdure.client.overview import OverviewRow
+from perdure.client.submit import DELIVERY_WORKFLOW
+from perdure.models.delivery.result import Status
+from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
-from perdure.page.live import stream_part
-from perdure.page.render import age_text, overview_of, path_part, render
+from perdure.page.render import age_text, overview_of, path_part, perdure_of, render, stream_part
 
 _FRESH_S, _PATIENCE_S = 2.0, 0.025
 """The greatest age of rows as the page is opened, and the time it waits for a newer look: one at hundreds of deliveries
@@ -22,7 +26,7 @@ _LANES = (*(phase.value for phase in Phase), "backlogs", "beginning", _ENDED)
 
 
 def routes() -> list[web.RouteDef]:
-    return [web.get("/", show_inbox), web.get("/live/inbox", stream_inbox)]
+    return [web.get("/", show_inbox), web.get("/live/inbox", stream_inbox), web.get("/history", show_history)]
 
 
 async def show_inbox(request: web.Request) -> web.StreamResponse:
@@ -107,3 +111,43 @@ def worker_text(row: OverviewRow) -> str:
 def card_class(row: OverviewRow) -> str:
     """Return the CSS class of a row's card."""
     return "silent" if row.silent_since is not None else "waiting" if row.waits else ""
+
+
+SHOWN = 100
+"""Entries of one search, the newest."""
+
+_TEXT_CHARS = 255
+"""Most characters of one thing that is searched for: longer ones no server has."""
+
+
+async def show_history(request: web.Request) -> web.StreamResponse:
+    """Render the newest deliveries or backlogs that have ended and fit the query.
+
+    Raises BadInput for a filter Temporal refuses.
+    """
+    query, client = request.query, perdure_of(request).client
+    clause = _list_filter(query)
+    kind = "Backlog" if query.get("kind") == "backlog" else DELIVERY_WORKFLOW
+    try:
+        rows = await list_newest(client, SHOWN, clause, kind)
+    except RPCError as error:
+        raise BadInput(f"Temporal cannot search for that: {error.message[:300]}", where="query") from None
+    return render(
+        request, "history.html", rows=rows, asked=query, statuses=list(Status), shown=SHOWN, kind=kind.lower()
+    )
+
+
+def _list_filter(query: Mapping[str, str]) -> str:
+    """Build a list filter from the form's fields.
+
+    What people type is a value in it, never more of it, except `query`.
+    """
+    parts = ["ExecutionStatus != 'Running'"]
+    for name, attribute in (("status", "PerdureStatus"), ("repository", "PerdureRepository"), ("id", "WorkflowId")):
+        if text := query.get(name, "").strip()[:_TEXT_CHARS]:
+            parts.append(f"{attribute} = '{escape_filter_value(text)}'")
+    if since := query.get("since", "").strip()[:10]:
+        parts.append(f"CloseTime >= '{escape_filter_value(since)}T00:00:00Z'")
+    if more := query.get("query", "").strip()[:1000]:
+        parts.append(f"({more})")  # the server's own language, for those who speak it; it reads, and nothing else
+    return " AND ".join(parts)

@@ -10,9 +10,9 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiDictProxy
 
-from perdure.cli.backlog.file import parse_backlog_file
+from perdure.cli.yaml_files import parse_backlog_file
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.request import DeliveryRequest
 from perdure.page.render import form_text, path_part, perdure_of, redirect_with_message, render
 
 PATIENCE = timedelta(seconds=5)

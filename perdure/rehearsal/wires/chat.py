@@ -13,8 +13,12 @@ from perdure.rehearsal.wire import ApiRefusal, StrictModel
 from perdure.rehearsal.wires.base import (
     IncomingRequest,
     Json,
+    OpenAiRequest,
     ParsedRequest,
+    bad_request,
+    check_bearer_token,
     data_frame,
+    openai_error,
     parse_arguments,
     parse_body,
     split_text,
@@ -23,12 +27,6 @@ from perdure.rehearsal.wires.base import (
     tool_result_block,
     tool_use_block,
     total_input_tokens,
-)
-from perdure.rehearsal.wires.openai import (
-    OpenAiRequest,
-    bad_request,
-    check_bearer_token,
-    openai_error,
     validation_refusal,
 )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.agents.efforts import next_efforts
-from perdure.models.config import StepSettings, StepsSettings
+from perdure.adapters.agents.resolve_agents import next_efforts
+from perdure.models.config.repository import StepSettings, StepsSettings
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.agents.presets import SHIPPED, preset_names, read_preset
+from perdure.models.config.preset import Ability, fill_placeholders, find_version, is_older
 from perdure.models.errors import BadInput
-from perdure.models.preset import Ability, fill_placeholders, find_version, is_older
 
 SMALL = 'title = "Small"\ncommand = ["small"]\nwire = "anthropic"\n'
 

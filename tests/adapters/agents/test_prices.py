@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.adapters.agents.prices import WINDOW_TOKENS, max_cost, usage_cost, window_of
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 
 def test_an_unknown_model_costs_unknown_and_never_zero() -> None:

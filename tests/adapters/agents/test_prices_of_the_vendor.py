@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from perdure.adapters.agents.prices import PRICES, usage_cost
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 from tests import needs
 
 SHORT = Usage(

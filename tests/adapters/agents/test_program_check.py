@@ -8,9 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.agents import program_check
-from perdure.adapters.agents.program_check import check_program
-from perdure.models.preset import Preset, VersionCheck
+from perdure.adapters.agents import presets
+from perdure.adapters.agents.presets import check_program
+from perdure.models.config.preset import Preset, VersionCheck
 
 
 def told(tmp_path: Path, script: str | None, *, least: str = "2.1", node: str = "", its_node: str = "") -> str:
@@ -54,7 +54,7 @@ def test_it_sees_no_secret_and_no_home_of_the_owner(tmp_path: Path, monkeypatch:
 def test_a_program_that_never_answers_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_check, "VERSION_S", 1.0)
+    monkeypatch.setattr(presets, "VERSION_S", 1.0)
     assert told(tmp_path, f"PATH=/usr/bin:/bin; sleep 97 & echo $! > {tmp_path}/child; wait") == (
         "it does not say its version: nothing within 1 s"
     )

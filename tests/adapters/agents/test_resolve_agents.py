@@ -9,9 +9,9 @@ import pytest
 from perdure.adapters.agents.resolve_agents import resolve_agents, second_model
 from perdure.adapters.repository.config import EffectiveConfig, load_repository_config, merge_config
 from perdure.adapters.repository.host import load_host_config
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import Step
-from perdure.models.request import DeliveryRequest
 from tests.adapters.agents.preset_fixtures import preset, program
 from tests.command_fixtures import NO_FILE
 

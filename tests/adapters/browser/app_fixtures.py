@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.adapters.browser.capture import Capture, CapturedPage, CaptureTimeouts, capture_app
 from perdure.adapters.sandbox.base import Sandbox, SandboxCommand
-from perdure.models.config import AppSettings
+from perdure.models.config.repository import AppSettings
 
 PORT = "9200"
 """In a network namespace of its own: no other test's, whatever is listening here."""

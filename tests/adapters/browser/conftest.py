@@ -9,8 +9,8 @@ import pytest
 from app_fixtures import Bench
 
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.sandbox.environment import compute_binds
+from perdure.adapters.sandbox.grades import probe
 from perdure.adapters.system.home import Home
 from tests import needs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.adapters.browser.browser import InvalidAppAddress, resolve_addresses
-from perdure.models.config import AppSettings
+from perdure.models.config.repository import AppSettings
 
 ENV = {"FRONTEND_PORT": "9201", "BACKEND_PORT": "9101", "EMPTY": ""}
 READY = "http://127.0.0.1:$FRONTEND_PORT/app/?x=1"

@@ -18,8 +18,8 @@ from perdure.adapters.browser.capture import (
     PICTURE_HEIGHT,
     PICTURE_VIEWPORT,
     PICTURE_WIDTH,
+    sanitize_png,
 )
-from perdure.adapters.browser.png import sanitize_png
 from tests.waiting import patient
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(120)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.browser.png import sanitize_png
+from perdure.adapters.browser.capture import sanitize_png
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.checks import compiler_caches
 from perdure.adapters.checks.compiler_caches import CompilerCache, remove_unused_caches
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from tests.command_fixtures import Bench
 from tests.needs import require
 from tests.project_files import Files

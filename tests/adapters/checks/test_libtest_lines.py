@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.libtest import read_libtest_output
-from perdure.adapters.checks.testcases import BadReport
-from perdure.models.report import TestCase
+from perdure.adapters.checks.junit import BadReport
+from perdure.adapters.checks.runners.rust import read_libtest_output
+from perdure.models.checks.report import TestCase
 from tests.command_fixtures import Bench
 from tests.needs import require
 from tests.project_files import Files

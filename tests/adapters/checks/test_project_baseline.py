@@ -18,9 +18,9 @@ from perdure.adapters.checks.verdict import fix_note, verdict_of
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.output import flood_reason
-from perdure.models.config import TestCommand
-from perdure.models.report import CommandResult, TestCase, TestReport
-from perdure.models.work import TestVerdict
+from perdure.models.checks.report import CommandResult, TestCase, TestReport
+from perdure.models.config.repository import TestCommand
+from perdure.models.delivery.work import TestVerdict
 
 
 def case(name: str, outcome: str = "failed", file: str = "t.py") -> TestCase:

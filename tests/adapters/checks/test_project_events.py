@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.command_result import read_go_events
-from perdure.adapters.checks.testcases import BadReport
+from perdure.adapters.checks.junit import BadReport
 
 
 def events(tmp_path: Path, *lines: dict[str, str] | str) -> Path:

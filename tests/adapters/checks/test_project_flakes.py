@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from recorded import COMMAND, FAILED, PASSED, recorded
 
-from perdure.adapters.checks.flakes import rerun_new_failures
+from perdure.adapters.checks.baseline import rerun_new_failures
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.system.output import flood_reason
-from perdure.models.config import TestCommand
+from perdure.models.checks.report import CommandResult, TestCase, TestReport
+from perdure.models.config.repository import TestCommand
 from perdure.models.limits import RERUN_TESTS_MOST
-from perdure.models.report import CommandResult, TestCase, TestReport
 from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.junit import BadReport, read_junit
+from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS
-from perdure.models.report import TestCase
 
 ROOT = Path("/tree")
 

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.adapters.checks.runners import make_invocation
 from perdure.adapters.checks.runners.base import Invocation
-from perdure.models.config import TestCommand
+from perdure.models.config.repository import TestCommand
 from tests.project_files import Files
 
 RESULTS = Path("/results")

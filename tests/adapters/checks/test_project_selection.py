@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.models.report import CommandResult
+from perdure.models.checks.report import CommandResult
 from tests.command_fixtures import Bench
 from tests.needs import require
 from tests.project_files import Files

@@ -11,7 +11,7 @@ from recorded import COMMAND, FAILED, PASSED, UNLOADED, recorded
 from perdure.adapters.checks.baseline import compare_with_base
 from perdure.adapters.checks.verdict import find_not_started, verdict_of
 from perdure.adapters.repository.detect import detect_commands
-from perdure.models.config import SandboxGrade, TestCommand
+from perdure.models.config.repository import SandboxGrade, TestCommand
 from perdure.models.errors import Superseded
 from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files

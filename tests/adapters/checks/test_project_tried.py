@@ -8,13 +8,20 @@ import pytest
 
 from activities.change_experiments import asks_for_removal
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
-from perdure.models.experiment import CanaryOutcome, CommandExperiment, Experiment, Promise
+from perdure.models.checks.report import (
+    CanaryOutcome,
+    CommandExperiment,
+    CommandResult,
+    Experiment,
+    Promise,
+    TestCase,
+    TestReport,
+)
+from perdure.models.checks.verdict_text import with_experiment
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.turn import Contract
 from perdure.models.issue import ForgeIssue, IssueComment
-from perdure.models.report import CommandResult, TestCase, TestReport
-from perdure.models.result import TestsStatus
-from perdure.models.tampering_text import with_experiment
 
 HERE = (TestCase(name="tests/test_a.py::test_kept", outcome="passed"), TestCase(name="test_off", outcome="skipped"))
 

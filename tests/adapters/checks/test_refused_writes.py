@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.refused_writes import find_refused_writes
-from perdure.models.config import SandboxGrade
-from perdure.models.report import CommandResult, TestCase
+from perdure.adapters.checks.verdict import find_refused_writes
+from perdure.models.checks.report import CommandResult, TestCase
+from perdure.models.config.repository import SandboxGrade
 from tests.command_fixtures import Bench
 from tests.needs import require
 from tests.project_files import Files

@@ -15,13 +15,12 @@ import psutil
 import pytest
 
 from perdure.adapters.checks.command_result import TEST_TAIL_CHARS
-from perdure.adapters.checks.junit import find_junit_files, read_junit
-from perdure.adapters.checks.testcases import BadReport
+from perdure.adapters.checks.junit import BadReport, find_junit_files, read_junit
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.adapters.system.removal import remove_path
-from perdure.models.config import SandboxGrade, TestCommand
+from perdure.adapters.system.directories import remove_path
+from perdure.models.checks.report import TestReport
+from perdure.models.config.repository import SandboxGrade, TestCommand
 from perdure.models.limits import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES
-from perdure.models.report import TestReport
 from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files
 from tests.untraced import untraced

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
-from perdure.models.plan import Plan, Task
-from perdure.models.publishing import ShipInput
-from perdure.models.report import Review, ReviewIssue, Severity
-from perdure.models.result import TestsStatus
-from perdure.models.work import TestVerdict
+from perdure.models.checks.report import Review, ReviewIssue, Severity
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.publishing import ShipInput
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import TestVerdict
 
 CONTRACT = Contract(
     delivery="d",

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.forges.base import Proposal
-from perdure.adapters.forges.body import issue_numbers, marker
-from perdure.adapters.forges.shared_body import merge_part, part_start
+from perdure.adapters.forges.body import issue_numbers, marker, merge_part, part_start
 from perdure.models.limits import FORGE_TEXT_CHARS
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="<\r"), max_size=80)

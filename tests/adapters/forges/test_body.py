@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.body import marker, pull_request_body, pull_request_title, subject_line
-from perdure.models.contract import Contract
+from perdure.models.budget.ledger import Spend
+from perdure.models.checks.report import Review, ReviewIssue, Severity
+from perdure.models.delivery.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.issue import ForgeIssue as Asked
-from perdure.models.ledger import Spend
-from perdure.models.plan import Plan, Task
-from perdure.models.report import Review, ReviewIssue, Severity
-from perdure.models.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
-from perdure.models.work import TestVerdict
 
 
 @given(PIECES, PIECES)

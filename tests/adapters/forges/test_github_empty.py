@@ -9,13 +9,13 @@ import pytest
 from twin_repository import TOKEN, TwinRepository, git
 
 from perdure.adapters.forges.select import Forges
-from perdure.adapters.git.initial_commit import FIRST_COMMIT, write_first_commit
 from perdure.adapters.git.publish import publish_branch, publish_first_commit
+from perdure.adapters.git.remote import FIRST_COMMIT, write_first_commit
 from perdure.adapters.git.target import resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import ForgeRefused
 
 FINE = "github_pat_11AAAAAAA0fine0grained0token0fine0grained0"

@@ -9,8 +9,8 @@ from twin_repository import HEAD, TOKEN, TwinRepository
 
 from perdure.adapters.forges.github.errors import raise_forge_errors
 from perdure.adapters.forges.github.transport import open_client
+from perdure.models.delivery.result import PullRequest
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.result import PullRequest
 
 MARKER = "<!-- perdure:delivery=d-1 -->"
 

@@ -9,12 +9,12 @@ from body_fixtures import CONTRACT, PIECES, WORK, shapes, shown
 from hypothesis import given
 from markdown_it import MarkdownIt
 
+from perdure.adapters.forges.artifacts import artifact_files
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.body import EngineObservations, marker, pull_request_body
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.forges.pictures import picture_files
-from perdure.adapters.forges.reports import artifact_files
-from perdure.models.report import (
+from perdure.adapters.forges.markdown import picture_files
+from perdure.models.checks.report import (
     ChangedTest,
     Finding,
     FindingRule,
@@ -25,7 +25,7 @@ from perdure.models.report import (
     Screenshots,
     Severity,
 )
-from perdure.models.result import Receipt
+from perdure.models.delivery.result import Receipt
 from tests.engine import git, make_target
 
 WEB = "https://x/o/r/blob/c0ffee/d"

@@ -9,7 +9,7 @@ from body_fixtures import PIECES, shapes, shown
 from hypothesis import given
 
 from perdure.adapters.forges.body import marker
-from perdure.adapters.forges.neutral import code_span, neutral_line, neutral_text, neutral_title, quote_block
+from perdure.adapters.forges.markdown import code_span, neutral_line, neutral_text, neutral_title, quote_block
 
 
 def check_harmless(safe: str) -> None:

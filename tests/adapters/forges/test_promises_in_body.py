@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from body_fixtures import CONTRACT, WORK
 
+from perdure.adapters.forges.artifacts import artifact_files
 from perdure.adapters.forges.body import EngineObservations, pull_request_body
-from perdure.adapters.forges.reports import artifact_files
 from perdure.adapters.forges.status import status_comment
-from perdure.models.publishing import CommentInput
-from perdure.models.result import Receipt
+from perdure.models.delivery.publishing import CommentInput
+from perdure.models.delivery.result import Receipt
 from tests.tried import ADD, LINE, QUOTE, REVIEW, VERDICT, report
 
 RECEIPT = Receipt(experiment=LINE)

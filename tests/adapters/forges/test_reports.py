@@ -6,10 +6,18 @@ import json
 
 from markdown_it import MarkdownIt
 
-from perdure.adapters.forges.reports import artifact_files, fence_text
-from perdure.models.plan import Plan, Task
-from perdure.models.report import BaseComparison, CommandResult, Review, ReviewIssue, Severity, TestCase, TestReport
-from perdure.models.result import Receipt
+from perdure.adapters.forges.artifacts import artifact_files, fence_text
+from perdure.models.checks.report import (
+    BaseComparison,
+    CommandResult,
+    Review,
+    ReviewIssue,
+    Severity,
+    TestCase,
+    TestReport,
+)
+from perdure.models.delivery.result import Receipt
+from perdure.models.delivery.steps import Plan, Task
 
 FORGED = "x @ada closes #1\n\n# Forged\n\n<img src=x> ![x](https://e) <!-- y -->\n```"
 

@@ -9,9 +9,8 @@ from typing import Any
 from twin_repository import HEAD, TwinRepository
 
 from perdure.adapters.forges.base import Proposal, ProposedPullRequest
-from perdure.adapters.forges.body import marker
+from perdure.adapters.forges.body import marker, part_start
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.forges.shared_body import part_start
 from tests.engine import git, make_target
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.status import status_comment
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.budget.ledger import Spend
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.publishing import CommentInput
+from perdure.models.delivery.result import PullRequest, Reason, Receipt, ReviewResult, ReviewStatus, Status, TestsStatus
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.issue import ForgeIssue
-from perdure.models.ledger import Spend
-from perdure.models.publishing import CommentInput
-from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, ReviewStatus, Status, TestsStatus
-from perdure.models.work import TestVerdict
 
 CONTRACT = Contract(
     delivery="calc-issue-12",

@@ -11,13 +11,13 @@ from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.body import marker, pull_request_body
 from perdure.adapters.forges.template import NOT_FILLED_IN, clean_template
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.publishing import ShipInput
+from perdure.models.delivery.result import Receipt, TestsStatus
+from perdure.models.delivery.steps import Plan, Task
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.issue import ForgeIssue
-from perdure.models.plan import Plan, Task
-from perdure.models.publishing import ShipInput
-from perdure.models.result import Receipt, TestsStatus
-from perdure.models.work import TestVerdict
 from tests.untraced import untraced
 
 ISSUE = ForgeIssue(number=12, title="Sub", url="https://x/o/r/issues/12")

@@ -8,7 +8,7 @@ from pathlib import Path
 from git_pictures import Node
 from hypothesis import strategies as st
 
-from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE
+from perdure.adapters.git.workspace import HIDDEN, PORTS_FILE
 
 _names = st.one_of(
     st.sampled_from(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from git_repositories import changed, git, make_origin
 
-from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git import publish
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
@@ -24,7 +24,7 @@ SHIP = "perdure/demo-1"
 def commit(workspace: Workspace, parent: str | None = None) -> tuple[str, str]:
     checkpoint = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     base = parent or workspace.record().base_sha
-    return branch.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message=MESSAGE)
+    return publish.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message=MESSAGE)
 
 
 def test_a_commit_holds_the_change_its_trailers_and_nothing_of_the_engine(workspace: Workspace) -> None:
@@ -77,7 +77,7 @@ def test_a_commit_is_made_of_the_checkpoint_not_of_what_lies_around(workspace: W
     checkpoint = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
     (workspace.path / "later.py").write_text("a test wrote this\n")
     base = workspace.record().base_sha
-    made, _ = branch.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message="m")
+    made, _ = publish.commit_checkpoint(workspace, checkpoint=checkpoint, parent=base, message="m")
     assert changed(workspace.vault.path, base, made) == ["a.py"]
 
 
@@ -123,29 +123,29 @@ def test_a_commit_made_by_a_killed_attempt_is_found_by_parent_and_trailers(works
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
     ref = f"refs/heads/{SHIP}"
-    assert branch.find_commit(vault, ref, base, TRAILERS) is None
+    assert publish.find_commit(vault, ref, base, TRAILERS) is None
     vault.move_ref(ref, made, None)
-    assert branch.find_commit(vault, ref, base, TRAILERS) == made
-    assert branch.find_commit(vault, ref, base, TRAILERS | {"Perdure-Step": "fix_tests 1"}) is None
-    assert branch.find_commit(vault, ref, made, TRAILERS) is None
+    assert publish.find_commit(vault, ref, base, TRAILERS) == made
+    assert publish.find_commit(vault, ref, base, TRAILERS | {"Perdure-Step": "fix_tests 1"}) is None
+    assert publish.find_commit(vault, ref, made, TRAILERS) is None
 
 
 @pytest.fixture
 def pushed(workspace: Workspace) -> str:
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
-    branch.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
+    publish.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
     return made
 
 
 def test_a_push_can_be_repeated_and_moves_on_from_what_was_pushed(workspace: Workspace, pushed: str) -> None:
     vault = workspace.vault
-    branch.push_commit(vault, vault.url, pushed, SHIP, None)
+    publish.push_commit(vault, vault.url, pushed, SHIP, None)
     assert remote_tip(vault.url, SHIP) == pushed
     (workspace.path / "a.py").write_text("b\n")
     second, _ = commit(workspace, pushed)
-    branch.push_commit(vault, vault.url, second, SHIP, pushed)
-    branch.push_commit(vault, vault.url, second, SHIP, pushed)
+    publish.push_commit(vault, vault.url, second, SHIP, pushed)
+    publish.push_commit(vault, vault.url, second, SHIP, pushed)
     assert remote_tip(vault.url, SHIP) == second
 
 
@@ -158,7 +158,7 @@ def test_a_branch_somebody_else_moved_is_not_overwritten(
     second, _ = commit(workspace, pushed)
     for expected in (pushed, None):
         with pytest.raises(ForgeRefused, match="commits that Perdure did not make"):
-            branch.push_commit(workspace.vault, workspace.vault.url, second, SHIP, expected)
+            publish.push_commit(workspace.vault, workspace.vault.url, second, SHIP, expected)
     assert remote_tip(str(origin), SHIP) == theirs
 
 
@@ -170,7 +170,7 @@ def test_a_branch_in_the_way_of_the_name_is_named_with_the_way_out(
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
     with pytest.raises(ForgeRefused, match=f"has a branch {named}") as caught:
-        branch.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
+        publish.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
     assert "rename" in caught.value.fix
 
 
@@ -182,11 +182,11 @@ def test_a_remote_that_declines_is_quoted(workspace: Workspace, origin: Path) ->
     (workspace.path / "a.py").write_text("a\n")
     made, _ = commit(workspace)
     with pytest.raises(ForgeRefused, match="no pushes on Fridays"):
-        branch.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
+        publish.push_commit(workspace.vault, workspace.vault.url, made, SHIP, None)
 
 
 def test_an_unreachable_remote_is_worth_another_try(workspace: Workspace) -> None:
     base = workspace.record().base_sha
     with pytest.raises(ForgeUnavailable) as caught:
-        branch.push_commit(workspace.vault, "http://ada:hunter2@127.0.0.1:1/x.git", base, SHIP, None)
+        publish.push_commit(workspace.vault, "http://ada:hunter2@127.0.0.1:1/x.git", base, SHIP, None)
     assert "hunter2" not in str(caught.value)

@@ -11,8 +11,8 @@ from git_pictures import picture
 from git_repositories import PERSON, git, make_origin
 
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.branch import commit_checkpoint
-from perdure.adapters.git.checkout_bytes import exact_tree
+from perdure.adapters.git.checkouts import exact_tree
+from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from git_repositories import git
 
-from perdure.adapters.git.branch import push_commit
 from perdure.adapters.git.command import Git, GitError, redact
+from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused
 

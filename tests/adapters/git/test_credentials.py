@@ -14,9 +14,9 @@ import pytest
 from git_repositories import make_origin
 from git_server import TOKEN, GitServer, certificate
 
-from perdure.adapters.git.branch import push_commit
 from perdure.adapters.git.command import Git, GitError
 from perdure.adapters.git.credentials import NO_KEYS, Credential
+from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.target import resolve_repository
 from perdure.adapters.git.vault import Vault

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from git_repositories import git
 
-from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import git_view as views
+from perdure.adapters.git import publish
 from perdure.adapters.git.git_view import update_view
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import GitView, SandboxCommand
-from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.toolchain import Binds
-from perdure.adapters.system import boot as boots
+from perdure.adapters.sandbox.environment import Binds
+from perdure.adapters.sandbox.grades import probe, sandbox_for
+from perdure.adapters.system import files as boots
 from perdure.adapters.system.home import Home
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 
 EVERYTHING = "git cat-file --batch-all-objects --batch"
 BRANCH = "perdure/demo-1"
@@ -39,7 +38,7 @@ def said(workspace: Workspace, words: str) -> str:
 def work(workspace: Workspace, name: str, parent: str) -> str:
     (workspace.path / name).write_text(f"{name}\n")
     checkpoint = said(workspace, "I, the author, leave a secret-7d1f here")
-    made, _ = branch.commit_checkpoint(workspace, checkpoint=checkpoint, parent=parent, message=f"add {name}")
+    made, _ = publish.commit_checkpoint(workspace, checkpoint=checkpoint, parent=parent, message=f"add {name}")
     workspace.advance_head(made)
     return made
 

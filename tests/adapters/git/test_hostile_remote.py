@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from perdure.adapters.git import remote_limits
+from perdure.adapters.git import command
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
@@ -85,10 +85,10 @@ class Hostile(BaseHTTPRequestHandler):
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
     """The address of a server that says this; the limits are small here."""
-    monkeypatch.setattr(remote_limits, "GIT_FETCH_BYTES", 20 * MB)
-    monkeypatch.setattr(remote_limits, "GIT_MEMORY_BYTES", 100 * MB)
-    monkeypatch.setattr(remote_limits, "GIT_OUTPUT_BYTES", MB)
-    monkeypatch.setattr(remote_limits, "GIT_SILENCE_S", 2)
+    monkeypatch.setattr(command, "GIT_FETCH_BYTES", 20 * MB)
+    monkeypatch.setattr(command, "GIT_MEMORY_BYTES", 100 * MB)
+    monkeypatch.setattr(command, "GIT_OUTPUT_BYTES", MB)
+    monkeypatch.setattr(command, "GIT_SILENCE_S", 2)
     over, servers = threading.Event(), []
 
     def start(says: str) -> str:

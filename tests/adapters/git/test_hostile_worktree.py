@@ -8,8 +8,8 @@ import pytest
 from git_repositories import git
 from test_command import canary, plant
 
-from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git import publish
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -28,12 +28,12 @@ def work_through_everything(workspace: Workspace, vault: Vault, out: Path) -> No
     cp.restore_checkpoint(workspace, second)
     vault.diff(first + ":tree", second + ":tree")
     vault.diff_stat(base, second + ":tree")
-    commit, _ = branch.commit_checkpoint(
+    commit, _ = publish.commit_checkpoint(
         workspace, checkpoint=second, parent=base, message="feat: x\n\nPerdure-Step: y"
     )
     workspace.advance_head(commit)
     CheckoutPool.for_vault(workspace.home, vault).check_out(commit, out, admin=workspace.record().admin)
-    branch.push_commit(vault, vault.url, commit, "perdure/demo-1", None)
+    publish.push_commit(vault, vault.url, commit, "perdure/demo-1", None)
     vault.fetch()
     vault.repack()
     workspace.find_problems()

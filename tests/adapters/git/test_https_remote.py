@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from git_server import GitServer
 
-from perdure.adapters.git.branch import push_commit
 from perdure.adapters.git.command import GIT_LINE_CHARS, GitError
-from perdure.adapters.git.refusals import connection_fix, main_line, push_fix
+from perdure.adapters.git.credentials import connection_fix, main_line, push_fix
+from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.remote import remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home

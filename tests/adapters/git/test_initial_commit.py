@@ -10,17 +10,15 @@ from git_repositories import git
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.branch import commit_checkpoint
-from perdure.adapters.git.initial_commit import FIRST_COMMIT, write_first_commit
-from perdure.adapters.git.publish import check_push_allowed, publish_branch, publish_first_commit
-from perdure.adapters.git.remote import remote_heads
+from perdure.adapters.git.publish import check_push_allowed, commit_checkpoint, publish_branch, publish_first_commit
+from perdure.adapters.git.remote import FIRST_COMMIT, remote_heads, write_first_commit
 from perdure.adapters.git.retention import is_unmerged, kept_deliveries
 from perdure.adapters.git.target import TargetRepository, resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import BadInput, ForgeRefused
 from perdure.models.ids import branch_name
 

@@ -9,8 +9,8 @@ from git_pictures import fresh, picture
 from git_repositories import git, make_origin
 
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.branch import commit_checkpoint
 from perdure.adapters.git.checkouts import LARGE_CHECKOUT_FILES
+from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home

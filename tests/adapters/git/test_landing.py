@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.landed_since import SINCE_BYTES, describe_landed
 from perdure.adapters.git.landing import (
+    SINCE_BYTES,
     conflicting_paths,
+    describe_landed,
     fetch_integration_branch,
     find_landed,
     land_on_remote,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.loose_objects import LOOSE_OBJECT_BYTES, LooseObjects
+from perdure.adapters.git.objects import LOOSE_OBJECT_BYTES, LooseObjects
 from perdure.adapters.git.repository import Repository
 from tests.targets import git, make_target
 

@@ -9,8 +9,7 @@ import psutil
 import pytest
 
 from perdure.adapters.git.command import Git, GitError
-from perdure.adapters.git.object_reader import ObjectReader
-from perdure.adapters.git.object_store import ObjectStore
+from perdure.adapters.git.objects import ObjectReader, ObjectStore
 
 ABSENT = "1" * 40
 PLENTY = 10**9

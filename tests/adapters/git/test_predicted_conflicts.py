@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.predicted_conflicts import MAX_CONFLICTS, predict_conflicts
+from perdure.adapters.git.landing import MAX_CONFLICTS, predict_conflicts
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from git_repositories import git
 
-from perdure.adapters.git import branch as branches
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git import publish as branches
 from perdure.adapters.git.publish import check_push_allowed, count_commits, publish_branch
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Diverged, ForgeRefused
 
 TOPIC = "topic"

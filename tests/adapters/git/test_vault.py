@@ -15,9 +15,9 @@ import pytest
 from git_repositories import changed, git, make_origin
 
 import perdure
-from perdure.adapters.git.locks import LockBusy, hold_lock
-from perdure.adapters.git.object_store import TreeEntry
+from perdure.adapters.git.objects import TreeEntry
 from perdure.adapters.git.vault import RefLocked, RefMoved, Vault
+from perdure.adapters.system.files import LockBusy, hold_timed_lock
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.ids import artifact_ref
@@ -265,15 +265,15 @@ def test_objects_are_synced_to_the_disk(vault: Vault, monkeypatch: pytest.Monkey
 
 def test_a_lock_is_held_until_the_git_of_its_killed_holder_is_gone(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with hold_lock(lock) as held:
+    with hold_timed_lock(lock) as held:
         orphan = subprocess.Popen(["sleep", "30"], pass_fds=(held,))
     try:
-        with pytest.raises(LockBusy), hold_lock(lock, timeout_s=0.2):
+        with pytest.raises(LockBusy), hold_timed_lock(lock, timeout_s=0.2):
             pass
     finally:
         orphan.kill()
         orphan.wait()
-    with hold_lock(lock, timeout_s=5):
+    with hold_timed_lock(lock, timeout_s=5):
         pass
 
 
@@ -282,7 +282,7 @@ def test_a_lock_excludes_threads_of_the_same_process(tmp_path: Path) -> None:
     most: list[int] = []
 
     def work() -> None:
-        with hold_lock(tmp_path / "lock"):
+        with hold_timed_lock(tmp_path / "lock"):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.01)

@@ -12,7 +12,7 @@ import pytest
 from git_repositories import git
 
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.branch import commit_checkpoint
+from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
 from perdure.adapters.system.home import Home

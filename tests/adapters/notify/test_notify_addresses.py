@@ -11,8 +11,8 @@ from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
+from perdure.models.config.host import NotifySettings
 from perdure.models.errors import BadInput
-from perdure.models.host_config import NotifySettings
 from tests.receiver import SECRET
 
 SLACK = "https://hooks.slack.com/services/T0/B0/secret-part"

@@ -6,14 +6,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.adapters.notify.message import make_message
-from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
-from perdure.models.ledger import Spend
+from perdure.adapters.notify.webhook import make_message
+from perdure.models.budget.ledger import Spend
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question, QuestionKind
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import PullRequest, Reason, Status, StepRecord
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.summary import result_of
 from perdure.models.notice import NOTICE_RESULT_BYTES, Notice, notice_of, trial_notice
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import PullRequest, Reason, Status, StepRecord
-from perdure.models.state import DeliveryState
-from perdure.models.summary import result_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 UI = "http://127.0.0.1:8233/namespaces/default/workflows/d"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.notify.addresses import Address, parse_secret, webhook_headers
-from perdure.adapters.notify.send import NOTIFY_RETRY_AFTER_S, parse_retry_after, post_notice
+from perdure.adapters.notify.webhook import NOTIFY_RETRY_AFTER_S, parse_retry_after, post_notice
 from perdure.models.errors import BadInput, NoticeRefused, NoticeUnheard
 from tests.receiver import SECRET, Receiver, genuine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.repository.copying import copy_files
+from perdure.adapters.repository.setup import copy_files
 from perdure.models.errors import SetupFailed
 from tests.project_files import Files
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.repository.issues import ISSUE_BYTES, ISSUE_COMMENT_BYTES, bound_issue, fetch_issue
-from perdure.adapters.repository.terms import branch_name
+from perdure.adapters.repository.terms import ISSUE_BYTES, ISSUE_COMMENT_BYTES, bound_issue, branch_name, fetch_issue
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import ForgeIssue, IssueComment
-from perdure.models.request import DeliveryRequest
 
 ISSUE = ForgeIssue(
     number=12, title="Accept 1h30m", url="https://github.com/me/calc/issues/12", text="words", author="ada"

@@ -10,10 +10,9 @@ import pytest
 from perdure.adapters.git.credentials import NO_KEYS
 from perdure.adapters.repository.terms import find_source, find_target, is_from_this_home
 from perdure.adapters.system.home import Home
+from perdure.models.delivery.request import DeliveryRequest, request_proof, schedule_proof
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
-from perdure.models.proof import request_proof, schedule_proof
-from perdure.models.request import DeliveryRequest
 from tests.targets import git, make_target
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import perdure
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.repository.host import load_host_config, unknown_variables
-from perdure.models.amounts import parse_duration
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade, parse_duration
 from perdure.models.errors import BadInput
 from tests.command_fixtures import NO_FILE
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.repository.config import load_repository_config
+from perdure.adapters.repository.config import load_repository_config, render_config
 from perdure.adapters.repository.detect import DetectedCommands, detect_commands
-from perdure.adapters.repository.init import render_config
-from perdure.models.config import TestCommand
+from perdure.models.config.repository import TestCommand
 from tests.project_files import Files
 
 UNITTEST = "import unittest\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        pass\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perdure.adapters.repository.notes import NOTE_BYTES, read_notes
+from perdure.adapters.repository.config import NOTE_BYTES, read_notes
 from tests.project_files import Files
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from perdure.adapters.repository.ports import PortPair, are_ports_free, lease_ports, release_ports, write_ports_env
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
+from perdure.models.config.host import PortRanges
 from perdure.models.errors import NoPorts
-from perdure.models.host_config import PortRanges
 
 # Below the range of outgoing connections, and apart for tests that run at the same time.
 B = 23000 + 20 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

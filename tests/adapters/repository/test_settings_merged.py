@@ -17,11 +17,10 @@ from perdure.adapters.repository.config import (
 )
 from perdure.adapters.repository.detect import DetectedCommands
 from perdure.adapters.repository.host import load_host_config, user_file_name
-from perdure.models.amounts import parse_duration
-from perdure.models.config import Limits, RepositoryConfig, TestCommand
-from perdure.models.host_config import HostConfig
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import Limits, RepositoryConfig, TestCommand, parse_duration
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.phases import Phase
-from perdure.models.request import DeliveryRequest
 from tests.command_fixtures import NO_FILE
 
 

@@ -11,11 +11,11 @@ from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import BranchBase, branch_names, check_branch, delivery_title
 from perdure.adapters.system.home import Home
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import ForgeIssue
-from perdure.models.request import DeliveryRequest
 from tests.engine import git, make_target
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from perdure.adapters.sandbox.base import Sandbox, SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox
-from perdure.adapters.sandbox.probe import probe, probe_landlock
-from perdure.adapters.sandbox.toolchain import Binds, compute_binds
+from perdure.adapters.sandbox.environment import Binds, compute_binds
+from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox, probe, probe_landlock
 from perdure.adapters.system.home import Home
 from tests.waiting import patient
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.command_slots import CommandSlots, MachineShare
+from perdure.adapters.sandbox.base import CommandSlots, MachineShare
 from perdure.adapters.system.files import try_lock
-from perdure.models.host_config import CommandLimits
+from perdure.models.config.host import CommandLimits
 
 GB = 1024**3
 

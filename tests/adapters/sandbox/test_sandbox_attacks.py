@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.system.home import Home
 
 SECRET = "planted-secret-7d1f"

@@ -18,7 +18,7 @@ from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.control_groups import GROUP_PREFIX, MARK, OWN_GROUP, ControlGroup, find_delegated_group
 from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox
 from perdure.adapters.sandbox.usage import ResourceCaps
-from perdure.cli.host.checkups import check_sandbox
+from perdure.cli.host.doctor import check_sandbox
 from tests import needs
 
 MB = 1024**2

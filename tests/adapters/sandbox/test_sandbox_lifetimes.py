@@ -19,7 +19,7 @@ from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.status import StatusFile, empty_if_unused, end_sandboxes
 from perdure.adapters.sandbox.supervision import SANDBOX_CHECK_S
 from perdure.adapters.sandbox.usage import describe_kill
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.limits import SANDBOX_NICE
 from tests.waiting import patient
@@ -240,8 +240,8 @@ from pathlib import Path
 from perdure.adapters.system.home import Home
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import Binds
-from perdure.models.config import SandboxGrade
+from perdure.adapters.sandbox.environment import Binds
+from perdure.models.config.repository import SandboxGrade
 grade, root, script = sys.argv[1:]
 root = Path(root)
 sandbox = sandbox_for(SandboxGrade(grade), Home(root / "perdure"), Binds(path=("/usr/bin", "/bin")))

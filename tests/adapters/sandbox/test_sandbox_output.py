@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.sandbox.output import clean_output, read_excerpt
+from perdure.adapters.system.output import clean_output, read_excerpt
 
 
 def test_a_short_output_is_shown_whole(tmp_path):

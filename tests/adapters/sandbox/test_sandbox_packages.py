@@ -13,12 +13,12 @@ import pytest
 
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.packages import CACHE_PLACES, DEPENDENCY_PLACES, command_mounts
-from perdure.adapters.sandbox.probe import probe_layers
+from perdure.adapters.sandbox.grades import probe_layers
 from perdure.adapters.sandbox.reach import Reach
+from perdure.adapters.sandbox.setup import CACHE_PLACES, DEPENDENCY_PLACES, command_mounts
 from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
-from perdure.models.host_config import CommandLimits
+from perdure.models.config.host import CommandLimits
 from tests.needs import require
 
 NAME = "a-repository"

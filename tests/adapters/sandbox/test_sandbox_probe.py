@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.probe import APPARMOR, CLONE, MAXIMUM, ProbeFacts, diagnose_failure, probe
+from perdure.adapters.sandbox.environment import Binds
+from perdure.adapters.sandbox.grades import APPARMOR, CLONE, MAXIMUM, ProbeFacts, diagnose_failure, probe, sandbox_for
 from perdure.adapters.sandbox.program import BubblewrapProgram
-from perdure.adapters.sandbox.toolchain import Binds
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
 
 WORKS = ProbeFacts("linux", BubblewrapProgram("/usr/bin/bwrap", "bubblewrap 0.11.0\n"), 0)

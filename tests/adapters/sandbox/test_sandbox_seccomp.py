@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox import seccomp
+from perdure.adapters.sandbox import confine
 from perdure.adapters.sandbox.supervision import KEYCTL
 
 ROOT = Path(__file__).resolve().parents[3]
-MACHINES = sorted(seccomp.AUDIT)
+MACHINES = sorted(confine.AUDIT)
 FORBIDDEN = (
     *("keyctl", "add_key", "request_key", "bpf", "perf_event_open", "userfaultfd", "kexec_load", "kexec_file_load"),
     *("io_uring_setup", "io_uring_enter", "io_uring_register", "mount", "umount2", "pivot_root", "chroot", "setns"),
@@ -29,21 +29,21 @@ FORBIDDEN = (
 
 def answer(program: bytes, machine: str, number: int, *arguments: int) -> int:
     """The kernel's verdict on one call: the filter's few instructions, done by hand."""
-    data = struct.pack("=IIQ6Q", number, seccomp.AUDIT[machine], 0, *arguments, *[0] * (6 - len(arguments)))
+    data = struct.pack("=IIQ6Q", number, confine.AUDIT[machine], 0, *arguments, *[0] * (6 - len(arguments)))
     lines = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = value = 0
     while True:
         code, yes, no, operand = lines[at]
         at += 1
         match code:
-            case seccomp.LOAD:
+            case confine.LOAD:
                 value = int(struct.unpack_from("=I", data, operand)[0])
-            case seccomp.AND:
+            case confine.AND:
                 value &= operand
-            case seccomp.RETURN:
+            case confine.RETURN:
                 return int(operand)
-            case seccomp.EQUAL | seccomp.ABOVE | seccomp.AT_LEAST:
-                hit = {seccomp.EQUAL: value == operand, seccomp.ABOVE: value > operand}.get(code, value >= operand)
+            case confine.EQUAL | confine.ABOVE | confine.AT_LEAST:
+                hit = {confine.EQUAL: value == operand, confine.ABOVE: value > operand}.get(code, value >= operand)
                 at += yes if hit else no
             case _:
                 raise AssertionError(code)
@@ -62,7 +62,7 @@ def numbers(machine: str) -> dict[str, int]:
     library.seccomp_syscall_resolve_num_arch.restype = ctypes.c_char_p
     found = {}
     for number in range(451):
-        name = library.seccomp_syscall_resolve_num_arch(seccomp.AUDIT[machine], number)
+        name = library.seccomp_syscall_resolve_num_arch(confine.AUDIT[machine], number)
         if name:
             found[name.decode()] = number
     return found
@@ -70,40 +70,40 @@ def numbers(machine: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_system_call_gets_the_answer_the_table_says(machine):
-    program, allowed = seccomp.filter_program(machine), seccomp.allowed_calls(machine)
-    special = {seccomp.SOCKET[machine], seccomp.CLONE[machine], seccomp.IOCTL[machine], seccomp.PERSONALITY[machine]}
+    program, allowed = confine.filter_program(machine), confine.allowed_calls(machine)
+    special = {confine.SOCKET[machine], confine.CLONE[machine], confine.IOCTL[machine], confine.PERSONALITY[machine]}
     assert not special & set(allowed.values())
-    for number in set(range(seccomp.NEWEST + 1)) - special - {seccomp.CLONE3}:
-        expected = seccomp.ALLOW if number in allowed.values() else refused(errno.EPERM)
+    for number in set(range(confine.NEWEST + 1)) - special - {confine.CLONE3}:
+        expected = confine.ALLOW if number in allowed.values() else refused(errno.EPERM)
         assert answer(program, machine, number) == expected, number
-    for number in (seccomp.NEWEST + 1, seccomp.CLONE3, seccomp.X32 | 0, 0xFFFFFFFF):
+    for number in (confine.NEWEST + 1, confine.CLONE3, confine.X32 | 0, 0xFFFFFFFF):
         assert answer(program, machine, number) == refused(errno.ENOSYS)
     other = "aarch64" if machine == "x86_64" else "x86_64"
-    assert answer(program, other, 0) == seccomp.KILL
+    assert answer(program, other, 0) == confine.KILL
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_arguments_decide_about_sockets_namespaces_terminals_and_personalities(machine):
-    program, unix_only = seccomp.filter_program(machine), seccomp.filter_program(machine, internet=False)
-    socket, clone = seccomp.SOCKET[machine], seccomp.CLONE[machine]
+    program, unix_only = confine.filter_program(machine), confine.filter_program(machine, internet=False)
+    socket, clone = confine.SOCKET[machine], confine.CLONE[machine]
     for family in range(50):
         allowed = family in (1, 2, 10, 16)
-        assert answer(program, machine, socket, family, 3, 0) == (seccomp.ALLOW if allowed else refused(97)), family
-        assert answer(unix_only, machine, socket, family, 3, 0) == (seccomp.ALLOW if family == 1 else refused(97))
+        assert answer(program, machine, socket, family, 3, 0) == (confine.ALLOW if allowed else refused(97)), family
+        assert answer(unix_only, machine, socket, family, 3, 0) == (confine.ALLOW if family == 1 else refused(97))
     for protocol in range(1, 23):
         assert answer(program, machine, socket, 16, 3, protocol) == refused(errno.EAFNOSUPPORT)
-    assert answer(program, machine, clone, 0x003D0F00) == seccomp.ALLOW  # a thread
+    assert answer(program, machine, clone, 0x003D0F00) == confine.ALLOW  # a thread
     for bit in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
         assert answer(program, machine, clone, bit | 17) == refused(errno.EPERM)
-    assert answer(program, machine, seccomp.IOCTL[machine], 0, 0x5401) == seccomp.ALLOW
-    assert answer(program, machine, seccomp.IOCTL[machine], 0, 0xFFFFFFFF00005412) == refused(errno.EPERM)
-    assert answer(program, machine, seccomp.PERSONALITY[machine], 0x0040000) == refused(errno.EPERM)
-    assert answer(program, machine, seccomp.PERSONALITY[machine], 0xFFFFFFFF) == seccomp.ALLOW
+    assert answer(program, machine, confine.IOCTL[machine], 0, 0x5401) == confine.ALLOW
+    assert answer(program, machine, confine.IOCTL[machine], 0, 0xFFFFFFFF00005412) == refused(errno.EPERM)
+    assert answer(program, machine, confine.PERSONALITY[machine], 0x0040000) == refused(errno.EPERM)
+    assert answer(program, machine, confine.PERSONALITY[machine], 0xFFFFFFFF) == confine.ALLOW
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_numbers_are_the_kernels_and_every_name_is_one_docker_allows_too(machine):
-    known, allowed = numbers(machine), seccomp.allowed_calls(machine)
+    known, allowed = numbers(machine), confine.allowed_calls(machine)
     assert {name: number for name, number in allowed.items() if known.get(name, number) != number} == {}
     assert not set(allowed) & set(FORBIDDEN)
     profile = json.loads((ROOT / "deploy/seccomp.json").read_text())

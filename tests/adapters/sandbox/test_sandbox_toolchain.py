@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.hidden_commands import explain_hidden_command
-from perdure.adapters.sandbox.toolchain import Binds, DroppedPath, compute_binds
+from perdure.adapters.sandbox.environment import Binds, DroppedPath, compute_binds, explain_hidden_command
 
 
 @pytest.fixture

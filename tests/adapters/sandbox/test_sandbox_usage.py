@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox import disk_usage
+from perdure.adapters.sandbox import usage
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from perdure.adapters.sandbox.environment import UNPACKED
 from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox
 from perdure.adapters.sandbox.usage import ResourceCaps
-from perdure.models.amounts import parse_size
-from perdure.models.host_config import CommandLimits, HostConfig
+from perdure.models.config.host import CommandLimits, HostConfig
+from perdure.models.config.repository import parse_size
 
 MB = 1024**2
 ROOMY = {"memory": 200 * MB, "processes": 80, "disk": 1000 * MB}
@@ -101,14 +101,14 @@ async def test_processor_time_of_ended_children_counts_too(capped, run):
 
 
 async def test_a_worktree_has_a_quota_and_can_be_cleaned_up_when_it_is_full(capped, run, worktree):
-    disk_usage._usages.clear()
+    usage._usages.clear()
     fill = "for n in $(seq 1 500); do head -c 4M /dev/zero > big$n; sleep 0.05; done"
     finished, _ = await run(capped(disk=60 * MB), fill)
     assert finished.over.startswith("over the worktree's limit of 0.1 GB on disk: 0.")
-    assert disk_usage.measure_worktree(worktree)[0] < 1000 * MB
+    assert usage.measure_worktree(worktree)[0] < 1000 * MB
     finished, said = await run(capped(disk=60 * MB), "sleep 0.4; rm big*; sleep 0.4; echo cleaned")
     assert (finished.exit_code, said) == (0, "cleaned\n")
-    assert disk_usage.measure_worktree(worktree) == (0, True)
+    assert usage.measure_worktree(worktree) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_what_commands_cannot_write_is_not_counted_and_links_are_not_followed(tm
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "data").write_bytes(b"x" * MB)
     (tmp_path / "link").symlink_to("/usr")
-    assert MB <= disk_usage.measure_worktree(tmp_path)[0] < MB + 10 * disk_usage.LEAST_FILE_BYTES
+    assert MB <= usage.measure_worktree(tmp_path)[0] < MB + 10 * usage.LEAST_FILE_BYTES
 
 
 def test_empty_files_cost_their_place_in_the_disks_table(tmp_path: Path):
     for number in range(100):
         (tmp_path / str(number)).touch()
-    assert disk_usage.measure_worktree(tmp_path) == (100 * disk_usage.LEAST_FILE_BYTES, True)
+    assert usage.measure_worktree(tmp_path) == (100 * usage.LEAST_FILE_BYTES, True)
 
 
 async def test_the_kernel_would_end_a_command_before_the_worker(any_grade, run):

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.reach import Reach, ReachRefused, addresses_in_settings, is_outside
-from perdure.adapters.sandbox.setup_proxy import SETUP_CONNECTIONS, open_setup_proxy
+from perdure.adapters.sandbox.reach import (
+    SETUP_CONNECTIONS,
+    Reach,
+    ReachRefused,
+    addresses_in_settings,
+    is_outside,
+    open_setup_proxy,
+)
 from tests.waiting import patient
 
 INDEX = "files"

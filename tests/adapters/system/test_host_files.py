@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.system import boot as boots
+from perdure.adapters.system import files as boots
 from perdure.adapters.system.files import append_line, hold_lock, try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.journal import read_json_lines
+from perdure.adapters.worker.journal import ReplyStore, SpendLog, read_json_lines
 from perdure.adapters.worker.lease import Leases
-from perdure.adapters.worker.replies import ReplyStore
-from perdure.adapters.worker.spend import SpendLog
 from tests.other_process import line, python
 
 HOLDER = """

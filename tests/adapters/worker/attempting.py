@@ -14,8 +14,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host
-from perdure.models.host_config import HostConfig
-from perdure.models.work import CloseInput
+from perdure.models.config.host import HostConfig
+from perdure.models.delivery.work import CloseInput
 
 WORK = CloseInput(delivery="d")
 

@@ -16,8 +16,8 @@ with workflow.unsafe.imports_passed_through():
     from perdure.adapters.system.home import Home
     from perdure.adapters.worker.attempt import AttemptInterceptor, update_heartbeat
     from perdure.adapters.worker.host import Host
-    from perdure.models.host_config import HostConfig
-    from perdure.models.work import CloseInput
+    from perdure.models.config.host import HostConfig
+    from perdure.models.delivery.work import CloseInput
     from perdure.plugin import perdure_plugin
 
 

@@ -23,6 +23,8 @@ from perdure.adapters.worker.attempt import (
     work_key,
 )
 from perdure.adapters.worker.host import Host
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.errors import (
     BadInput,
     ModelRefusesUs,
@@ -32,8 +34,6 @@ from perdure.models.errors import (
     SetupFailed,
     Superseded,
 )
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import CloseInput, CloseResult
 from tests.waiting import until
 
 __all__ = ["host"]

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from perdure.adapters.worker.background_tasks import run_in_background
+from perdure.adapters.worker.host import run_in_background
 
 
 async def test_what_goes_on_beside_the_work_has_ended_with_it_and_asyncio_has_nothing_to_complain_of(

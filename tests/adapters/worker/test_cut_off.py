@@ -16,12 +16,12 @@ from temporalio.testing import ActivityEnvironment
 from perdure.adapters.worker.attempt import DEATHS_PER_TURN, work_key
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.lease import SUPERSEDED
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import TurnInput
+from perdure.models.delivery.work import EscalationSettings, PrepareInput
 from perdure.models.errors import (
     WorkCutOff,
 )
-from perdure.models.request import DeliveryRequest
-from perdure.models.turn import TurnInput
-from perdure.models.work import EscalationSettings, PrepareInput
 
 __all__ = ["host"]
 

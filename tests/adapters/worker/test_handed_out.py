@@ -21,8 +21,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.handed_out import find_handed_out
-from perdure.adapters.worker.inflight import InFlight
+from perdure.adapters.worker.inflight import InFlight, find_handed_out
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 

@@ -10,10 +10,10 @@ from temporalio.client import Client
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.host import HostConfig
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import WorkspaceLost
-from perdure.models.host_config import HostConfig
 from tests.targets import make_target
 
 

@@ -27,7 +27,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker import inflight as inflights
 from perdure.adapters.worker.inflight import InFlight, is_alive
 from perdure.adapters.worker.journal import Journal
-from perdure.models.result import Receipt
+from perdure.models.delivery.result import Receipt
 from perdure.plugin import perdure_plugin
 from tests.other_process import ROOT, line
 from tests.waiting import patient

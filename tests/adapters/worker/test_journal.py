@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.worker.journal import ADOPTED, CUT_OFF, DONE, Journal, read_json_lines
-from perdure.models.result import Receipt
-from perdure.models.work import EscalationSettings
+from perdure.models.delivery.result import Receipt
+from perdure.models.delivery.work import EscalationSettings
 from tests.examples import examples
 
 LIVING, GONE = "living", "gone"

@@ -12,14 +12,13 @@ from aiohttp import web
 
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply
 from perdure.adapters.worker import attempt
+from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.pace import PACE_GAP_S, Pace
-from perdure.adapters.worker.replies import ReplyStore
-from perdure.adapters.worker.spend import SpendLog
-from perdure.adapters.worker.turn.ask_model import ask_model
+from perdure.adapters.worker.turn.builtin_agent import ask_model
 from perdure.adapters.worker.turn.paid_replies import PaidReplies
+from perdure.models.delivery.turn import TurnInput
 from perdure.models.errors import ModelUnavailable
 from perdure.models.phases import Step
-from perdure.models.turn import TurnInput
 from perdure.rehearsal.record import RecordedCall
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.adapters.worker.replies import ReplyStore
+from perdure.adapters.worker.journal import ReplyStore
 
 
 def test_a_reply_is_found_again_under_its_own_key_only(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.worker.spend import SpendLog
-from perdure.models.ledger import Spend, Usage
+from perdure.adapters.worker.journal import SpendLog
+from perdure.models.budget.ledger import Spend, Usage
 
 
 def usage(cost: float | None) -> Usage:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from perdure.cli.backlog.drawing import FORMATS, draw_graph
-from perdure.models.backlog_messages import BacklogProgress, ItemView
-from perdure.models.backlog_state import ItemPhase
+from perdure.models.backlog.state import BacklogProgress, ItemPhase, ItemView
 from perdure.models.rules.scheduling import item_views
 from tests.examples import examples
 from tests.models.backlog_night import NOON, backlog, backlogs

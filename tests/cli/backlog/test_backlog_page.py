@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.cli.backlog.receipt import BacklogReceipt
-from perdure.cli.backlog.report import BacklogReport, backlog_report_lines, render_backlog_page
-from perdure.models.backlog_messages import BacklogProgress, ItemView
+from perdure.cli.backlog.report import BacklogReceipt, BacklogReport, backlog_report_lines, render_backlog_page
+from perdure.models.backlog.state import BacklogProgress, ItemView
 
 EVIL = "<script>alert(1)</script>\x1b[2J"
 

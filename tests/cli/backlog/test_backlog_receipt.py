@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.adapters.git.remote_commits import BranchCommit
-from perdure.cli.backlog.receipt import BacklogReceipt, RemoteState, make_receipt
-from perdure.client.backlog_history import BacklogHistory
-from perdure.models.backlog_messages import BacklogProgress, ItemView
+from perdure.adapters.git.remote import BranchCommit
+from perdure.cli.backlog.report import BacklogReceipt, RemoteState, make_receipt
+from perdure.client.history import BacklogHistory
+from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.ids import branch_name, delivery_key
 
 

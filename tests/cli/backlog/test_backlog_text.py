@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from perdure.cli.backlog.text import SHOWN_ITEMS, change_lines, deciding_command, headline, status_lines
-from perdure.models.backlog_messages import BacklogProgress, ItemView
-from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
+from perdure.models.backlog.state import BacklogProgress, ItemView
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question, QuestionKind
 
 NOW = datetime(2026, 1, 5, 9, 4, tzinfo=UTC)
 

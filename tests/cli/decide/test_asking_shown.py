@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.decide.pending_text import (
+from perdure.cli.decide.decision_view import (
     commands_for_decision,
     diffstat_lines,
     explain_invalid_answer,
@@ -16,11 +16,10 @@ from perdure.cli.decide.pending_text import (
     resolve_answer,
     resolve_choice,
 )
-from perdure.cli.look.closing import closing_lines
-from perdure.cli.look.progress_lines import REWOUND, ProgressReporter, waiting_lines
-from perdure.models.decisions import Gate, PendingDecision, Question, QuestionKind
-from perdure.models.result import DeliveryResult, Status, StepRecord
-from perdure.models.state import Progress
+from perdure.cli.look.progress_lines import REWOUND, ProgressReporter, closing_lines, waiting_lines
+from perdure.models.delivery.decisions import Gate, PendingDecision, Question, QuestionKind
+from perdure.models.delivery.result import DeliveryResult, Status, StepRecord
+from perdure.models.delivery.state import Progress
 
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 WHICH = Question(text="Which?", kind=QuestionKind.CHOICE, choices=("left", "right", "read\x1b[31m"), why="a fork")

@@ -10,11 +10,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from perdure.cli.decide.answer import login_name
-from perdure.models.decisions import Question, QuestionKind
-from perdure.models.plan import Plan
+from perdure.models.delivery.decisions import Question, QuestionKind
+from perdure.models.delivery.steps import Plan
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import EscalationSettings
 from perdure.models.rules.inbox import NotCounted
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import EscalationSettings
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk, on_a_terminal
 from tests.cli.typist import Typist

@@ -8,10 +8,10 @@ import pytest
 
 from perdure.cli.decide.decision_view import verdict_lines
 from perdure.cli.decide.gate import gate_choices
-from perdure.models.decisions import Gate, PendingDecision
-from perdure.models.ledger import Spend
-from perdure.models.result import StepRecord
-from perdure.models.state import Progress
+from perdure.models.budget.ledger import Spend
+from perdure.models.delivery.decisions import Gate, PendingDecision
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.state import Progress
 from tests.cli.decide.test_asking_shown import NOON
 from tests.cli.decision_fixtures import Desk, desk
 from tests.cli.typist import Typist

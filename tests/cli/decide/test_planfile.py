@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.decide.planfile import is_blank, parse_plan, to_editable
+from perdure.cli.yaml_files import is_blank, parse_plan, to_editable
+from perdure.models.delivery.steps import Plan, Task
 from perdure.models.errors import BadInput
-from perdure.models.plan import Plan, Task
 
 words = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60)
 lines = st.lists(words, max_size=4).map("\n".join)

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.cli.decide.budget import budget
-from perdure.cli.decide.shared import budget_rows, budgets_json, holder_rows, nearest_name_hint
+from perdure.cli.decide.budget import budget, budget_rows, budgets_json, holder_rows, nearest_name_hint
+from perdure.models.budget.treasury import BudgetLease, DayBudget, TreasuryTable
 from perdure.models.errors import BadInput
-from perdure.models.treasury import BudgetLease, DayBudget, TreasuryTable
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 

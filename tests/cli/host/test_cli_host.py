@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.app import run_command_line
-from perdure.cli.host import checkups
+from perdure.cli.host import doctor
 from tests.cli.conftest import Cli
 from tests.engine import git
 
@@ -141,7 +141,7 @@ def test_doctor_reports_a_home_that_cannot_be_used(cli: Cli, tmp_path: Path) -> 
 
 def test_doctor_leaves_no_directory_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "a" / "b" / "home"))
-    assert checkups.check_home()[0].mark == checkups.OK
+    assert doctor.check_home()[0].mark == doctor.OK
     assert list(tmp_path.iterdir()) == []
 
 

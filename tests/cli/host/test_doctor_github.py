@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.forges.base import AccessReport
-from perdure.cli.host.origin import _call_within
+from perdure.cli.host.remote_checks import _call_within
 from tests.cli.conftest import Cli, Ran
 from tests.engine import git, make_target
 from tests.twins.github import GitHubTwin
@@ -270,4 +270,4 @@ def test_help_does_not_load_what_doctor_needs(cli: Cli) -> None:
     )
     loaded: Any = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "perdure.cli.host.doctor" in loaded
-    assert not loaded & {"github", "requests", "perdure.cli.host.origin", "perdure.adapters.forges.select"}
+    assert not loaded & {"github", "requests", "perdure.cli.host.remote_checks", "perdure.adapters.forges.select"}

@@ -10,10 +10,10 @@ import pytest
 from perdure.cli.look.claims import check_claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan, UnknownFacts
 from perdure.cli.look.verifying import compare_experiments
-from perdure.models.ledger import Spend, Usage
-from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
-from perdure.models.result import TestsResult as Verdict
-from perdure.models.verify import ClaimStatus, ExperimentFact, PublishedFacts, PullFact, ReportFact
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.delivery.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
+from perdure.models.delivery.result import TestsResult as Verdict
+from perdure.models.delivery.verify import ClaimStatus, ExperimentFact, PublishedFacts, PullFact, ReportFact
 from tests.cli.receipt_evidence import (
     CHECKPOINTS,
     GOOD,

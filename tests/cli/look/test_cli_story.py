@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.host.workers import NO_WORKER
 from perdure.cli.look.progress_lines import (
     REWOUND,
     Header,
@@ -28,11 +27,12 @@ from perdure.cli.look.step_lines import (
     group_steps,
     line_of,
 )
+from perdure.cli.session import NO_WORKER
 from perdure.client import PendingActivity
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.state import Progress
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Step
-from perdure.models.result import StepRecord
-from perdure.models.state import Progress
 from perdure.text import visible
 
 

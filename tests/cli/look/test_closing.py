@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.look.closing import closing_lines
-from perdure.models import result as results
-from perdure.models.result import (
+from perdure.cli.look.progress_lines import closing_lines
+from perdure.models.delivery import result as results
+from perdure.models.delivery.result import (
     DeliveryResult,
     PullRequest,
     Reason,

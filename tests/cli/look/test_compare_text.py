@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.cli.look.compare import comparison_lines
-from perdure.models.comparison import ComparedDelivery, FileChange, compare_deliveries
-from perdure.models.result import ReviewResult, ReviewStatus, TestsResult, TestsStatus
+from perdure.models.delivery.comparison import ComparedDelivery, FileChange, compare_deliveries
+from perdure.models.delivery.result import ReviewResult, ReviewStatus, TestsResult, TestsStatus
 
 TESTS = TestsResult(status=TestsStatus.GREEN, passed=44, new_failures=0, fixed=2)
 REVIEW = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=2)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perdure.cli.look.findings_text import plan_text, report_lines, review_lines
-from perdure.models.plan import Plan, Task
-from perdure.models.report import (
+from perdure.models.checks.report import (
     BaseComparison,
     ChangedTest,
     CommandResult,
@@ -19,6 +18,7 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
+from perdure.models.delivery.steps import Plan, Task
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202e"
 

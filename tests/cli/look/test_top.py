@@ -11,7 +11,7 @@ import pytest
 
 from perdure.cli.look.top import mark_of, phase_cell, table_lines
 from perdure.client.overview import OverviewRow
-from perdure.models.decisions import Gate, PendingDecision
+from perdure.models.delivery.decisions import Gate, PendingDecision
 from tests.cli.conftest import Cli
 from tests.cli.typist import Typist
 from tests.engine import HAPPY, Engine, finished, make_target, until

@@ -11,10 +11,10 @@ import pytest
 
 from perdure.cli.request.single_phase import PhaseOptions, parse_phase, plan_title, to_deliver_options
 from perdure.cli.request.validation import needs_model
+from perdure.models.delivery.steps import Plan
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
-from perdure.models.plan import Plan
 
 PLAN = Plan(title="Add sub", problem="p", solution="s", relevant_files=[], tasks=[], validation=[])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.initial_commit import FIRST_COMMIT
+from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.cli.request.submit import base_line
 from perdure.cli.request.validation import DeliverOptions, check_request
 from perdure.models.errors import BadInput

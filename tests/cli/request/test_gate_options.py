@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.request.validation import DeliverOptions, check_gates, check_request, parse_gates, parse_labels
+from perdure.models.delivery.request import LABEL_CHARS, LABELS_MOST, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
-from perdure.models.request import LABEL_CHARS, LABELS_MOST, parse_request
 from tests.cli.conftest import Cli
 
 KEY = {"ANTHROPIC_API_KEY": "not-a-key"}

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
-from perdure.rehearsal.playing import reset_connection
+from perdure.rehearsal.server import reset_connection
 from tests.twins.github import (
     about_issues,
     about_pulls,

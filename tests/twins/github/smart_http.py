@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from perdure.rehearsal.playing import reset_connection
+from perdure.rehearsal.server import reset_connection
 from tests.twins.github.http_backend import backend, head, out
 
 _CHUNK = 64 * 1024

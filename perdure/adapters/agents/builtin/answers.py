@@ -9,18 +9,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.adapters.agents.builtin.places import ReviewedChange, correct_places, describe_wrong_places
-from perdure.adapters.agents.builtin.promises import ReviewPromises, add_promise_blockers, describe_wrong_answers
-from perdure.adapters.agents.builtin.schema import closed_schema
+from perdure.adapters.agents.builtin.model_request import closed_schema
+from perdure.adapters.agents.builtin.review import (
+    ReviewedChange,
+    ReviewPromises,
+    add_promise_blockers,
+    correct_places,
+    describe_wrong_answers,
+    describe_wrong_places,
+)
 from perdure.adapters.agents.text import first_line
-from perdure.models.decomposition import Decomposition
+from perdure.models.backlog.touches import patterns_of_paths
+from perdure.models.checks.report import Classification, Justification, Review, ReviewIssue, Severity
+from perdure.models.delivery.steps import STEPS, Decomposition, Plan, Role
+from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.models.plan import Plan, Role
-from perdure.models.report import Classification, Justification, Review, ReviewIssue, Severity
-from perdure.models.steps import STEPS
-from perdure.models.touches import patterns_of_paths
-from perdure.models.turn import SUMMARY_LIMIT, Outcome
 from perdure.text import one_line
 
 TITLE_CHARS = 60

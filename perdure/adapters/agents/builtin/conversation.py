@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.adapters.agents.builtin.answers import free_text_summary, parse_answer, schema_for
-from perdure.adapters.agents.builtin.circles import DetectedCircle
 from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply
 from perdure.adapters.agents.builtin.opening import opening_message, roles_of, system_prompt, user_message
-from perdure.adapters.agents.builtin.places import ReviewedChange
-from perdure.adapters.agents.builtin.promises import ReviewPromises
+from perdure.adapters.agents.builtin.progress import DetectedCircle, untested_reminder
+from perdure.adapters.agents.builtin.review import ReviewedChange, ReviewPromises
 from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.bash import BASH
-from perdure.adapters.agents.builtin.tools.read_file import parse_version_line
+from perdure.adapters.agents.builtin.tools.files import parse_version_line
 from perdure.adapters.agents.builtin.tools.tool_calls import (
     calls_in,
     calls_in_transcript,
@@ -28,13 +27,11 @@ from perdure.adapters.agents.builtin.tools.tool_calls import (
     tool_definitions,
     tool_result,
 )
-from perdure.adapters.agents.builtin.untested_edits import untested_reminder
 from perdure.adapters.agents.text import redact_secrets
-from perdure.models.config import TestCommand
-from perdure.models.contract import Contract
+from perdure.models.config.repository import TestCommand
+from perdure.models.delivery.steps import STEPS
+from perdure.models.delivery.turn import SUMMARY_LIMIT, Contract, Ending, Outcome
 from perdure.models.phases import Step
-from perdure.models.steps import STEPS
-from perdure.models.turn import SUMMARY_LIMIT, Ending, Outcome
 from perdure.text import one_line
 
 IDENTICAL_CALLS_NUDGE = 3

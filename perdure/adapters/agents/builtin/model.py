@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from perdure.adapters.agents.builtin.bounds import make_response_hook
-from perdure.adapters.agents.builtin.errors import Endpoint, translate_error, unavailable_error
+from perdure.adapters.agents.builtin.errors import Endpoint, make_response_hook, translate_error, unavailable_error
 from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply, max_cost_usd, max_total_tokens
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.system.threads import in_thread
+from perdure.models.budget.ledger import Usage
 from perdure.models.errors import BadInput
-from perdure.models.ledger import Usage
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 REQUEST_BYTES = 32 * 1024**2
 """The most bytes of an agent's request: the Messages API itself takes no more."""

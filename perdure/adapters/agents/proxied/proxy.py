@@ -24,8 +24,7 @@ from perdure.adapters.agents.proxied.base import (
     ProxiedWire,
     WireError,
 )
-from perdure.adapters.agents.proxied.upstream import Upstream
-from perdure.adapters.agents.proxied.upstream_client import UpstreamClient
+from perdure.adapters.agents.proxied.upstream import Upstream, UpstreamClient
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput, ModelUnavailable, PerdureError
 

@@ -21,8 +21,8 @@ from perdure.adapters.checks.experiment.commit_pair import CommitPair
 from perdure.adapters.checks.experiment.outcomes import ended_by_itself, green_keys, red_canaries
 from perdure.adapters.checks.experiment.runs import ExperimentRun
 from perdure.adapters.checks.runners.base import Canaries, Runner
-from perdure.models.config import TestCommand
-from perdure.models.report import CommandResult, TestCase
+from perdure.models.checks.report import CommandResult, TestCase
+from perdure.models.config.repository import TestCommand
 
 HALVED_FROM_S = 1.5
 """The shortest time, in seconds, of tests that are split: to start a runner once more takes some 0.3 s of a

@@ -15,10 +15,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import CaseKey, case_key, command_key, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
-from perdure.adapters.checks.experiment.confirm_failures import confirm_failures
 from perdure.adapters.checks.experiment.joined import can_combine, combined_as_passed, merge_runs, split_canaries
-from perdure.adapters.checks.experiment.missed_canaries import CanarySearch
 from perdure.adapters.checks.experiment.outcomes import (
+    CanarySearch,
+    confirm_failures,
     ended_by_itself,
     find_proving_tests,
     green_keys,
@@ -26,17 +26,23 @@ from perdure.adapters.checks.experiment.outcomes import (
     order_keys,
     outcomes_by_key,
 )
+from perdure.adapters.checks.experiment.reduced_tests import versions_of_test
 from perdure.adapters.checks.experiment.runs import CommandRuns, ExperimentRun, ExperimentSetting, run_together
-from perdure.adapters.checks.experiment.versions import versions_of_test
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.checks.runners.base import Canaries
 from perdure.adapters.checks.verdict import result_line
 from perdure.adapters.system.threads import in_thread
-from perdure.models.config import TestCommand
-from perdure.models.experiment import CanaryOutcome, CommandExperiment, Experiment, Promise
+from perdure.models.checks.report import (
+    CanaryOutcome,
+    CommandExperiment,
+    CommandResult,
+    Experiment,
+    Promise,
+    TestReport,
+)
+from perdure.models.checks.verdict_text import join_short_names
+from perdure.models.config.repository import TestCommand
 from perdure.models.limits import CASE_MESSAGE_CHARS
-from perdure.models.report import CommandResult, TestReport
-from perdure.models.tampering_text import join_short_names
 
 EXPERIMENT_NAMED = 50
 """The most promises, and the most names in each list, that the result of an experiment holds: a person decides long

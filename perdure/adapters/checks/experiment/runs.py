@@ -1,27 +1,27 @@
-"""One run of a command in an experiment: a tree laid out where the worktree is otherwise, its test side read-only and
-compared afterwards."""
+"""One run of a command in an experiment: a tree laid out where the worktree is otherwise, its test side (tests, their
+data, and what steers them) read-only and compared afterwards."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perdure.adapters.checks.experiment.commit_pair import TreeLayout
+from perdure.adapters.checks.experiment.commit_pair import TreeLayout, find_command_runner
 from perdure.adapters.checks.experiment.side_rules import SideRules, is_writable
 from perdure.adapters.checks.runners.base import append_options
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
+from perdure.adapters.checks.trees import CommitTree
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, tree_walk_lock
-from perdure.models.amounts import parse_duration
-from perdure.models.config import SandboxGrade, TestCommand
+from perdure.models.checks.report import CommandResult, TestCase
+from perdure.models.config.repository import SandboxGrade, TestCommand, parse_duration
 from perdure.models.crash import CrashPoint
-from perdure.models.report import CommandResult, TestCase
 
 EXPERIMENT_PATIENCE = 3
 """The factor by which a command's time-out is longer in an experiment: three runs are beside each other where it had
@@ -234,3 +234,53 @@ def _walk_test_side(rules: SideRules, source: Path, writes: Sequence[str]) -> di
                 elif rules.is_read_only(path) and not is_writable(path, writes):
                     stamps[path] = _stamp_of(entry.stat(follow_symlinks=False))
     return stamps
+
+
+@dataclass(frozen=True)
+class ReadOnlyTestSide:
+    """The test side of one commit: the rules that tell it, and all paths of the commit."""
+
+    rules: SideRules
+    paths: tuple[str, ...]
+
+    @classmethod
+    def from_commit(
+        cls, repository: Repository, commit: str, tests: Sequence[TestCommand], side: Sequence[str]
+    ) -> ReadOnlyTestSide:
+        """Return the test side of a commit. Raises GitError when there is no such commit.
+
+        tests  the test commands
+        side   patterns of `[tests] side`
+        """
+        tree = CommitTree.from_commit(repository, commit)
+        commands = [(test, find_command_runner(tree, test)) for test in tests]
+        return cls(SideRules.from_tree(tree, commands, side), tuple(sorted(tree.entries)))
+
+    def paths_for_command(self, test: TestCommand) -> tuple[str, ...]:
+        """Return the paths that are mounted read-only for a command: the test side without what the command may
+        write."""
+        return self.rules.read_only_paths(self.paths, test.writes)
+
+    def stamp_files(self, source: Path, test: TestCommand) -> dict[str, tuple[int, ...]]:
+        """Return path → stamp of the test side's files in a checkout, without those that the command may write; a stamp
+        differs once somebody has written to the file."""
+        return stamp_test_side(self.rules, source, test.writes)
+
+    def writable_paths(self, written_paths: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths that must be made writable so that these files can be written, without repetitions.
+
+        Of each file: the outermost directory above it that the commit does not have, or else the file itself.
+        """
+        commit_directories = {part for path in self.paths for part in _parent_directories(path)}
+        return tuple(
+            dict.fromkeys(
+                next((part for part in _parent_directories(path) if part not in commit_directories), path)
+                for path in sorted(written_paths)
+            )
+        )
+
+
+def _parent_directories(path: str) -> list[str]:
+    """Return the directories above a path, the outermost first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]

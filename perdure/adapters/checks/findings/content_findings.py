@@ -12,8 +12,8 @@ from perdure.adapters.checks.findings.secret_leaks import printable_path
 from perdure.adapters.git import patch
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
 from perdure.adapters.git.repository import Repository
+from perdure.models.checks.report import Finding, FindingRule, Severity
 from perdure.models.limits import FINDING_BINARY_BYTES, PATCH_FILE_BYTES
-from perdure.models.report import Finding, FindingRule, Severity
 
 FINDING_IMAGE_BYTES = 256 * 1024
 """Bytes up to which a picture is nothing to talk about."""

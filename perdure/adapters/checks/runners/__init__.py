@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.checks.runners.base import Invocation, ReportRequest, Runner
-from perdure.adapters.checks.runners.command_line import (
+from perdure.adapters.checks.runners.command_trace import (
     package_script_name,
     package_scripts,
     split_commands,
@@ -22,8 +22,8 @@ from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import Unittest
 from perdure.adapters.checks.runners.rust import Cargo, Nextest
-from perdure.models.config import TestCommand
-from perdure.models.report import TestCase
+from perdure.models.checks.report import TestCase
+from perdure.models.config.repository import TestCommand
 
 RUNNERS: tuple[Runner, ...] = (
     *(Pytest(), Unittest()),

@@ -13,8 +13,8 @@ from typing import ClassVar, Literal
 
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.checks.runners.failing import EVERY
+from perdure.models.checks.report import TestCase
 from perdure.models.limits import SIDE_PATTERN_CHARS, SIDE_PATTERNS
-from perdure.models.report import TestCase
 
 
 @dataclass(frozen=True)

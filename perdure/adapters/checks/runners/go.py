@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, own_name
-from perdure.models.report import TestCase
+from perdure.models.checks.report import TestCase
 
 
 class Go(Runner):

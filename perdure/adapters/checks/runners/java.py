@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, group_and_method
-from perdure.models.report import TestCase
+from perdure.models.checks.report import TestCase
 
 _CODE = re.compile(
     r"""//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|\"{3}[\s\S]*?(?:\"{3}|\Z)|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[{}]"""

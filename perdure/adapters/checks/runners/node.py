@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from perdure.adapters.checks.findings.globs import expand_alternatives, path_regex
+from perdure.adapters.checks.globs import expand_alternatives, path_regex
 from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
@@ -21,16 +21,16 @@ from perdure.adapters.checks.runners.base import (
     own_name,
     translate_patterns,
 )
-from perdure.adapters.checks.runners.command_line import (
+from perdure.adapters.checks.runners.command_trace import (
+    CommandDirectory,
     package_script_name,
     package_scripts,
     split_at_word,
     split_commands,
     unwrap_command,
 )
-from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.checks.runners.javascript import ALL_FAIL, plant_javascript_canaries
-from perdure.models.report import TestCase
+from perdure.models.checks.report import TestCase
 
 
 class Node(Runner):

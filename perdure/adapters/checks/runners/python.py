@@ -1,16 +1,21 @@
 """unittest, and canaries in Python: the same always-failing test for unittest and pytest, which tries each form of
-assertion."""
+assertion, and checks that the product has replaced neither the runner, nor its assertions, nor the tests.
+
+The product runs in the same process. Who knows this text can still hide from it; that takes code that says to a
+reviewer what it is for.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.checks.findings.globs import fnmatch_regex
+from perdure.adapters.checks.globs import fnmatch_regex
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
@@ -21,9 +26,182 @@ from perdure.adapters.checks.runners.base import (
     translate_patterns,
 )
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
-from perdure.adapters.checks.runners.pytest_settings import module_files
-from perdure.adapters.checks.runners.runner_integrity import ALL_FAIL, FORMS, integrity_statements, shape_statements
-from perdure.models.report import TestCase
+from perdure.models.checks.report import TestCase
+
+FORMS = """\
+    import unittest
+    from unittest import mock
+    case = unittest.TestCase()
+    def raising():
+        with case.assertRaises(ValueError):
+            pass
+    def plain():
+        assert [1, 2] == [1, 3]
+    forms = [
+        raising, plain, lambda: case.fail('x'), lambda: case.assertEqual(1, 2), lambda: case.assertNotEqual(1, 1),
+        lambda: case.assertTrue(False), lambda: case.assertFalse(True), lambda: case.assertIs(1, None),
+        lambda: case.assertIsNot(None, None), lambda: case.assertIsNone(1), lambda: case.assertIsNotNone(None),
+        lambda: case.assertIn(1, []), lambda: case.assertNotIn(1, [1]), lambda: case.assertIsInstance(1, str),
+        lambda: case.assertNotIsInstance(1, int), lambda: case.assertGreater(1, 2), lambda: case.assertLess(2, 1),
+        lambda: case.assertGreaterEqual(1, 2), lambda: case.assertLessEqual(2, 1),
+        lambda: case.assertAlmostEqual(1, 2), lambda: case.assertNotAlmostEqual(1, 1),
+        lambda: case.assertRegex('a', 'b'), lambda: case.assertNotRegex('a', 'a'),
+        lambda: case.assertListEqual([1], [2]), lambda: case.assertTupleEqual((1,), (2,)),
+        lambda: case.assertDictEqual({1: 1}, {1: 2}), lambda: case.assertSetEqual({1}, {2}),
+        lambda: case.assertMultiLineEqual('a', 'b'), lambda: case.assertSequenceEqual([1], [2]),
+        lambda: case.assertCountEqual([1], [2]), lambda: case.assertRaises(ValueError, int),
+        lambda: mock.Mock().assert_called(), lambda: mock.Mock().assert_called_once_with(1),
+    ]
+"""
+"""Statements of a function's body that end with the list `forms`: each of its functions fails, unless somebody has
+silenced it."""
+
+ALL_FAIL = """\
+    for form in forms:
+        try:
+            form()
+        except BaseException:
+            continue
+        return
+    assert 1 == 2
+"""
+
+
+def integrity_statements(token: str, is_last: bool) -> str:
+    """Return the statements with which a canary begins that returns early, and so passes, where it finds something
+    replaced.
+
+    token    as in shape_statements, whose functions they call
+    is_last  for a canary of the last module: it compares each function's code as well, which takes longer than
+             most tests
+
+    Replaced is what somebody has put of his own into the runner, its assertions, or a test of this module.
+    """
+    checks = _INTACT + (_CODE if is_last else "") + _TESTS.format(token)
+    checks = textwrap.indent(checks + _WRITTEN.replace("SHAPE", f"'shape_{token}'"), "    ")
+    return f"    try:\n{checks}    except Exception:\n        return\n"
+
+
+_INTACT = """\
+    import builtins, functools, sys, sysconfig, types, unittest
+    from unittest import mock
+    wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
+    libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
+    names = ('unittest', 'pytest', '_pytest', 'ast', 'functools', 'importlib', 'inspect', 'math', 'operator', 're')
+    found = [module for name, module in list(sys.modules.items()) if name.partition('.')[0] in names]
+    found += [module for name, module in list(sys.modules.items()) if name.endswith('.testing')]
+    found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
+    places = list({id(one): one for one in found}.values())
+    parts = [one for place in places for one in list(vars(place).values())] + [sys.gettrace(), sys.getprofile()]
+    used = ('__build_class__', 'abs', 'all', 'any', 'getattr', 'isinstance', 'len', 'max', 'min', 'repr', 'round')
+    used += ('iter', 'sorted', 'sum', 'zip', '__import__', 'compile', 'exec', 'hash', 'int', 'float', 'str', 'type')
+    parts += [vars(builtins).get(name) for name in used]
+    wrapping = {property: 'fget', classmethod: '__func__', staticmethod: '__func__', types.MethodType: '__func__'}
+    wrapping[functools.partial] = 'func'
+    kinds = set(map(type, parts))
+    inner = {kind: inside for kind in kinds for outer, inside in wrapping.items() if issubclass(kind, outer)}
+    parts += [getattr(one, inner[type(one)]) for one in parts if type(one) in inner]
+    parts += [getattr(kind, '__call__', None) for kind in kinds]
+    functions = [one for one in parts if type(one) is types.FunctionType]
+    homes = {id(one.__globals__): one.__globals__ for one in functions}
+    files = [home['__file__'] for home in homes.values() if isinstance(home.get('__file__'), str)]
+    if any(file != '' and not file.startswith(libraries) for file in files):
+        return
+"""
+
+_CODE = """\
+    from importlib import machinery
+    generated = ('init', 'repr', 'eq', 'hash', 'setattr', 'delattr', 'lt', 'le', 'gt', 'ge', 'getstate', 'setstate')
+    compiled = {}
+    for number, home in homes.items():
+        if not str(home.get('__file__')).endswith('.py') or '_bootstrap' in str(home['__name__']):
+            continue  # made by a function of a library, or frozen
+        left = [machinery.SourceFileLoader(home['__name__'], home['__file__']).get_code(home['__name__'])]
+        compiled[number] = set()
+        while left:
+            code = left.pop()
+            compiled[number].add(code)
+            left += [inside for inside in code.co_consts if isinstance(inside, types.CodeType)]
+    for one in functions:
+        code = one.__code__
+        made = code.co_filename.startswith('<') and code.co_name.strip('_') in generated
+        if code not in compiled.get(id(one.__globals__), (code,)) and not made:
+            return
+"""
+"""A dataclass makes its own methods, of no file."""
+
+_WRITTEN = """\
+    import ast, inspect
+    text = open(__file__, 'rb').read()
+    whole = compile(text, __file__, 'exec', dont_inherit=True)
+    def says(code):
+        found, left = {*code.co_names, *code.co_varnames, *code.co_freevars}, list(code.co_consts)
+        while left:
+            one = left.pop()
+            left += one if isinstance(one, (tuple, frozenset)) else ()
+            if isinstance(one, (int, float, complex, str, bytes)) and not isinstance(one, bool):
+                found.add(one)
+        return found
+    written, left = {}, [whole]
+    while left:
+        code = left.pop()
+        written[code.co_name, code.co_firstlineno] = code
+        left += [inside for inside in code.co_consts if isinstance(inside, types.CodeType)]
+    for one, code in now.values():
+        code = getattr(inspect.unwrap(one), '__code__', code)
+        if code.co_filename == now['', SHAPE][1].co_filename:
+            was = written.get((code.co_name, code.co_firstlineno))
+            if was is None or says(was) - says(code):
+                return
+    used = set().union(*(code.co_names for code in written.values())) - {*whole.co_names} - {*whole.co_varnames}
+    given = [globals()[name] for name in used if name in globals() and name in vars(builtins) and name[:2] != '__']
+    if any(getattr(one, '__module__', '') not in (__name__, 'builtins') for one in given):
+        return
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module.partition('.')[0] in names:
+            for one in node.names:
+                there = getattr(sys.modules[node.module], one.name, None)
+                if one.name != '*' and globals().get(one.asname or one.name) is not there:
+                    return
+"""
+"""A module has what its file says: its functions' names and values, those that it imports by name, and builtins that a
+star brings others for. pytest makes more code of each function, and none less."""
+
+_TESTS = """\
+    was, now = shape_{0}_was, shape_{0}()
+    if any(now.get(key) != value for key, value in was.items()):
+        return
+    borrowed = ('setup', 'teardown', 'class')
+    for key in now:
+        if key[0] and hasattr(unittest.TestCase, key[1]) and not key[1].lower().endswith(borrowed):
+            home = now[key][0].__globals__
+            if key not in was or home is not globals() and not str(home.get('__file__')).startswith(libraries):
+                return
+"""
+"""A class may borrow how it sets itself up; what it asserts with, and how it is run, is its own or the library's."""
+
+
+def shape_statements(token: str) -> str:
+    """Return the statements for the end of a module that define `shape_<token>()`, and record what it returns there.
+
+    It returns the functions that are the module's own at that time, and those of its classes.
+    """
+    return _SHAPE.format(token)
+
+
+_SHAPE = """\
+def shape_{0}():
+    import types
+    mine = [one for one in list(globals().values()) if isinstance(one, type) and one.__module__ == __name__]
+    found = {{}}
+    for where, place in [('', globals()), *((one.__qualname__, vars(one)) for one in mine)]:
+        for name, one in list(place.items()):
+            one = getattr(one, '__func__', one)
+            if isinstance(one, types.FunctionType):
+                found[where, name] = one, one.__code__
+    return found
+shape_{0}_was = shape_{0}()
+"""
 
 
 @dataclass(frozen=True)
@@ -192,3 +370,13 @@ def _module_name(word: str) -> str:
 def _canary(name: str, statements: str) -> str:
     body = "".join(f"    {line}\n" for line in statements.splitlines())
     return f"import unittest as u{name}\nclass {name}(u{name}.TestCase):\n    def test_{name}(self):\n{body}"
+
+
+def module_files(names: Iterable[str], paths: frozenset[str]) -> list[str]:
+    """Return the existing files of modules by their dotted names, at the top or below `src`."""
+    files = []
+    for name in names:
+        stem = name.replace(".", "/")
+        for path in (f"{stem}.py", f"{stem}/__init__.py", f"src/{stem}.py", f"src/{stem}/__init__.py"):
+            files += [path] if path in paths else []
+    return files

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from perdure.adapters.checks.tamper.differing_files import DifferingFiles
 from perdure.adapters.checks.tamper.missing_tests import (
     added_items,
     is_test_file,
@@ -18,9 +17,10 @@ from perdure.adapters.checks.tamper.missing_tests import (
     plus_lines,
 )
 from perdure.adapters.checks.tamper.source_tests import CHECKS, find_tests
-from perdure.models.config import TestCommand
+from perdure.adapters.checks.trees import DifferingFiles
+from perdure.models.checks.report import ChangedTest, Tampering, TamperingHit
+from perdure.models.config.repository import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
-from perdure.models.report import ChangedTest, Tampering, TamperingHit
 
 _TEST_SETTINGS = (
     *("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", "nose.cfg", ".noserc", "tox.toml"),

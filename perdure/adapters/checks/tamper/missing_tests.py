@@ -11,11 +11,11 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.adapters.checks.tamper.differing_files import DifferingFiles
 from perdure.adapters.checks.tamper.source_tests import CHECKS, LANGUAGES, SourceTest, find_doctests, find_tests
-from perdure.models.config import TestCommand
+from perdure.adapters.checks.trees import DifferingFiles
+from perdure.models.checks.report import Tampering, TamperingHit, TestReport
+from perdure.models.config.repository import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST
-from perdure.models.report import Tampering, TamperingHit, TestReport
 from perdure.text import one_line
 
 TAMPER_EVIDENCE_CHARS = 600

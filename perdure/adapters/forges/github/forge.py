@@ -13,8 +13,7 @@ from github import GithubException
 from github.Repository import Repository
 
 from perdure.adapters.forges.base import AccessReport, Proposal, ProposedPullRequest, PullRequestSnapshot
-from perdure.adapters.forges.github.access import GitHubServer
-from perdure.adapters.forges.github.accounts import NEEDED_PERMISSIONS, Account, AppAccount
+from perdure.adapters.forges.github.access import NEEDED_PERMISSIONS, Account, AppAccount, GitHubServer
 from perdure.adapters.forges.github.errors import accepted_permissions, missing_repo_scope
 from perdure.adapters.forges.github.issues import fetch_issue, write_status_comment
 from perdure.adapters.forges.github.pulls import (
@@ -25,12 +24,12 @@ from perdure.adapters.forges.github.pulls import (
     to_pull_request,
     to_pull_request_snapshot,
 )
-from perdure.adapters.forges.github.repository import GitHubRepository
 from perdure.adapters.forges.github.rules import check_rules
+from perdure.adapters.forges.github.transport import GitHubRepository
+from perdure.models.delivery.result import PullRequest
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.issue import ForgeIssue, IssueQuery
 from perdure.models.limits import FORGE_SILENCE_S
-from perdure.models.result import PullRequest
 
 
 class GitHub:

@@ -14,12 +14,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Proposal, ProposedPullRequest, PullRequestSnapshot
-from perdure.adapters.forges.body import MARKER_START, issue_numbers, marker
+from perdure.adapters.forges.body import MARKER_START, issue_numbers, marker, merge_part
 from perdure.adapters.forges.github.errors import error_message, status_error, validation_errors
-from perdure.adapters.forges.shared_body import merge_part
+from perdure.models.delivery.result import PullRequest
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
-from perdure.models.result import PullRequest
 
 if TYPE_CHECKING:
     from github.GithubException import GithubException

@@ -6,12 +6,9 @@ import asyncio
 import time
 from pathlib import Path
 
-from perdure.adapters.agents.acp.policy import PermissionPolicy
-from perdure.adapters.agents.acp.session import BEGIN_S, CANCEL_S, AcpSession
+from perdure.adapters.agents.acp.session import BEGIN_S, CANCEL_S, AcpSession, PermissionPolicy
 from perdure.adapters.agents.acp.transport import AgentSocket, open_agent_socket
-from perdure.adapters.agents.cli.launch import AgentStartRequest
-from perdure.adapters.agents.cli.memory import pack_session_files
-from perdure.adapters.agents.cli.output import AgentClaim
+from perdure.adapters.agents.cli_process import AgentClaim, AgentStartRequest, pack_session_files
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.process import AGENT_ENDS_S, AGENT_LIFE_S, SESSION_WRITTEN_S, AgentProcess

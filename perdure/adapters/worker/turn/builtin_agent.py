@@ -1,16 +1,18 @@
-"""A turn of the built-in agent: a reply of the model, its tool calls, and why the model's cache has missed."""
+"""A turn of the built-in agent: a reply of the model, its tool calls, why the model's cache has missed, and the
+conversation begun again, shorter, when it was too long."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.adapters.agents.builtin import conversation
-from perdure.adapters.agents.builtin.compaction import can_restart
 from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
 from perdure.adapters.agents.builtin.errors import OVERLOADED, SummaryRefused
-from perdure.adapters.agents.builtin.model import Reply
+from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, max_cost_usd, max_total_tokens
+from perdure.adapters.agents.builtin.opening import COMPACTED, TAKEN_OVER, can_restart, compact_transcript
 from perdure.adapters.agents.builtin.tools import describe_reply, run_calls
 from perdure.adapters.agents.prices import window_of
 from perdure.adapters.agents.resolve_agents import second_model
@@ -19,20 +21,109 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
-from perdure.adapters.worker.turn.agent import Message, TurnContext
-from perdure.adapters.worker.turn.ask_model import ask_model
-from perdure.adapters.worker.turn.commit_turn import commit_turn, turn_summary
-from perdure.adapters.worker.turn.history import circle_of, needs_compaction, second_model_of
+from perdure.adapters.worker.turn.agent import (
+    Message,
+    TurnContext,
+    circle_of,
+    commit_turn,
+    needs_compaction,
+    second_model_of,
+    step_diff,
+    turn_summary,
+)
 from perdure.adapters.worker.turn.materials import review_change
-from perdure.adapters.worker.turn.paid_replies import PaidReplies
-from perdure.adapters.worker.turn.restart_conversation import restart_conversation
+from perdure.adapters.worker.turn.paid_replies import PaidReplies, ReplyRequest, sample_of
 from perdure.adapters.worker.waiting_agents import WaitingAgent
+from perdure.models.budget.ledger import Usage
 from perdure.models.crash import CrashPoint
-from perdure.models.decisions import Question
+from perdure.models.delivery.decisions import Question
+from perdure.models.delivery.steps import STEPS
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.errors import ModelUnavailable
+from perdure.models.ids import digest
 from perdure.models.phases import Step
-from perdure.models.steps import STEPS
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.rules.allowance import day_limits_only
+
+COMPACTING = "conversation made shorter"
+SUMMED_UP = f"{COMPACTING}, with the model's summary"
+
+
+async def restart_conversation(
+    turn: TurnContext, model: str = "", reason: str = "", reply: Reply | None = None
+) -> TurnResult:
+    """Write a turn whose transcript is one new, shorter message: the step's opening and what has become of the work
+    since. Commits it and returns its result; no tool runs. A second model starts with such a conversation, because what
+    a model has thought is bound to it.
+
+    model   that the step goes on with; empty: its own
+    reason  for going over to that model now; empty: the conversation was too long
+    reply   that showed that the model cannot go on, or is the summary; None: nothing was asked
+    """
+    summary = reply.summary if reply is not None else ""
+    message = f"goes on with {model}: {reason}" if reason else SUMMED_UP if summary else COMPACTING
+    update_heartbeat(doing=message)
+    messages, diff = turn.messages, await in_thread(step_diff, turn.session.vault, turn.work)
+    [opening] = turn.host.redact_blocks(
+        compact_transcript(messages, diff, TAKEN_OVER if reason else COMPACTED, summary) if messages[1:] else messages
+    )
+    crash_point(CrashPoint.DURING_COMPACTION)
+    result = TurnResult(
+        checkpoint="",
+        summary=turn_summary(turn.work, message, None, ""),
+        usage=reply.usage if reply is not None else Usage(),
+        model=model,
+    )
+    return await commit_turn(turn, [opening], result)
+
+
+_SHOWN_CHARS = 80
+
+
+async def ask_model(books: PaidReplies, model: Model, question: ModelRequest, work: TurnInput, run_id: str) -> Reply:
+    """Return the reply to this question in this turn: from the journal when it was received before, else from the API,
+    paid for and written down. Raises as `PaidReplies.get_or_buy`."""
+
+    async def ask(on_begun: Callable[[], None]) -> Reply:
+        return await model.ask(question, on_first_event=on_begun, on_text=StreamTail().add)
+
+    reply_request = await in_thread(_reply_request, question, work, run_id)  # a long conversation is megabytes to hash
+    return await books.get_or_buy(reply_request, ask, Reply.from_json)
+
+
+def _reply_request(question: ModelRequest, work: TurnInput, run_id: str) -> ReplyRequest:
+    """Return the request for the reply to a question: its keys, and the most it can cost."""
+    sample, request_digest = sample_of(work, run_id), question.key()
+    return ReplyRequest(
+        name=digest(sample, work.step, str(work.attempt), str(work.turn), request_digest),
+        request_digest=digest(sample, request_digest),
+        run_id=run_id,
+        upper=(max_cost_usd(question), max_total_tokens(question)),
+        retries=work.approved_retries,
+        room=day_limits_only(work.spending_limits),
+    )
+
+
+class StreamTail:
+    """The newest words of a stream, for those who watch: whole ones, because a stream comes in pieces of words."""
+
+    def __init__(self) -> None:
+        self._end = ""
+
+    def add(self, text: str) -> None:
+        """Add text of the stream, and show its newest words in the attempt's heartbeats."""
+        self._end = (self._end + text)[-2 * _SHOWN_CHARS :]
+        if newest := last_whole_words(self._end):
+            update_heartbeat(doing=newest)
+
+
+def last_whole_words(text: str) -> str:
+    """Return at most _SHOWN_CHARS from the end of a text, from the beginning of a word, on one line."""
+    line = " ".join(text.split())
+    if len(line) <= _SHOWN_CHARS:
+        return line
+    _, _, rest = line[-_SHOWN_CHARS - 1 :].partition(" ")
+    return rest or line[-_SHOWN_CHARS:]
+
 
 MISS_TOKENS = 8192
 """Tokens of a prompt from which on a cache miss is told: smaller ones may be too small for a model to cache (2,048 to

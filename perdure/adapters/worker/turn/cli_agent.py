@@ -12,15 +12,12 @@ import uuid
 from dataclasses import dataclass, replace
 
 from perdure.adapters.agents.builtin.answers import free_text_summary, parse_answer, schema_for
-from perdure.adapters.agents.builtin.circles import DetectedCircle, last_warning
-from perdure.adapters.agents.builtin.compaction import compact_transcript
-from perdure.adapters.agents.builtin.opening import roles_of, system_prompt
-from perdure.adapters.agents.builtin.places import ReviewedChange
-from perdure.adapters.agents.builtin.promises import ReviewPromises
+from perdure.adapters.agents.builtin.opening import compact_transcript, roles_of, system_prompt
+from perdure.adapters.agents.builtin.progress import DetectedCircle, last_warning
+from perdure.adapters.agents.builtin.review import ReviewedChange, ReviewPromises
 from perdure.adapters.agents.builtin.tools.tool_calls import describe_reply, texts_in
 from perdure.adapters.agents.builtin.user_messages import add_user_messages
-from perdure.adapters.agents.cli.launch import AgentStartRequest
-from perdure.adapters.agents.cli.output import AgentClaim
+from perdure.adapters.agents.cli_process import AgentClaim, AgentStartRequest
 from perdure.adapters.agents.presets import read_preset
 from perdure.adapters.agents.proxied.upstream import WIRE_VARIABLES, Upstream
 from perdure.adapters.git import checkpoint as checkpoints
@@ -28,22 +25,20 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.turn.agent import Message, TurnContext
-from perdure.adapters.worker.turn.commit_turn import commit_turn, turn_summary
-from perdure.adapters.worker.turn.history import circle_of, step_diff
+from perdure.adapters.worker.turn.agent import Message, TurnContext, circle_of, commit_turn, step_diff, turn_summary
 from perdure.adapters.worker.turn.materials import review_change
 from perdure.adapters.worker.turn.paid_replies import PaidReplies
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.request_gate import GatedTurn
 from perdure.adapters.worker.waiting_agents import AgentPosition, WaitingAgent
-from perdure.models.config import SandboxGrade
+from perdure.models.budget.ledger import Usage
+from perdure.models.config.preset import Preset
+from perdure.models.config.repository import SandboxGrade
+from perdure.models.delivery.steps import STEPS
+from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.errors import BudgetReached, ModelRefusesUs, SandboxUnavailable, WorkCutOff
 from perdure.models.ids import run_ref
-from perdure.models.ledger import Usage
 from perdure.models.phases import Step
-from perdure.models.preset import Preset
-from perdure.models.steps import STEPS
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 
 _GO_ON = "Go on."
 _ANEW = "You have worked on this in a session that could not be brought back."

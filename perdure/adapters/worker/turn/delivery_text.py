@@ -10,10 +10,10 @@ from typing import Any
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.workspace_record import WorkspaceRecord
+from perdure.adapters.git.workspace import WorkspaceRecord
+from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
-from perdure.models.turn import TURN_BEGINS, TextPage, VaultReadInput
 
 PAGE_CHARS = 16_000
 """Characters of a log or diff in one page: at most 64 KiB, whatever the characters."""

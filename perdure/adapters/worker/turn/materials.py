@@ -1,31 +1,33 @@
-"""The material of a step's opening message: artifacts as text, the change as a diff, the app's pages."""
+"""The material of a step's opening message: artifacts as text, the change as a diff, the app's pages, the repository's
+map."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perdure.adapters.agents.builtin.issue import strip_hidden as as_shown
 from perdure.adapters.agents.builtin.opening import ShownPage
-from perdure.adapters.agents.builtin.places import ReviewedChange
-from perdure.adapters.agents.builtin.promises import RequestText, ReviewPromises
+from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES, build_map
+from perdure.adapters.agents.builtin.review import RequestText, ReviewedChange, ReviewPromises
 from perdure.adapters.agents.builtin.user_messages import Message, texts_from_people
+from perdure.adapters.agents.builtin.user_messages import strip_hidden as as_shown
 from perdure.adapters.checks.findings.secret_leaks import printable_path
 from perdure.adapters.git import patch
-from perdure.adapters.git.checkpoint import read_turn
+from perdure.adapters.git.checkpoint import read_turn, worktree_tree
+from perdure.adapters.git.objects import ObjectReader
+from perdure.adapters.git.repository import CACHED_ANSWERS
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.worker.turn.documents import read_picture, read_report, read_screenshots
-from perdure.adapters.worker.turn.earlier_fixes import describe_fixes
-from perdure.models.changed_base_tests import changed_promises, experiment_notes, promises_by_label
-from perdure.models.contract import Contract
+from perdure.adapters.worker.turn.documents import describe_fixes, read_picture, read_report, read_screenshots
+from perdure.models.checks.report import CommandResult, Finding, Findings, Screenshot, Screenshots, TestCase, TestReport
+from perdure.models.checks.verdict_text import changed_promises, experiment_notes, find_faults, promises_by_label
+from perdure.models.delivery.steps import STEPS
+from perdure.models.delivery.turn import Contract, TurnInput
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.phases import Step
-from perdure.models.report import CommandResult, Finding, Findings, Screenshot, Screenshots, TestCase, TestReport
-from perdure.models.tampering_text import find_faults
-from perdure.models.turn import TurnInput
 from perdure.text import one_line
 
 _MESSAGE_LINES = 12
@@ -266,3 +268,34 @@ def _page_caption(shot: Screenshot, screenshots: Screenshots, *, shown: bool) ->
     else:
         lines.append("picture: left out here" if shot.artifact else "picture: none")
     return "\n".join([*lines, *([f"note: {shot.note}"] if shot.note else [])])
+
+
+MAP_MATERIAL = "repository"
+"""The name of the material that the map becomes."""
+
+
+def map_material(vault: Vault, checkpoint: str, step: Step) -> dict[str, str]:
+    """Return the map of a checkpoint's files as a material of a step's first message; empty for steps that stay close
+    to what they are given, and for a repository without files. Raises WorkspaceLost."""
+    if not STEPS[step].gets_notes:
+        return {}
+    text = _map_text(vault, worktree_tree(vault, checkpoint))
+    return {MAP_MATERIAL: text} if text else {}
+
+
+@functools.lru_cache(CACHED_ANSWERS)
+def _map_text(vault: Vault, tree: str) -> str:
+    """Return the map of a tree's files, kept in memory for the trees asked for last; links are left out, because they
+    lead elsewhere."""
+    files = {path: sha for path, mode, sha in vault.list_files(tree) if mode.startswith("100")}  # links lead elsewhere
+    return build_map(files, lambda paths: _read_contents(vault, {path: files[path] for path in paths}))
+
+
+def _read_contents(vault: Vault, shas: Mapping[str, str]) -> dict[str, bytes]:
+    """Read from the vault those of the files, path → object, that are no larger than MAP_FILE_BYTES."""
+    reader = ObjectReader(vault.git)
+    try:
+        contents = reader.read_objects(list(shas.values()), MAP_FILE_BYTES, MAP_FILE_BYTES * len(shas))
+        return {path: data for path, (_, data) in zip(shas, contents, strict=True) if data is not None}
+    finally:
+        reader.close()

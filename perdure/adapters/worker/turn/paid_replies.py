@@ -11,15 +11,14 @@ from typing import Any, Protocol, TypeVar
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
+from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.pace import PACE_WAIT_S, Pace
-from perdure.adapters.worker.replies import ReplyStore
-from perdure.adapters.worker.spend import SpendLog
+from perdure.models.budget.ledger import LimitReached, SpendingLimits, Usage
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.turn import TurnInput
 from perdure.models.errors import BudgetReached, ModelUnavailable, PerdureError, RepliesCut
 from perdure.models.ids import short_run_id
-from perdure.models.ledger import LimitReached, SpendingLimits, Usage
 from perdure.models.rules.allowance import exceeded_limit
-from perdure.models.turn import TurnInput
 
 REPLIES_CUT_PER_TURN = 5
 """Replies of one turn that may break off on their way. Each may have been billed: a line this bad needs a person, who

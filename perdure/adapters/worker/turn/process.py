@@ -13,19 +13,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.adapters.agents.cli.launch import AgentStartRequest, make_agent_command, write_home_files
-from perdure.adapters.agents.cli.memory import has_all_results, pack_session_files, read_home_file, unpack_session_files
-from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentClaim, parse_output
+from perdure.adapters.agents.cli_process import (
+    AGENT_OUTPUT_BYTES,
+    AgentClaim,
+    AgentStartRequest,
+    has_all_results,
+    make_agent_command,
+    pack_session_files,
+    parse_output,
+    read_home_file,
+    unpack_session_files,
+    write_home_files,
+)
 from perdure.adapters.agents.proxied.upstream import Upstream
 from perdure.adapters.agents.proxied.wires import WIRES
 from perdure.adapters.sandbox.base import SandboxResult
-from perdure.adapters.system.removal import remove_path
+from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.paid_replies import PaidReplies
 from perdure.adapters.worker.turn.request_gate import GatedTurn, RequestGate
-from perdure.models.preset import Preset
-from perdure.models.turn import TurnInput
+from perdure.models.config.preset import Preset
+from perdure.models.delivery.turn import TurnInput
 
 if TYPE_CHECKING:
     from perdure.adapters.agents.proxied.proxy import Proxy

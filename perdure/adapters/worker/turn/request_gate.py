@@ -11,10 +11,10 @@ from typing import NoReturn
 
 from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply, ProxiedRequest, UpstreamCall
 from perdure.adapters.worker.turn.paid_replies import PaidReplies, ReplyRequest, sample_of
+from perdure.models.delivery.turn import TurnInput
 from perdure.models.errors import BudgetReached, ModelRefusesUs, PerdureError
 from perdure.models.ids import digest
 from perdure.models.rules.allowance import day_limits_only
-from perdure.models.turn import TurnInput
 
 SIDE_REQUESTS_PER_TURN = 20
 """Requests beside the conversation that one turn may make: a title, a summary, counting tokens. A shell inside can send

@@ -13,16 +13,20 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.turn.adopt import adopt_turn
-from perdure.adapters.worker.turn.agent import Agent, TurnContext
+from perdure.adapters.worker.turn.agent import Agent, TurnContext, adopt_turn
 from perdure.adapters.worker.turn.builtin_agent import BuiltInAgent
 from perdure.adapters.worker.turn.cli_agent import CliAgent
-from perdure.adapters.worker.turn.map_material import map_material
-from perdure.adapters.worker.turn.materials import material_texts, review_promises, shown_pages, without_pictures
-from perdure.models.config import BUILT_IN
+from perdure.adapters.worker.turn.materials import (
+    map_material,
+    material_texts,
+    review_promises,
+    shown_pages,
+    without_pictures,
+)
+from perdure.models.config.repository import BUILT_IN
+from perdure.models.delivery.steps import STEPS
+from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.ids import run_ref
-from perdure.models.steps import STEPS
-from perdure.models.turn import TurnInput, TurnResult
 
 Message = dict[str, Any]
 

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_with_delivery
+from perdure.cli.session import DeliveryId, run_with_delivery
 from perdure.models.errors import BadInput
 
 Html = Annotated[

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.models.plan import Plan
-from perdure.models.report import Findings, Review, Screenshots, TestReport
-from perdure.models.result import (
+from perdure.models.checks.report import Findings, Review, Screenshots, TestReport
+from perdure.models.delivery.result import (
     AttemptResult,
     DecisionMade,
     PullRequest,
@@ -19,6 +18,7 @@ from perdure.models.result import (
     TestsResult,
     UsageResult,
 )
+from perdure.models.delivery.steps import Plan
 
 
 class ReportTurn(BaseModel):

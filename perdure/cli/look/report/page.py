@@ -1,4 +1,5 @@
-"""A report as one HTML page that needs nothing else: no network, no script, no file beside it."""
+"""A report as one HTML page that needs nothing else: no network, no script, no file beside it; a few numbers at its
+top."""
 
 from __future__ import annotations
 
@@ -12,15 +13,60 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from perdure import __version__
-from perdure.adapters.forges.neutral import is_web_address
-from perdure.cli.decide.pending_text import decision_line
+from perdure.adapters.forges.markdown import is_web_address
+from perdure.cli.decide.decision_view import decision_line
 from perdure.cli.formatting import format_tokens, money, pluralise, visible_line, visible_text
-from perdure.cli.look.report import tiles, view
+from perdure.cli.look.report import view
 from perdure.cli.look.report.facts import DeliveryReport
-from perdure.cli.look.report.svg import svg_of
-from perdure.cli.look.report.timeline import timeline_of
-from perdure.models import wording
+from perdure.cli.look.report.timeline import svg_of, timeline_of
+from perdure.models.checks import verdict_text
+from perdure.models.delivery.result import ReviewStatus, TestsStatus
 from perdure.text import span
+
+Tile = tuple[str, list[str], str]
+"""A tile: its value, the lines below it, and its tone (`good`, `warn`, `bad`, or empty)."""
+
+
+def tests_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about tests: how many passed, other counts below, good where they are green."""
+    result = report.tests
+    if result.status in (TestsStatus.SKIPPED, TestsStatus.NONE):
+        return "not run" if result.status is TestsStatus.SKIPPED else "no tests", [], "warn" * (not report.running)
+    _, _, more = view.tests_line(result).partition(", ")
+    value = f"{result.passed} passed" if result.passed is not None else str(result.status)
+    return value, more.split(", ") if more else [], "good" if result.status is TestsStatus.GREEN else "bad"
+
+
+def review_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about the review: how many blockers, other counts below, good where it found the change clean."""
+    result = report.review
+    if view.report_review_line(report) == "not done":
+        return "not done", [], "warn" * (not report.running)
+    if result.blockers:
+        value, tone = pluralise(result.blockers, "blocker"), "bad"
+    else:
+        value, tone = "no blockers", "good" if result.status is ReviewStatus.CLEAN else ""
+    return value, [f"{result.tech_debt} tech debt", f"{result.skippable} skippable"], tone
+
+
+def cost_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about cost: the amount, below it budget and tokens."""
+    _, *more = view.cost_line(report.usage).split(" · ")
+    budget = [f"of {money(report.budget_usd)}"] if report.budget_usd is not None else []
+    return money(report.usage.cost_usd), [*budget, *more], ""
+
+
+def time_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about time: how long the delivery took, below it how much of that was waiting."""
+    waited = sum(gap.end - gap.start for gap in timeline_of(report).gaps)
+    return span(report.seconds), [f"{span(waited)} of it waiting"] if waited else [], ""
+
+
+def receipt_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about the receipt: deaths of workers, below them what else it counts."""
+    value, *more = view.report_receipt_line(report).split(" · ")
+    return value, more, ""
+
 
 REPORT_TESTS_SHOWN = 1_000
 """Rows of tests that passed, of one command: folded away, and still not the whole of a suite of 50,000."""
@@ -47,7 +93,7 @@ def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict
         "svg": Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
         "pictures": pictures,
         "links": {"pull": is_web_address(report.pull_request.url) if report.pull_request else False},
-        "points": wording.review_points(report.reviewed, report.findings),
+        "points": verdict_text.review_points(report.reviewed, report.findings),
         "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
         "sections": _section_links(report, bool(timeline.rows)),
         "turns": [(name, list(turns)) for name, turns in groupby(report.turns, key=view.step_name)],
@@ -106,8 +152,8 @@ def report_environment() -> Environment:
     environment.filters |= {"status": lambda status: status.replace("_", " ")}
     environment.globals |= {
         "view": view,
-        "wording": wording,
-        "tiles": tiles,
+        "wording": verdict_text,
+        **{tile.__name__: tile for tile in (tests_tile, review_tile, cost_tile, time_tile, receipt_tile)},
         "count": pluralise,
         "rows": REPORT_TESTS_SHOWN,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.cli.decide.pending_text import decision_line, diffstat_lines
+from perdure.cli.decide.decision_view import decision_line, diffstat_lines
 from perdure.cli.formatting import money, pluralise, short_sha, span, visible_line, visible_text, wrap_visible
 from perdure.cli.look.findings_text import report_lines, review_lines
 from perdure.cli.look.report import view

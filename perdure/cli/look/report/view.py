@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from perdure.cli.formatting import format_tokens, money, pluralise, short_sha
 from perdure.cli.look.report.facts import DeliveryReport, ReportTurn
-from perdure.models.changed_base_tests import ChangedPromise, changed_promises, experiment_notes
-from perdure.models.report import Severity
-from perdure.models.result import (
+from perdure.models.checks.report import Severity
+from perdure.models.checks.verdict_text import ChangedPromise, changed_promises, experiment_notes, find_faults
+from perdure.models.delivery.result import (
     AttemptResult,
     Receipt,
     ReviewResult,
@@ -18,7 +18,6 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
-from perdure.models.tampering_text import find_faults
 from perdure.text import span
 
 TONES = {

@@ -13,8 +13,7 @@ import pytest
 
 from perdure.adapters.agents.acp import session as talking
 from perdure.adapters.agents.acp import stdio_over_socket as inside
-from perdure.adapters.agents.acp.policy import PermissionPolicy
-from perdure.adapters.agents.acp.session import AcpSession
+from perdure.adapters.agents.acp.session import AcpSession, PermissionPolicy
 from perdure.adapters.agents.acp.transport import open_agent_socket
 from perdure.models.errors import AgentFailed
 from perdure.rehearsal.screenplay import Screenplay

@@ -10,11 +10,10 @@ import pytest
 
 from perdure.adapters.agents.builtin.model import Model
 from perdure.adapters.agents.builtin.tools import Toolbox
-from perdure.adapters.sandbox.grades import OffSandbox, sandbox_for
-from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.toolchain import Binds, compute_binds
+from perdure.adapters.sandbox.environment import Binds, compute_binds
+from perdure.adapters.sandbox.grades import OffSandbox, probe, sandbox_for
 from perdure.adapters.system.home import Home
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.homes import fresh_home

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.conversation import StepFinished, decide_next
 from perdure.adapters.agents.builtin.model import Reply
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 from perdure.models.phases import Step
 
 OPENING = {"role": "user", "content": [{"type": "text", "text": "go"}]}

@@ -20,10 +20,9 @@ from perdure.adapters.agents.builtin.conversation import (
 )
 from perdure.adapters.agents.builtin.model import Model, Reply
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract, Note
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract, Ending, Note
 from perdure.models.phases import Step
-from perdure.models.turn import Ending
 
 PlayedModel = Callable[..., Awaitable[tuple[Any, Model]]]
 

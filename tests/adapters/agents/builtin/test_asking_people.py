@@ -16,9 +16,9 @@ from perdure.adapters.agents.builtin.tools.ask import (
     QUESTION_CHARS,
     QUESTION_RESULT,
 )
-from perdure.models.decisions import Question, QuestionKind
+from perdure.models.delivery.decisions import Question, QuestionKind
+from perdure.models.delivery.steps import AGENTIC, STEPS
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC, STEPS
 
 SIGN = {"text": "Which sign?", "kind": "choice", "choices": ["plus", "minus"], "why": "Callers depend on it."}
 

@@ -134,9 +134,9 @@ import asyncio, sys
 from pathlib import Path
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.system.home import Home
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.phases import Step
 root = Path(sys.argv[1])
 (root / "tree").mkdir(parents=True)

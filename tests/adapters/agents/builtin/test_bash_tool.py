@@ -10,10 +10,10 @@ from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.builtin.tools import Toolbox
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
+from perdure.adapters.sandbox.environment import Binds
 from perdure.adapters.sandbox.grades import sandbox_for
-from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import ResourceCaps
-from perdure.models.config import SandboxGrade
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import SandboxUnavailable, Superseded
 from perdure.models.phases import Step
 from tests.homes import fresh_home

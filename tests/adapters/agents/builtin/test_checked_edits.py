@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.agents.builtin.tools import Toolbox, run_calls
-from perdure.adapters.agents.builtin.tools import check as checking
+from perdure.adapters.agents.builtin.tools import files as checking
 from perdure.models.errors import Superseded
 from perdure.models.phases import Step
 from tests.adapters.agents.builtin.replies import use

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from replies import OPENING
 
-from perdure.adapters.agents.builtin.compaction import COMPACT_TURNS, COMPACTED, compact_transcript, is_window_full
 from perdure.adapters.agents.builtin.model import parse_window
+from perdure.adapters.agents.builtin.opening import COMPACT_TURNS, COMPACTED, compact_transcript, is_window_full
 from perdure.adapters.agents.builtin.user_messages import add_user_messages, texts_from_people
-from perdure.models.decisions import UserMessage
+from perdure.models.budget.ledger import Usage
+from perdure.models.delivery.decisions import UserMessage
 from perdure.models.errors import BadInput
-from perdure.models.ledger import Usage
 
 
 def long(turns: int, said: str = "keep the old name") -> list[dict[str, Any]]:

@@ -18,11 +18,10 @@ from perdure.adapters.agents.builtin.conversation import (
     results_message,
     schema_for,
 )
+from perdure.models.checks.report import Review
+from perdure.models.delivery.steps import AGENTIC, Plan
+from perdure.models.delivery.turn import Ending
 from perdure.models.phases import Step
-from perdure.models.plan import Plan
-from perdure.models.report import Review
-from perdure.models.steps import AGENTIC
-from perdure.models.turn import Ending
 
 
 @pytest.mark.parametrize("step", [Step.CLASSIFY, Step.PLAN, Step.REVIEW])

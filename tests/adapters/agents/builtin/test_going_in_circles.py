@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replies import OPENING, reply
 
-from perdure.adapters.agents.builtin.circles import (
+from perdure.adapters.agents.builtin.conversation import StepFinished, decide_next, results_message
+from perdure.adapters.agents.builtin.progress import (
     ALTERNATING_STOP,
     ALTERNATING_WARN,
     GROWING_STOP,
@@ -25,12 +26,11 @@ from perdure.adapters.agents.builtin.circles import (
     find_circle,
     may_be_in_circle,
 )
-from perdure.adapters.agents.builtin.conversation import StepFinished, decide_next, results_message
 from perdure.adapters.agents.builtin.user_messages import add_user_messages
-from perdure.models.config import TestCommand
-from perdure.models.decisions import UserMessage
+from perdure.models.config.repository import TestCommand
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.turn import Ending
 from perdure.models.phases import Step
-from perdure.models.turn import Ending
 
 TESTS = (TestCommand(command="python -m pytest -q"),)
 

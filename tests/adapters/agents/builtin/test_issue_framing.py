@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.builtin.issue import issue_text, strip_hidden
 from perdure.adapters.agents.builtin.opening import opening_message
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract, Note
+from perdure.adapters.agents.builtin.user_messages import issue_text, strip_hidden
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import Contract, Note
 from perdure.models.issue import ForgeIssue, IssueComment
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC
 
 ISSUE = ForgeIssue(
     number=12,

@@ -9,12 +9,12 @@ from perdure.adapters.agents.builtin.answers import schema_for
 from perdure.adapters.agents.builtin.conversation import model_request_for, opening_message, system_prompt
 from perdure.adapters.agents.builtin.opening import MATERIAL_CHARS, ShownPage, roles_of
 from perdure.adapters.agents.text import cut_middle, first_line, frame_data, redact_secrets
-from perdure.models.backlog import LandingPlace
-from perdure.models.config import DeliverySettings, RepositoryConfig, TestCommand
-from perdure.models.contract import Contract, Note
+from perdure.models.backlog.request import LandingPlace
+from perdure.models.config.repository import DeliverySettings, RepositoryConfig, TestCommand
+from perdure.models.delivery.specialists import ParentDelivery
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import Contract, Note
 from perdure.models.phases import Kind, Step
-from perdure.models.specialists import ParentDelivery
-from perdure.models.steps import AGENTIC
 
 CONTRACT = Contract(
     delivery="durations-parse-3f9c",

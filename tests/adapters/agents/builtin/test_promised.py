@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from replies import OPENING, issue, reply, text
 
 from perdure.adapters.agents.builtin.conversation import Continue, StepFinished, decide_next
-from perdure.adapters.agents.builtin.places import ReviewedChange
-from perdure.adapters.agents.builtin.promises import RequestText, ReviewPromises, add_promise_blockers
+from perdure.adapters.agents.builtin.review import RequestText, ReviewedChange, ReviewPromises, add_promise_blockers
 from perdure.adapters.agents.builtin.user_messages import add_user_messages, texts_from_people
 from perdure.adapters.agents.text import frame_data, frame_person_text
-from perdure.models.changed_base_tests import promises_by_label
-from perdure.models.decisions import UserMessage
-from perdure.models.experiment import Promise
+from perdure.models.checks.report import Justification, Promise, Review, Severity
+from perdure.models.checks.verdict_text import promises_by_label
+from perdure.models.delivery.decisions import UserMessage
 from perdure.models.phases import Step
-from perdure.models.report import Justification, Review, Severity
 
 ADD = "tests/test_calc.py::test_add"
 SUB = "tests/test_calc.py::test_sub"

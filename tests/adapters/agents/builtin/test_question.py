@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.agents.builtin.model import ModelRequest, Reply, max_cost_usd, max_total_tokens
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 QUESTION = ModelRequest(
     model="claude-sonnet-5-5",

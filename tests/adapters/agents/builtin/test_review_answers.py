@@ -8,10 +8,10 @@ import pytest
 from replies import OPENING, finished, issue, reply, review, text
 
 from perdure.adapters.agents.builtin.conversation import Continue, StepFinished, decide_next
-from perdure.adapters.agents.builtin.places import ReviewedChange
+from perdure.adapters.agents.builtin.review import ReviewedChange
+from perdure.models.checks.report import Review
+from perdure.models.delivery.turn import Ending
 from perdure.models.phases import Step
-from perdure.models.report import Review
-from perdure.models.turn import Ending
 
 
 def again(said: str, change: ReviewedChange | None = None, first: str | None = None) -> tuple[str, StepFinished]:

@@ -7,8 +7,8 @@ import pytest
 from tool_calls import called, run
 
 from perdure.adapters.agents.builtin.tools import Toolbox, describe_reply, tool_definitions
+from perdure.models.delivery.steps import AGENTIC, WRITERS
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC, WRITERS
 
 
 @pytest.mark.parametrize("step", AGENTIC)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from perdure.adapters.agents.builtin.conversation import Continue, StepFinished, decide_next
-from perdure.adapters.agents.builtin.untested_edits import UNTESTED, untested_reminder
-from perdure.models.config import TestCommand
+from perdure.adapters.agents.builtin.progress import UNTESTED, untested_reminder
+from perdure.models.config.repository import TestCommand
 from perdure.models.phases import Step
 from tests.adapters.agents.builtin.replies import OPENING, reply, text, use
 

@@ -15,9 +15,9 @@ from test_opening import CONTRACT, words
 from perdure.adapters.agents.builtin.opening import opening_message, system_prompt
 from perdure.adapters.agents.builtin.user_messages import add_earlier_messages, add_user_messages
 from perdure.adapters.agents.text import frame_data
-from perdure.models.decisions import UserMessage
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.steps import AGENTIC, STEPS
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC, STEPS
 
 START = {"role": "user", "content": [text("go")]}
 ASKED = [

@@ -9,8 +9,8 @@ import pytest
 from perdure.adapters.agents.builtin.conversation import LONG_S, expects_long_wait, model_request_for
 from perdure.adapters.agents.builtin.model import Model, max_cost_usd
 from perdure.adapters.agents.builtin.model_request import ModelRequest
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal

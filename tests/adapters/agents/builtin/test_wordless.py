@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.adapters.agents.builtin.opening import opening_message
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.issue import ForgeIssue
 from perdure.models.phases import Step
 

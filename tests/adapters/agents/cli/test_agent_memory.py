@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.agents.cli import memory
-from perdure.adapters.agents.cli.memory import has_all_results, pack_session_files, read_home_file, unpack_session_files
+from perdure.adapters.agents import cli_process
+from perdure.adapters.agents.cli_process import (
+    has_all_results,
+    pack_session_files,
+    read_home_file,
+    unpack_session_files,
+)
 from perdure.models.errors import WorkspaceLost
 
 GLOBS = ("sessions/*/*.jsonl",)
@@ -47,7 +52,7 @@ def test_a_link_to_a_file_of_the_host_is_not_followed_wherever_it_stands_in_the_
 
 
 def test_a_session_without_end_is_not_read_to_its_end(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MEMORY_BYTES", 1024)
+    monkeypatch.setattr(cli_process, "MEMORY_BYTES", 1024)
     with (home / "sessions" / "a" / "one.jsonl").open("wb") as file:
         file.truncate(10**12)
     with pytest.raises(WorkspaceLost, match="larger"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from perdure.adapters.agents.proxied.base import ProxiedReply
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from perdure.adapters.agents.proxied.wires import WIRES
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 from tests.examples import examples
 
 PATHS = {

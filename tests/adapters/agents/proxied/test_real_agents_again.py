@@ -16,8 +16,8 @@ from proxied_agents import KEY, Books, Played, Serve, says
 from perdure.adapters.agents.proxied.base import ProxiedReply, ProxiedRequest, UpstreamCall
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, Upstream
+from perdure.models.budget.ledger import LimitReached, Spend
 from perdure.models.errors import BudgetReached, ModelRefusesUs
-from perdure.models.ledger import LimitReached, Spend
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.real_agents import claude, codex, told

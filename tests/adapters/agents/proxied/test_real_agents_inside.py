@@ -14,8 +14,8 @@ from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, WIRE_
 from perdure.adapters.sandbox import bridge
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.sandbox.environment import compute_binds
+from perdure.adapters.sandbox.grades import probe
 from perdure.adapters.system.home import Home
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal

@@ -13,8 +13,8 @@ from wire_replies import ASKED, CHAT_CALL, KEYS, REPLIES, RESPONSE, STREAMS, pie
 
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import CHAT, GEMINI, RESPONSES
+from perdure.models.budget.ledger import Usage
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
-from perdure.models.ledger import Usage
 
 Http = Callable[[Proxy], httpx2.AsyncClient]
 

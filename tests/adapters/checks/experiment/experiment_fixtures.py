@@ -11,16 +11,15 @@ from perdure.adapters.checks.experiment.commit_pair import CommitPair
 from perdure.adapters.checks.experiment.joined import can_combine
 from perdure.adapters.checks.experiment.run_experiment import run_experiment
 from perdure.adapters.checks.experiment.runs import ExperimentSetting
-from perdure.adapters.checks.experiment.trees import write_tree
 from perdure.adapters.checks.tests import CommandPlace, run_once
+from perdure.adapters.checks.trees import write_tree
 from perdure.adapters.git.checkouts import CheckoutPool
-from perdure.adapters.git.object_store import ObjectStore
+from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
-from perdure.models.config import TestCommand
-from perdure.models.experiment import Experiment
-from perdure.models.report import CommandResult, TestCase, TestReport
+from perdure.models.checks.report import CommandResult, Experiment, TestCase, TestReport
+from perdure.models.config.repository import TestCommand
 from tests.command_fixtures import BARE
 
 Files = Mapping[str, str | None]

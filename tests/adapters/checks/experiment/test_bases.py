@@ -7,7 +7,7 @@ import sys
 import pytest
 from experiment_fixtures import Files, Trials
 
-from perdure.models.report import CommandResult, TestCase, TestReport
+from perdure.models.checks.report import CommandResult, TestCase, TestReport
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 

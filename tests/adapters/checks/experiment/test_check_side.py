@@ -6,8 +6,8 @@ import pytest
 from experiment_fixtures import Trials
 from pydantic import ValidationError
 
-from perdure.adapters.checks.experiment.check_side import check_test_side
-from perdure.models.config import TestCommand, TestsSettings
+from perdure.adapters.checks.experiment.commit_pair import check_test_side
+from perdure.models.config.repository import TestCommand, TestsSettings
 from perdure.models.errors import InvalidRequest
 
 FILES = {"a.py": "", "tests/test_a.py": "", "tests/data.json": "", "conftest.py": ""}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from experiment_fixtures import Trials
 
-from perdure.models.experiment import CanaryOutcome
+from perdure.models.checks.report import CanaryOutcome
 
 PYTEST = f"{sys.executable} -m pytest -q"
 UNITTEST = f"{sys.executable} -m unittest discover -s tests"

@@ -15,8 +15,7 @@ from perdure.adapters.checks.experiment.joined import split_canaries
 from perdure.adapters.checks.runners.base import Canaries
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.models.experiment import CanaryOutcome, Experiment
-from perdure.models.report import CommandResult, TestCase, TestReport
+from perdure.models.checks.report import CanaryOutcome, CommandResult, Experiment, TestCase, TestReport
 
 PYTEST = f"{sys.executable} -m pytest -p no:cacheprovider"
 NAMES = ("a", "b", "c", "d")

@@ -9,8 +9,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from test_halves import NAMES, pytestmark, runs
 
-from perdure.models.experiment import CanaryOutcome
-from perdure.models.report import CommandResult, TestCase, TestReport
+from perdure.models.checks.report import CanaryOutcome, CommandResult, TestCase, TestReport
 from tests.needs import require
 
 __all__ = ["pytestmark"]

@@ -10,7 +10,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from trick_bases import CALC
 
-from perdure.models.experiment import CanaryOutcome, Experiment
+from perdure.models.checks.report import CanaryOutcome, Experiment
 
 PYTEST = f"{sys.executable} -m pytest -p no:cacheprovider"
 TESTS = """\

@@ -8,7 +8,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from test_joined import promised, runs
 
-from perdure.models.experiment import CanaryOutcome
+from perdure.models.checks.report import CanaryOutcome
 from tests.needs import require
 
 pytestmark = pytest.mark.story

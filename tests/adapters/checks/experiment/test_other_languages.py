@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from experiment_fixtures import Files, Trials
 
-from perdure.models.experiment import CanaryOutcome, Experiment
+from perdure.models.checks.report import CanaryOutcome, Experiment
 from tests.needs import require
 from tests.npm_packages import installed
 

@@ -10,7 +10,7 @@ import pytest
 from experiment_fixtures import Files, Trials
 from real_repositories import REPOSITORIES, fetched
 
-from perdure.models.experiment import CanaryOutcome
+from perdure.models.checks.report import CanaryOutcome
 from tests.npm_packages import installed
 
 TABLE = tomllib.loads((Path(__file__).parent / "real.toml").read_text())["change"]

@@ -10,9 +10,9 @@ from experiment_fixtures import Trials
 
 from perdure.adapters.checks.experiment.commit_pair import CommitPair
 from perdure.adapters.checks.experiment.side_rules import SideRules, mix_trees
-from perdure.adapters.checks.experiment.trees import CommitTree
 from perdure.adapters.checks.runners import RUNNERS, find_runner
-from perdure.models.config import TestCommand
+from perdure.adapters.checks.trees import CommitTree
+from perdure.models.config.repository import TestCommand
 
 PYTEST = next(runner for runner in RUNNERS if runner.name == "pytest")
 

@@ -11,11 +11,11 @@ from experiment_fixtures import Trials
 from perdure.adapters.checks.experiment.commit_pair import find_unaffected_tests
 from perdure.adapters.checks.experiment.outcomes import find_proving_tests
 from perdure.adapters.checks.experiment.side_rules import SideRules
-from perdure.adapters.checks.experiment.trees import CommitTree
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.models.config import TestCommand
-from perdure.models.report import CommandResult, TestCase
+from perdure.adapters.checks.trees import CommitTree
+from perdure.models.checks.report import CommandResult, TestCase
+from perdure.models.config.repository import TestCommand
 
 FILES = {
     "tests/test_a.py": "from tests.test_b import helper\n",

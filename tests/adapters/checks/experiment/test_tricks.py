@@ -10,8 +10,8 @@ import pytest
 from experiment_fixtures import Trials
 from trick_bases import ADD, BASES, PLAIN, TEST, Base, prepared
 
-from perdure.models.config import SandboxGrade
-from perdure.models.experiment import CanaryOutcome, Experiment
+from perdure.models.checks.report import CanaryOutcome, Experiment
+from perdure.models.config.repository import SandboxGrade
 
 HERE = Path(__file__).parent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.checks.experiment.versions import versions_of_test
+from perdure.adapters.checks.experiment.reduced_tests import versions_of_test
 
 PYTHON = """\
 import pytest

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from perdure.adapters.checks.findings.engine_findings import EngineFindings, inspect_commit
 from perdure.adapters.git.repository import Repository
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
-from perdure.models.report import Finding, FindingRule
+from perdure.models.checks.report import Finding, FindingRule
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 
 Content = str | bytes | None
 

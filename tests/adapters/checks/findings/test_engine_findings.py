@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from perdure.adapters.checks.findings.content_findings import CHANGE_FILES, CHANGE_LINES
 from perdure.adapters.checks.findings.engine_findings import FINDINGS_MOST
+from perdure.models.checks.report import FindingRule, Findings, Severity
 from perdure.models.limits import FINDING_BINARY_BYTES
-from perdure.models.report import FindingRule, Findings, Severity
 from tests.untraced import untraced
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"

@@ -9,7 +9,7 @@ from changes import PERSON
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.checks.findings.globs import (
+from perdure.adapters.checks.globs import (
     covering_pattern,
     expand_alternatives,
     fnmatch_regex,

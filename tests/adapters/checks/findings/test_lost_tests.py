@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from changes import Work
 
-from perdure.adapters.checks.findings.lost_tests import find_lost_tests
-from perdure.models.experiment import CommandExperiment, Experiment
-from perdure.models.report import Finding, FindingRule, Severity, TestReport
+from perdure.adapters.checks.findings.engine_findings import find_lost_tests
+from perdure.models.checks.report import CommandExperiment, Experiment, Finding, FindingRule, Severity, TestReport
 
 TESTS = "def test_a():\n    assert f(1) == 2\n\n\ndef test_b():\n    assert f(2) == 3\n"
 LESS = "def test_a():\n    assert f(1) == 2\n"

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.checks.findings.lost_tests import find_unproven_change
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
-from perdure.models.experiment import CommandExperiment, Experiment
-from perdure.models.report import Severity, TestReport
+from perdure.adapters.checks.findings.engine_findings import find_unproven_change
+from perdure.models.checks.report import CommandExperiment, Experiment, Severity, TestReport
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 
 
 def contract(**tests: Any) -> Contract:

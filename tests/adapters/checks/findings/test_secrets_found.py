@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from changes import Work, github_token, of, private_key, random_text
 
-from perdure.models.report import Finding, FindingRule, Severity
+from perdure.models.checks.report import Finding, FindingRule, Severity
 
 HEX, LOWER = string.hexdigits[:16], string.ascii_lowercase + string.digits
 

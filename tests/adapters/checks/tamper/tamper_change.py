@@ -13,8 +13,8 @@ from perdure.adapters.checks.tamper import DifferingFiles, find_hints, find_miss
 from perdure.adapters.checks.tamper.hints import ReviewHints
 from perdure.adapters.checks.tamper.missing_tests import MissingTests
 from perdure.adapters.git.repository import Repository
-from perdure.models.config import TestCommand
-from perdure.models.report import TestReport
+from perdure.models.checks.report import TestReport
+from perdure.models.config.repository import TestCommand
 
 Tree = Mapping[str, str | bytes | None]
 """Path → text; None takes a file away. A text that starts with `-> ` is a link."""

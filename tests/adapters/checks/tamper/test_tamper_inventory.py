@@ -14,8 +14,8 @@ from perdure.adapters.checks.tamper.missing_tests import MissingTests, make_hit
 from perdure.adapters.checks.verdict import verdict_of
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.repository import Repository
+from perdure.models.checks.report import CommandResult, Tampering, TestCase, TestReport
 from perdure.models.limits import TAMPER_HITS_MOST
-from perdure.models.report import CommandResult, Tampering, TestCase, TestReport
 
 JAVA = "src/test/java/CalcTest.java"
 TEXTS = {

@@ -13,19 +13,25 @@ from turn_fixtures import in_activity
 
 from activities import run_tests
 from activities.commit import CommitActivity
-from activities.land import LandActivity
+from activities.landing import LandActivity, RebaseActivity
 from activities.prepare import PrepareActivity
-from activities.rebase import RebaseActivity
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
-from perdure.models.backlog import LandingPlace
-from perdure.models.contract import Contract
+from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
+from perdure.models.backlog.request import LandingPlace
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import (
+    CommitInput,
+    CommitResult,
+    PreparedWorkspace,
+    PrepareInput,
+    TestInput,
+    TestVerdict,
+)
 from perdure.models.ids import run_ref
-from perdure.models.landing import LandInput, LandResult, RebaseInput, RebaseResult
-from perdure.models.request import DeliveryRequest
-from perdure.models.work import CommitInput, CommitResult, PreparedWorkspace, PrepareInput, TestInput, TestVerdict
 from tests.engine import git, make_target
 from tests.homes import fresh_home
 

@@ -8,10 +8,10 @@ from turn_fixtures import DELIVERY, Bench, in_activity
 from activities.close import CloseActivity
 from activities.forge import ForgeActivities
 from perdure.adapters.worker.turn.paid_replies import REPLIES_CUT_PER_TURN
+from perdure.models.delivery.publishing import ShipInput
+from perdure.models.delivery.result import TestsStatus as Status
+from perdure.models.delivery.work import CloseInput, TestVerdict
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
-from perdure.models.publishing import ShipInput
-from perdure.models.result import TestsStatus as Status
-from perdure.models.work import CloseInput, TestVerdict
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.engine import heads

@@ -13,10 +13,10 @@ from turn_fixtures import in_activity
 from activities.backlog import BacklogActivities
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.worker.host import Host
-from perdure.models.backlog_state import OpenBacklogResult
+from perdure.models.backlog.landing import CloseBacklogInput, CloseBacklogResult, OpenBacklogInput
+from perdure.models.backlog.state import OpenBacklogResult
+from perdure.models.delivery.request import request_proof, schedule_proof
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from perdure.models.landing import CloseBacklogInput, CloseBacklogResult, OpenBacklogInput
-from perdure.models.proof import request_proof, schedule_proof
 from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
 from tests.twins.github import GitHubTwin

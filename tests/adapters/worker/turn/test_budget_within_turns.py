@@ -9,10 +9,10 @@ import pytest
 from test_held_requests import RUN, WORK, Api, books, request, turn
 
 from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply
-from perdure.adapters.worker.spend import SpendLog
+from perdure.adapters.worker.journal import SpendLog
 from perdure.adapters.worker.turn.request_gate import RequestGate
+from perdure.models.budget.ledger import Spend, SpendingLimits
 from perdure.models.errors import BudgetReached, ModelRefusesUs, ModelUnavailable
-from perdure.models.ledger import Spend, SpendingLimits
 from perdure.models.rules.allowance import Limit, day_limits_only, exceeded_limit
 
 OWN = "claude-sonnet-5-5"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.builtin.circles import STANDING_STOP, STANDING_WARN, STUCK
+from perdure.adapters.agents.builtin.progress import STANDING_STOP, STANDING_WARN, STUCK
 from perdure.adapters.worker.attempt import current_facts
-from perdure.models.decisions import UserMessage
-from perdure.models.turn import Ending, TurnResult
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.turn import Ending, TurnResult
 from tests import needs
 from tests.adapters.worker.turn.turn_fixtures import Bench, working
 from tests.stand_in_agent import TWO_FILES, StandIn

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
-from perdure.models.turn import TurnResult
+from perdure.models.delivery.turn import TurnResult
 from tests import needs
 from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
 

@@ -21,8 +21,8 @@ from perdure.adapters.worker.turn.delivery_text import (
     delivery_page,
 )
 from perdure.cli.look.logs import turns_of_step
+from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput, WorkspaceLost
-from perdure.models.turn import TURN_BEGINS, TextPage, VaultReadInput
 
 PAYLOAD = 64 * 1024
 

@@ -8,13 +8,13 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.turn.earlier_fixes import TRIES_BYTES
+from perdure.adapters.worker.turn.documents import TRIES_BYTES
 from perdure.adapters.worker.turn.materials import material_texts
 from perdure.models.base import PublishedModel, UserInputModel
+from perdure.models.checks.report import CommandResult, Review, ReviewIssue, Severity, TestCase, TestReport
+from perdure.models.delivery.turn import FixAttempt
 from perdure.models.phases import Step
-from perdure.models.report import CommandResult, Review, ReviewIssue, Severity, TestCase, TestReport
-from perdure.models.rules.fixing import TRIES_KEPT, fix_attempts_material, with_fix_attempt
-from perdure.models.turn import FixAttempt
+from perdure.models.rules.gates import TRIES_KEPT, fix_attempts_material, with_fix_attempt
 from tests.engine import git, make_target
 
 

@@ -18,10 +18,9 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.environments import Environments, KeptEnvironment
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.workspace_setup import read_setup_record
+from perdure.models.delivery.request import DeliveryRequest, request_proof
+from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.errors import SetupFailed
-from perdure.models.proof import request_proof
-from perdure.models.request import DeliveryRequest
-from perdure.models.work import PreparedWorkspace, PrepareInput
 from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
 

@@ -12,10 +12,16 @@ from turn_fixtures import in_activity
 from activities.close import CloseActivity
 from activities.follow_base import FollowActivities
 from perdure.adapters.git.workspace import Workspace
+from perdure.models.backlog.following import (
+    FollowInput,
+    FollowResult,
+    LandedChecksResult,
+    MoveBranchInput,
+    MoveBranchResult,
+)
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.work import CloseInput
 from perdure.models.errors import ForgeRefused
-from perdure.models.following import FollowInput, FollowResult, LandedChecksResult, MoveBranchInput, MoveBranchResult
-from perdure.models.request import DeliveryRequest
-from perdure.models.work import CloseInput
 from tests.engine import git
 
 __all__ = ["night"]

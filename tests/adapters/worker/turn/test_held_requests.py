@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply, ProxiedRequest, UpstreamCall
+from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.replies import ReplyStore
-from perdure.adapters.worker.spend import SpendLog
 from perdure.adapters.worker.turn.paid_replies import REPLIES_CUT_PER_TURN, PaidReplies
 from perdure.adapters.worker.turn.request_gate import SIDE_REQUESTS_PER_TURN, RequestGate
-from perdure.models.decisions import UserMessage
+from perdure.models.budget.ledger import Usage
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.turn import TurnInput
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, RepliesCut
-from perdure.models.ledger import Usage
 from perdure.models.phases import Step
-from perdure.models.turn import TurnInput
 
 WORK = TurnInput(delivery="one", step=Step.IMPLEMENT, attempt=1, turn=1, checkpoint="c", contract="0" * 64)
 RUN = "run"

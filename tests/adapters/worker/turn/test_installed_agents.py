@@ -8,7 +8,7 @@ import pytest
 
 from perdure.adapters.agents.presets import read_preset
 from perdure.adapters.git.checkpoint import read_turn
-from perdure.models.turn import TurnResult
+from perdure.models.delivery.turn import TurnResult
 from tests import needs
 from tests.adapters.worker.turn.turn_fixtures import vault, working
 

@@ -9,11 +9,11 @@ from landing_fixtures import BRANCH, CONFIG, Night, night
 from turn_fixtures import in_activity
 
 from activities import run_tests
-from activities.rebase import RebaseActivity
+from activities.landing import RebaseActivity
 from perdure.adapters.git.workspace import Workspace
+from perdure.models.checks.report import TestReport
+from perdure.models.delivery.result import TestsStatus
 from perdure.models.errors import Diverged, ForgeRefused
-from perdure.models.report import TestReport
-from perdure.models.result import TestsStatus
 from tests.engine import git
 
 __all__ = ["night"]

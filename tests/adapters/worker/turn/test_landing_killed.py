@@ -10,11 +10,10 @@ import pytest
 from landing_fixtures import BRANCH, RUN, Item, Night, night
 from turn_fixtures import in_activity
 
-from activities.land import LandActivity
-from activities.rebase import RebaseActivity
+from activities.landing import LandActivity, RebaseActivity
+from perdure.models.backlog.landing import LandInput, RebaseInput, RebaseResult
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import run_ref
-from perdure.models.landing import LandInput, RebaseInput, RebaseResult
 from tests.engine import git
 from tests.fork_server import ran
 
@@ -23,11 +22,11 @@ __all__ = ["night"]
 WORKER = """
 import asyncio, dataclasses, os, sys
 from temporalio.testing import ActivityEnvironment
-from activities.land import LandActivity
-from activities.rebase import RebaseActivity
+from activities.landing import LandActivity
+from activities.landing import RebaseActivity
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.models.landing import LandInput, RebaseInput
+from perdure.models.backlog.landing import LandInput, RebaseInput
 
 async def main(step, work):
     host = Host.from_environment(Home.find(), dict(os.environ))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.worker.attempt import current_facts
-from perdure.adapters.worker.turn.ask_model import StreamTail, last_whole_words
+from perdure.adapters.worker.turn.builtin_agent import StreamTail, last_whole_words
 
 
 def test_a_stream_that_comes_in_pieces_is_shown_in_whole_words() -> None:

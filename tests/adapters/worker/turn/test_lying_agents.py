@@ -11,7 +11,7 @@ import pytest
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.turn import process
-from perdure.models.turn import Ending, TurnResult
+from perdure.models.delivery.turn import Ending, TurnResult
 from tests.adapters.worker.turn.turn_fixtures import DELIVERY, Bench, working
 from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import patient

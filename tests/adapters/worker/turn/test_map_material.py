@@ -8,7 +8,7 @@ from turn_fixtures import DELIVERY, Bench, vault
 
 from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.worker.turn.map_material import map_material
+from perdure.adapters.worker.turn.materials import map_material
 from perdure.models.phases import Step
 
 

@@ -12,11 +12,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.turn.documents import check_plan
 from perdure.adapters.worker.turn.materials import REPORT_CASES, REPORT_CASES_CHARS, material_texts
-from perdure.models.config import RepositoryConfig
-from perdure.models.contract import Contract
-from perdure.models.phases import Step
-from perdure.models.plan import Plan
-from perdure.models.report import (
+from perdure.models.checks.report import (
     ChangedTest,
     CommandResult,
     Finding,
@@ -28,6 +24,10 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.steps import Plan
+from perdure.models.delivery.turn import Contract
+from perdure.models.phases import Step
 
 PLAN = Plan(title="Add sub", problem="none", solution="Write it.", relevant_files=[], tasks=[], validation=[])
 

@@ -11,8 +11,8 @@ from turn_fixtures import DELIVERY, Bench, vault
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.worker.turn import builtin_agent
 from perdure.adapters.worker.turn.builtin_agent import MISS_TOKENS, cache_miss_reason
-from perdure.models.contract import Contract
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
+from perdure.models.delivery.turn import Contract
 from tests.adapters.agents.builtin.replies import reply, text
 
 

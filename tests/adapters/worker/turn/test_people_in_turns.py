@@ -19,11 +19,11 @@ from activities.prepare import PrepareActivity
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.crash import CrashPoint
-from perdure.models.decisions import Question, QuestionKind, UserMessage
+from perdure.models.delivery.decisions import Question, QuestionKind, UserMessage
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.phases import Phase, Step
-from perdure.models.request import DeliveryRequest
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import PreparedWorkspace, PrepareInput
 
 SECRET = "sk-rehearsal-0123456789"
 ASKS = f"""
@@ -66,7 +66,7 @@ from turn_fixtures import in_activity
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.transaction import take_turn
-from perdure.models.turn import TurnInput
+from perdure.models.delivery.turn import TurnInput
 
 async def main():
     host = Host.from_environment(Home.find(), dict(os.environ))

@@ -12,19 +12,19 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 from turn_fixtures import DELIVERY, Bench, in_activity
 
-from activities.capture_pages import CapturePagesActivity
+from activities.inspect_change import CapturePagesActivity
 from activities.prepare import PrepareActivity
-from perdure.adapters.browser.png import sanitize_png
+from perdure.adapters.browser.capture import sanitize_png
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES, shown_pages
+from perdure.models.checks.report import Screenshot, Screenshots
+from perdure.models.delivery.publishing import CaptureInput, CaptureResult
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.work import PrepareInput
 from perdure.models.phases import Step
-from perdure.models.publishing import CaptureInput, CaptureResult
-from perdure.models.report import Screenshot, Screenshots
-from perdure.models.request import DeliveryRequest
-from perdure.models.work import PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.engine import CALC, make_target

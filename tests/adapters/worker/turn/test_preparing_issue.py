@@ -14,10 +14,10 @@ from perdure.adapters.git.retention import kept_deliveries
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.models.contract import Contract
+from perdure.models.delivery.request import parse_request
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace, PrepareInput
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
-from perdure.models.request import parse_request
-from perdure.models.work import EscalationSettings, PreparedWorkspace, PrepareInput
 from tests.engine import make_target
 from tests.homes import fresh_home
 from tests.twins.github import GitHubTwin

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from turn_fixtures import working
 
-from perdure.models.turn import Ending
+from perdure.models.delivery.turn import Ending
 
 EDITS = """
 [[line]]

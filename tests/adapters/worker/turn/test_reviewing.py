@@ -20,13 +20,12 @@ from perdure.adapters.git.checkpoint import snapshot_worktree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
-from perdure.models.decisions import UserMessage
+from perdure.models.checks.report import CommandExperiment, Experiment, Findings, Promise, Review, Severity, TestReport
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import CommitInput, CommitResult, InspectInput, InspectResult
 from perdure.models.errors import WorkspaceLost
-from perdure.models.experiment import CommandExperiment, Experiment, Promise
 from perdure.models.phases import Step
-from perdure.models.report import Findings, Review, Severity, TestReport
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import CommitInput, CommitResult, InspectInput, InspectResult
 from perdure.rehearsal.screenplay import Screenplay, Script
 from perdure.rehearsal.server import Rehearsal
 

@@ -11,11 +11,11 @@ import pytest
 from turn_fixtures import Bench, in_activity
 
 from activities import run_tests as tests
-from perdure.adapters.sandbox.command_slots import CommandSlots
+from perdure.adapters.sandbox.base import CommandSlots
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.worker import attempt
-from perdure.models.result import TestsStatus
-from perdure.models.work import TestInput
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.work import TestInput
 
 
 @pytest.mark.timeout(120)

@@ -11,8 +11,8 @@ from turn_fixtures import DELIVERY, Bench, working
 
 from perdure.adapters.agents.prices import PRICES
 from perdure.adapters.worker.turn import paid_replies
+from perdure.models.delivery.turn import Ending
 from perdure.models.errors import ModelUnavailable
-from perdure.models.turn import Ending
 
 FIRST, SECOND = "claude-sonnet-5-5", "claude-opus-5-5"
 

@@ -15,10 +15,9 @@ from activities.run_tests import test_commit
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.workspace_setup import read_binds
+from perdure.models.delivery.request import DeliveryRequest, request_proof
+from perdure.models.delivery.work import PrepareInput
 from perdure.models.errors import NoPorts
-from perdure.models.proof import request_proof
-from perdure.models.request import DeliveryRequest
-from perdure.models.work import PrepareInput
 from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
 

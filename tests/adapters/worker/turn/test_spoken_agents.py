@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.models.delivery.turn import Ending, TurnResult
 from perdure.models.errors import WorkCutOff
-from perdure.models.turn import Ending, TurnResult
 from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
 from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import until

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from turn_fixtures import DELIVERY, Bench, vault, working
 
-from perdure.adapters.agents.builtin.compaction import COMPACT_TURNS
+from perdure.adapters.agents.builtin.opening import COMPACT_TURNS
 from perdure.adapters.agents.prices import PRICES
 from perdure.adapters.git.checkpoint import read_transcript
-from perdure.adapters.worker.turn.restart_conversation import COMPACTING, SUMMED_UP
-from perdure.models.turn import Ending, TurnResult
+from perdure.adapters.worker.turn.builtin_agent import COMPACTING, SUMMED_UP
+from perdure.models.delivery.turn import Ending, TurnResult
 
 SUMMARY = f"The screenplay sums {COMPACT_TURNS} replies up."
 

@@ -12,10 +12,10 @@ from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.turn.delivery_text import delivery_text
 from perdure.adapters.worker.turn.materials import material_texts
+from perdure.models.delivery.turn import Ending, VaultReadInput
 from perdure.models.errors import BadInput, Diverged, ModelRefusesUs, WorkspaceLost
 from perdure.models.ids import run_ref
 from perdure.models.phases import Step
-from perdure.models.turn import Ending, VaultReadInput
 
 NESTED = "printf x > kept.txt; mkdir -p sub && cd sub && git init -q . && printf y > file.txt"
 

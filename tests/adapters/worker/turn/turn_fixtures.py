@@ -17,10 +17,10 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.transaction import take_turn
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.phases import Step
-from perdure.models.request import DeliveryRequest
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import PreparedWorkspace, PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.engine import HAPPY, make_target

@@ -8,9 +8,9 @@ import pytest
 
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.verify.checkpoints import ledger_fact
-from perdure.models.host_config import HostConfig
-from perdure.models.ledger import Usage
+from perdure.adapters.worker.verify import ledger_fact
+from perdure.models.budget.ledger import Usage
+from perdure.models.config.host import HostConfig
 
 KEY = "calc-sub"
 

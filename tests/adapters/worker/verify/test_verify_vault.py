@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git import publish
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.verify.checkpoints import (
+from perdure.adapters.worker.verify import (
     checkpoint_facts,
     checkpoints_to,
     commit_facts,
@@ -22,9 +22,9 @@ from perdure.adapters.worker.verify.checkpoints import (
     start_differences,
     turn_usages,
 )
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
+from perdure.models.delivery.verify import CheckpointFact, CommitFact
 from perdure.models.limits import VERIFY_PAGE
-from perdure.models.verify import CheckpointFact, CommitFact
 from tests.engine import git, make_target
 
 KEY = "calc-sub"
@@ -53,7 +53,7 @@ class Bench:
         )
 
     def commit(self, checkpoint: str, parent: str = "", message: str = "feat: x" + TRAILERS) -> str:
-        made, _ = branch.commit_checkpoint(
+        made, _ = publish.commit_checkpoint(
             self.workspace, checkpoint=checkpoint, parent=parent or self.base, message=message
         )
         return made

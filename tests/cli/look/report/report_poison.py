@@ -5,8 +5,7 @@ from __future__ import annotations
 from report_samples import sample
 
 from perdure.cli.look.report.facts import DeliveryReport
-from perdure.models.plan import Plan, Task
-from perdure.models.report import (
+from perdure.models.checks.report import (
     CommandResult,
     Finding,
     FindingRule,
@@ -21,7 +20,8 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
-from perdure.models.result import AttemptResult, PullRequest, StepRecord
+from perdure.models.delivery.result import AttemptResult, PullRequest, StepRecord
+from perdure.models.delivery.steps import Plan, Task
 
 EVIL = "</title></style></script></pre></textarea>--><script>window.hacked=1</script>"
 EVIL += "<img src=http://evil.test/x onerror=hacked=1>"

@@ -10,8 +10,7 @@ from functools import cache
 from typing import Any
 
 from perdure.cli.look.report.facts import DeliveryReport, ReportTurn, ReportWait, WorkerDeath
-from perdure.models.plan import Plan, Task
-from perdure.models.report import (
+from perdure.models.checks.report import (
     BaseComparison,
     ChangedTest,
     CommandResult,
@@ -28,7 +27,7 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
-from perdure.models.result import (
+from perdure.models.delivery.result import (
     PullRequest,
     Receipt,
     ReviewResult,
@@ -38,6 +37,7 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
+from perdure.models.delivery.steps import Plan, Task
 
 START = datetime(2026, 3, 2, 9, 30, 0, tzinfo=UTC)
 

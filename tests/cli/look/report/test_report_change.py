@@ -7,7 +7,7 @@ from report_samples import sample
 from perdure.cli.look.report import view
 from perdure.cli.look.report.page import page_of
 from perdure.cli.look.report.text import lines_of
-from perdure.models.result import DecisionMade
+from perdure.models.delivery.result import DecisionMade
 
 PATCH = """diff --git a/calc.py b/calc.py
 index 1..2 100644

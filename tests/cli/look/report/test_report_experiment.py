@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from report_samples import sample
 
-from perdure.cli.look.closing import closing_lines
 from perdure.cli.look.findings_text import experiment_lines
+from perdure.cli.look.progress_lines import closing_lines
 from perdure.cli.look.report.page import page_of
 from perdure.cli.look.report.text import lines_of
 from perdure.cli.look.step_lines import format_rows
-from perdure.models.request import DeliveryRequest
-from perdure.models.result import StepRecord
-from perdure.models.state import DeliveryState
-from perdure.models.summary import result_of
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import StepRecord
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.summary import result_of
 from tests.tried import ADD, LINE, QUOTE, REVIEW, VERDICT, ZERO, report
 
 SHOWN = [

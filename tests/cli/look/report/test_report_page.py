@@ -16,8 +16,8 @@ from report_poison import poisoned
 from report_samples import at, sample
 
 from perdure.cli.look.report.page import page_of
-from perdure.models.report import CommandResult, TestCase, TestReport
-from perdure.models.result import PullRequest, StepRecord
+from perdure.models.checks.report import CommandResult, TestCase, TestReport
+from perdure.models.delivery.result import PullRequest, StepRecord
 from tests import needs
 
 browsed = pytest.mark.asyncio(loop_scope="module")

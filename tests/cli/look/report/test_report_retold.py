@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from report_samples import at, stamp
 
-from perdure.cli.look.report.from_history import deaths_of, parse_time, state_of, step_start_times, turns_of
+from perdure.cli.look.report.gather import deaths_of, parse_time, state_of, step_start_times, turns_of
 from perdure.client.history import ActivityRecord, DeliveryHistory
-from perdure.client.steps import steps_of
-from perdure.models.result import ReviewStatus, StepRecord, TestsStatus
+from perdure.client.turns import steps_of
+from perdure.models.delivery.result import ReviewStatus, StepRecord, TestsStatus
 
 PREPARED = {
     "queue": "host-1", "base": "main", "base_sha": "b" * 40, "head": "b" * 40, "branch": "perdure/d",

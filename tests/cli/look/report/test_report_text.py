@@ -10,11 +10,18 @@ from report_samples import at, sample
 from perdure.cli.formatting import visible_line, visible_text
 from perdure.cli.look.report import target_of, view, write_page
 from perdure.cli.look.report.text import lines_of
+from perdure.models.checks.report import CommandResult, TestCase, TestReport
+from perdure.models.checks.verdict_text import review_points
+from perdure.models.delivery.result import (
+    AttemptResult,
+    ReviewResult,
+    ReviewStatus,
+    StepRecord,
+    TestsStatus,
+    UsageResult,
+)
+from perdure.models.delivery.result import TestsResult as ResultOfTests
 from perdure.models.errors import BadInput
-from perdure.models.report import CommandResult, TestCase, TestReport
-from perdure.models.result import AttemptResult, ReviewResult, ReviewStatus, StepRecord, TestsStatus, UsageResult
-from perdure.models.result import TestsResult as ResultOfTests
-from perdure.models.wording import review_points
 
 
 def told(**changes: Any) -> str:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from report_samples import START, at, sample, stamp
 
 from perdure.cli.look.report.facts import ReportWait, WorkerDeath
-from perdure.cli.look.report.svg import svg_of
-from perdure.cli.look.report.timeline import REPORT_ROWS_SHOWN, TimelineGap, axis_of, timeline_of
-from perdure.models.result import StepRecord
+from perdure.cli.look.report.timeline import REPORT_ROWS_SHOWN, TimelineGap, axis_of, svg_of, timeline_of
+from perdure.models.delivery.result import StepRecord
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,10 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from perdure.adapters.agents.builtin.tools.base import AgentTool, ToolCall
-from perdure.adapters.agents.builtin.tools.paths import ToolError
+from perdure.adapters.agents.builtin.tools.base import AgentTool, ToolCall, ToolError
 from perdure.models.base import UserInputModel
-from perdure.models.decisions import Question, QuestionKind
+from perdure.models.delivery.decisions import Question, QuestionKind
 from perdure.text import one_line
 
 QUESTION_CHARS, QUESTION_WHY_CHARS = 1_000, 500

@@ -1,25 +1,157 @@
-"""The shape of a tool, and the toolbox it works with."""
+"""The shape of a tool, the toolbox it works with, and the files it may touch: those of the worktree, never its `.git`,
+nothing that leads out of it.
+
+File tools run outside the sandbox, so the path rules are the wall. No process of the agent that can write here lives
+while one runs (background commands see the worktree read-only), so a path that was resolved stays what it is; the last
+component is still opened without following links.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import difflib
+import hashlib
+import os
+import stat
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from perdure.adapters.agents.builtin.schema import closed_schema
-from perdure.adapters.agents.builtin.tools.paths import ToolError
+from perdure.adapters.agents.builtin.model_request import closed_schema
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
-from perdure.models.decisions import Question
+from perdure.models.delivery.decisions import Question
+from perdure.models.delivery.steps import STEPS
+from perdure.models.limits import READ_FILE_BYTES
 from perdure.models.phases import Step
-from perdure.models.steps import STEPS
 
 if TYPE_CHECKING:
-    from perdure.adapters.agents.builtin.tools.background import BackgroundCommand
+    from perdure.adapters.agents.builtin.tools.bash import BackgroundCommand
+
+
+READ_ONLY_DIRECTORIES = (".venv", "node_modules")
+"""Directories that setup installs, at any depth."""
+
+_PATH_CHARS = 4096
+
+
+class ToolError(Exception):
+    """A mistake the model can mend: becomes a tool result with `is_error`, never an exception of the turn."""
+
+
+def resolve_path(
+    worktree: Path,
+    requested: str,
+    seen_root: Path | None = None,
+    *,
+    writing: bool = False,
+    installed: Collection[str] = (),
+) -> tuple[Path, str]:
+    """Return the resolved path of what the model named, and its path relative to the worktree. Raises ToolError where
+    it may not go there.
+
+    seen_root  where commands see the worktree, so what an absolute path may begin with; None: where it is
+    writing    the file is to be written, which is refused for what setup installed
+    installed  paths that setup made: read-only to commands, so to writing here, for other deliveries may run the same
+    files
+    """
+    if not requested or len(requested) > _PATH_CHARS or not requested.isprintable():
+        raise ToolError("path must be 1 to 4096 printable characters")
+    root = Path(os.path.realpath(worktree))
+    path = Path(os.path.realpath(root / _relative_to_root((seen_root or worktree, root), requested)))
+    if not path.is_relative_to(root):
+        raise ToolError(f"{requested}: outside the repository; use paths relative to its root")
+    relative = path.relative_to(root)
+    if any(part.lower() == ".git" for part in relative.parts):
+        raise ToolError(
+            f"{requested}: .git is the engine's; commits are made for you, use `git log` or `git diff` in bash"
+        )
+    is_installed = any(part in READ_ONLY_DIRECTORIES for part in relative.parts) or any(
+        map(relative.is_relative_to, installed)
+    )
+    if writing and is_installed:
+        raise ToolError(f"{requested}: installed by setup and read-only")
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # may be about to be made
+    except OSError as error:  # a name that is too long, a directory that nobody may enter
+        raise ToolError(f"{requested[:200]}: {error.strerror}") from None
+    return path, relative.as_posix()
+
+
+def _relative_to_root(roots: tuple[Path, ...], requested: str) -> str:
+    """Return an absolute path below one of the worktree's names relative to that name; any other path as it is."""
+    for root in roots:
+        if Path(requested).is_relative_to(root):
+            return os.path.relpath(requested, root)
+    return requested
+
+
+def read_bytes(path: Path, shown_path: str) -> bytes:
+    """Return the bytes of a regular file of at most READ_FILE_BYTES; raise ToolError otherwise, with what to do
+    instead."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(fd)
+            if stat.S_ISDIR(status.st_mode):
+                raise ToolError(f"{shown_path}: a directory; list it with glob")
+            if not stat.S_ISREG(status.st_mode):
+                raise ToolError(f"{shown_path}: not a regular file")
+            if status.st_size > READ_FILE_BYTES:
+                raise ToolError(
+                    f"{shown_path}: {status.st_size} bytes; look at parts of it with grep, or sed -n in bash"
+                )
+            with open(fd, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        raise ToolError(f"{shown_path}: no such file{_similar_names_hint(path)}") from None
+    except OSError as error:
+        raise ToolError(f"{shown_path}: {error.strerror}") from None
+
+
+def write_bytes(path: Path, data: bytes, shown_path: str) -> None:
+    """Replace or create a regular file, keeping the mode of an existing one; raise ToolError when that cannot be done.
+
+    It is written in place: what is half written when the process dies is undone with the turn.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, flags, 0o644)
+        with open(fd, "wb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise ToolError(f"{shown_path}: not a regular file")
+            file.truncate(0)
+            file.write(data)
+    except OSError as error:
+        raise ToolError(f"{shown_path}: {error.strerror}") from None
+
+
+def content_version(data: bytes) -> str:
+    """Return a short hash that names a file's content between reading and editing it."""
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def has_nul_byte(data: bytes) -> bool:
+    """Return whether the first 8 KiB hold a NUL byte, as in binary files."""
+    return b"\0" in data[:8192]
+
+
+def _similar_names_hint(path: Path) -> str:
+    """Return a question that names up to three files of similar name in the same directory; empty: there are none."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        return ""
+    similar = difflib.get_close_matches(path.name, names, n=3)
+    return f"; did you mean {', '.join(similar)}?" if similar else ""
 
 
 def _nothing() -> None: ...

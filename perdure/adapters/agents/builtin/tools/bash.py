@@ -1,24 +1,203 @@
-"""The tool bash: one command in the sandbox, in a fresh shell each time."""
+"""The tool bash: one command in the sandbox, in a fresh shell each time; and background commands: a server under test,
+and commands beside it, until the reply's calls are done.
+
+Each background command has a sandbox of its own, which is no way to others: commands beside it run inside it, started
+there by a small loop that looks into a directory it can only read. What they write comes back in the sandbox's one
+output, with marks. The repository is read-only there, so that no process that lives between two calls can change a path
+while the file tools use it (perdure.adapters.agents.builtin.tools.base).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import re
+import secrets
+import shlex
 import signal
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
 
-from perdure.adapters.agents.builtin.tools import background
-from perdure.adapters.agents.builtin.tools.base import AgentTool, ToolCall
-from perdure.adapters.agents.builtin.tools.paths import ToolError
+from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall, ToolError
+from perdure.adapters.agents.text import cut_middle
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
-from perdure.adapters.sandbox.output import read_excerpt
 from perdure.adapters.sandbox.usage import describe_kill
+from perdure.adapters.system.output import clean_output, read_excerpt
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
+from perdure.models.config.repository import SandboxGrade
 from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
+from perdure.text import one_line
+
+BACKGROUND_MOST = 3
+"""The number that may run at once: a server, what it needs, and one to spare."""
+
+BACKGROUND_LOOK_S = 0.5
+"""The wait after a start, for the first output of what was started, or its end."""
+
+BACKGROUND_TIMEOUT_S = 900.0
+"""The limit of one: longer than the longest command beside it."""
+
+_POLL_S = 0.05
+_GRACE_S = 5.0
+"""The time for a command beside it to be started, ended when its time is over, and reported."""
+
+_SHOWN = TOOL_OUTPUT_HEAD + TOOL_OUTPUT_TAIL
+
+_LOOP = """
+bash "$at/0.sh" </dev/null &
+server=$!
+number=1
+while :; do
+  if [ -f "$at/$number.sh" ]; then
+    said=$(timeout -k 1 "$(cat "$at/$number.s")" bash "$at/$number.sh" 2>&1 </dev/null; printf '\\n%s' "$?")
+    code=${said##*$'\\n'}
+    said=${said%$'\\n'*}
+    lives=$(kill -0 "$server" 2>/dev/null && echo 1 || echo 0)
+    [ ${#said} -le 60000 ] || said=${said: -60000}
+    printf '\\n%s begin %s\\n%s\\n%s end %s %s %s\\n' "$mark" $number "$said" "$mark" $number "$code" "$lives"
+    number=$((number + 1))
+  else
+    sleep 0.05
+  fi
+done
+"""
+
+
+@dataclass
+class BackgroundCommand:
+    """A background command that was started, in a sandbox of its own.
+
+    directory    holds the scripts that the loop in the sandbox looks for
+    mark         tells the output of commands beside it from its own
+    task         runs the sandbox
+    number       of commands beside it so far
+    shown_chars  characters of its own output that were shown so far
+    """
+
+    handle: str
+    directory: Path
+    output: Path
+    mark: str
+    task: asyncio.Task[SandboxResult]
+    number: int = 0
+    shown_chars: int = 0
+
+    async def run_beside(self, script: str, within_s: float) -> str:
+        """Run a script in the same sandbox and wait for its end, at most `within_s` seconds. Returns its exit code and
+        output, then the new output of the background command."""
+        self.number += 1
+        await in_thread(self._write_script, script, within_s)
+        end = re.compile(
+            rf"^{self.mark} begin {self.number}\n(.*)\n{self.mark} end {self.number} (\d+) ([01])$", re.M | re.S
+        )
+        deadline = time.monotonic() + within_s + _GRACE_S
+        while (match := end.search(await in_thread(self._read_output))) is None:
+            if self.task.done() or time.monotonic() > deadline:
+                return f"it did not end, or its sandbox is gone\n{await self.show_new_output()}"
+            await asyncio.wait({self.task}, timeout=_POLL_S)
+        code, is_alive = int(match[2]), match[3] == "1"
+        verdict = (
+            f"killed after {within_s:.0f} s: it did not end in time" if code in (124, 137) else f"exit code {code}"
+        )
+        output = cut_middle(match[1].strip("\n"), _SHOWN) or "(no output)"
+        ending = "" if is_alive else f"\n{self.handle} is not running any more."
+        return f"{verdict}\n{output}{ending}\n{await self.show_new_output()}"
+
+    async def show_new_output(self) -> str:
+        """Return the background command's own output since it was last shown, which then counts as shown."""
+        text = await in_thread(self._read_output)
+        own = re.sub(rf"\n?^{self.mark} begin (\d+)\n.*?\n{self.mark} end \1 \d+ [01]\n", "", text, flags=re.M | re.S)
+        unseen, self.shown_chars = own[self.shown_chars :], len(own)
+        return f"[{self.handle} says:]\n{cut_middle(unseen.strip(), _SHOWN) or '(nothing new)'}"
+
+    async def stop(self) -> str:
+        """Kill the command and all that it started, and return its last output."""
+        last_output = await self.show_new_output()
+        await cancel_and_wait(self.task)
+        return f"{self.handle} is stopped.\n{last_output}"
+
+    def _write_script(self, script: str, within_s: float) -> None:
+        """Write a script and its time limit for the loop in the sandbox, which starts it. The directory is ours:
+        nothing in the sandbox can write there."""
+        (self.directory / f"{self.number}.s").write_text(f"{within_s:g}")
+        temporary = self.directory / "fresh"
+        temporary.write_text(script)
+        os.replace(temporary, self.directory / f"{self.number}.sh")
+
+    def _read_output(self) -> str:
+        """Return all output of the sandbox so far; empty before it has any."""
+        with contextlib.suppress(FileNotFoundError):
+            return clean_output(self.output.read_text(errors="replace"))
+        return ""
+
+
+async def start_command(box: Toolbox, script: str, output: Path) -> str:
+    """Start a script as a background command, and return its handle and first output as the tool's result.
+
+    Raises ToolError below the sandbox's full grade and when BACKGROUND_MOST run already, SandboxUnavailable when the
+    sandbox does not start.
+    """
+    if box.sandbox.grade is not SandboxGrade.FULL:
+        raise ToolError("background commands need the sandbox's full grade; run it and what uses it in one command")
+    if sum(not started.task.done() for started in box.background.values()) >= BACKGROUND_MOST:
+        raise ToolError(f"{BACKGROUND_MOST} commands run in the background already: stop one")
+    directory, mark = output.with_suffix(".d"), f"perdure-{secrets.token_hex(8)}"
+    await in_thread(lambda: directory.mkdir(parents=True, exist_ok=True))
+    await in_thread((directory / "0.sh").write_text, script)
+    loop_script = f"at={shlex.quote(str(directory))} mark={mark}\n{_LOOP}"
+    command = box.make_command(loop_script, output, BACKGROUND_TIMEOUT_S, shown=(directory,))
+    handle = f"b{len(box.background) + 1}"
+    task = asyncio.ensure_future(box.sandbox.run_command(command))
+    started = box.background[handle] = BackgroundCommand(handle, directory, output, mark, task)
+    await asyncio.wait({task}, timeout=BACKGROUND_LOOK_S)
+    if task.done():
+        await in_thread(task.result().raise_for_failure, command, f"{box.sandbox.grade} sandbox")
+    box.on_spawn()
+    return (
+        f"runs in the background as {handle}, until the calls of this reply are done\n{await started.show_new_output()}"
+    )
+
+
+def find_running(box: Toolbox, handle: str) -> BackgroundCommand:
+    """Return the background command of this handle. Raises ToolError where none runs under it, with the handles of
+    those that do."""
+    command = box.background.get(handle)
+    if command is None or command.task.done():
+        running = [name for name, other in box.background.items() if not other.task.done()]
+        hint = f"there are {', '.join(running)}" if running else "start it first"
+        raise ToolError(
+            f"nothing runs as {one_line(handle, 20)}; {hint}: what was started by an earlier reply has ended with it"
+        )
+    return command
+
+
+async def end_all(box: Toolbox) -> None:
+    """Kill all background commands; all of them are dead when this returns, also where it is cancelled."""
+    for command in box.background.values():
+        await cancel_and_wait(command.task)
+
+
+async def cancel_and_wait(task: asyncio.Future[SandboxResult]) -> None:
+    """Cancel a sandbox's task and wait until its command is dead, because nobody else would; then raise CancelledError
+    if that was cancelled meanwhile. The command's own error is ignored: it has ended, and that is all that counts."""
+    cancelled = False
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if not task.cancelled():
+        task.exception()
+    if cancelled:
+        raise asyncio.CancelledError
+
 
 TOOL_TIMEOUT_S = 120.0
 TOOL_TIMEOUT_MAX_S = 600.0
@@ -68,11 +247,11 @@ async def run_bash(arguments: BashInput, call: ToolCall) -> str:
     ):
         raise ToolError(f"command must be 1 to {_COMMAND_BYTES} bytes without NUL; put longer scripts into a file")
     if arguments.handle:
-        return await _use_background(background.find_running(box, arguments.handle), arguments)
+        return await _use_background(find_running(box, arguments.handle), arguments)
     output = box.log_dir / (re.sub(r"[^A-Za-z0-9_-]", "_", call.id)[:100] + ".log")
     if arguments.background:
         await in_thread(_prepare_output, output)
-        return await background.start_command(box, arguments.command, output)
+        return await start_command(box, arguments.command, output)
     timeout_s = min(arguments.timeout, TOOL_TIMEOUT_MAX_S)
     command = box.make_command(arguments.command, output, timeout_s, writable=call.writable)
     await in_thread(_prepare_output, output)
@@ -83,7 +262,7 @@ async def run_bash(arguments: BashInput, call: ToolCall) -> str:
     return "\n".join([_describe_end(finished, command), text.rstrip() or "(no output)", *([hint] if hint else [])])
 
 
-async def _use_background(command: background.BackgroundCommand, arguments: BashInput) -> str:
+async def _use_background(command: BackgroundCommand, arguments: BashInput) -> str:
     """Stop a background command, show its new output (without a script), or run a script beside it; return the tool's
     result."""
     if arguments.stop:
@@ -111,7 +290,7 @@ async def _wait_and_announce(
         on_spawn()
         return await task
     finally:
-        await background.cancel_and_wait(task)
+        await cancel_and_wait(task)
 
 
 def _describe_end(finished: SandboxResult, command: SandboxCommand) -> str:

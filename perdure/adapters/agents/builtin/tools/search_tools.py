@@ -14,8 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from perdure.adapters.agents.builtin.tools import search
-from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall
-from perdure.adapters.agents.builtin.tools.paths import ToolError, resolve_path
+from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall, ToolError, resolve_path
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
 

@@ -7,17 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
-from perdure.adapters.agents.builtin.tools.background import end_all
-from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall
-from perdure.adapters.agents.builtin.tools.bash import BASH
-from perdure.adapters.agents.builtin.tools.check import check_edited_file
-from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
-from perdure.adapters.agents.builtin.tools.paths import ToolError
-from perdure.adapters.agents.builtin.tools.read_file import READ
+from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall, ToolError
+from perdure.adapters.agents.builtin.tools.bash import BASH, end_all
+from perdure.adapters.agents.builtin.tools.files import EDIT, READ, WRITE, check_edited_file
 from perdure.adapters.agents.builtin.tools.search_tools import GLOB, GREP
 from perdure.adapters.agents.text import first_line
+from perdure.models.delivery.steps import STEPS
 from perdure.models.phases import Step
-from perdure.models.steps import STEPS
 from perdure.text import one_line, shortened
 
 WRITING_TOOLS: tuple[AgentTool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)

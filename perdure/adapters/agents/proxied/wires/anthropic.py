@@ -31,7 +31,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 _ERROR_TYPES = {
     400: "invalid_request_error",

@@ -18,7 +18,7 @@ from perdure.adapters.agents.proxied.base import (
     Route,
     WireError,
 )
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 
 def make_request(

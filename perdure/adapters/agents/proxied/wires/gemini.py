@@ -34,7 +34,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
-from perdure.models.ledger import Usage
+from perdure.models.budget.ledger import Usage
 
 _PATH = re.compile(
     r"/v1(?:beta)?/models/([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(generateContent|streamGenerateContent|countTokens)"

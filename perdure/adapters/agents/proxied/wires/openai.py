@@ -1,14 +1,41 @@
-"""Parts that both wires of OpenAI share: errors, prices, texts, and the refusal of files that its servers would
+"""The two wires of OpenAI: chat completions, that of Qwen Code, opencode and of most servers of other models, and
+responses, that of Codex; and what both share: errors, prices, texts, and the refusal of files that its servers would
 fetch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from perdure.adapters.agents.prices import usage_cost
-from perdure.adapters.agents.proxied.base import Json, WireError
-from perdure.adapters.agents.proxied.wires.common import parse_error_answer, refuse_addresses, text_block, token_count
-from perdure.models.ledger import Usage
+from perdure.adapters.agents.proxied.base import (
+    IncompleteReply,
+    Json,
+    ProxiedReply,
+    ProxiedRequest,
+    RequestBounds,
+    Route,
+    WireError,
+)
+from perdure.adapters.agents.proxied.wires.common import (
+    has_tool_call,
+    list_objects,
+    make_reply,
+    make_request,
+    parse_error_answer,
+    parse_events,
+    parse_object,
+    refuse_addresses,
+    reply_token_limit,
+    request_error,
+    require_text,
+    text_block,
+    token_count,
+    tool_result_block,
+    tool_use_block,
+    without_fields,
+)
+from perdure.models.budget.ledger import Usage
 
 ID_FIELDS = ("client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "user")
 """Fields that name who asks and in which session: they differ for an agent that is started again."""
@@ -104,3 +131,309 @@ def parse_usage(model: str, usage_fields: Any, field_names: tuple[str, str, str]
         output_tokens=token_count(fields.get(output_field)),
     )
     return usage.model_copy(update={"cost_usd": usage_cost(model, usage) if price_known and usage.tokens else None})
+
+
+_CHAT_USAGE_FIELDS = ("prompt_tokens", "prompt_tokens_details", "completion_tokens")
+_STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+_SERVER_SIDE_FIELDS = ("web_search_options",)
+
+
+class ProxiedChatWire(ProxiedOpenAIWire):
+    """The wire of POST /v1/chat/completions."""
+
+    name = "openai-chat"
+
+    def find_route(self, path: str, query: str) -> Route | None:
+        """Return the route of chat completions; None for any other path, or with a query."""
+        return Route(path) if path == "/v1/chat/completions" and not query else None
+
+    def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
+        """Parse a request for one completion; a stream is also asked to say what it has used.
+
+        Tools and options with which the API's servers would search or run something are left out. Raises WireError
+        without a model or messages, for `n` above 1, and for a picture or file that is not in the request itself.
+        """
+        model, messages = require_text(body, "model"), list_objects(body, "messages")
+        if not messages:
+            raise request_error("messages: at least one message is required")
+        if body.get("n") not in (None, 1):
+            raise request_error("n: one reply at a time")
+        refuse_remote_files(messages)
+        forwarded = without_fields(body, *_SERVER_SIDE_FIELDS)
+        # Copilot marks the messages of a session it has loaded with a field of its own, which the API refuses.
+        forwarded["messages"] = [
+            without_fields(message, *(name for name in message if name.startswith("__"))) for message in messages
+        ]
+        tools = [tool for tool in list_objects(body, "tools") if tool.get("type") in ("function", "custom")]
+        if "tools" in forwarded:
+            forwarded["tools"] = tools
+        completion_limit = forwarded.get("max_completion_tokens")
+        max_tokens = reply_token_limit(forwarded.get("max_tokens") if completion_limit is None else completion_limit)
+        bounds = RequestBounds.for_request(
+            route, model, forwarded, max_tokens, price_known=has_standard_price(forwarded)
+        )
+        body_without_ids, role_blocks = without_fields(forwarded, *ID_FIELDS), map(_chat_role_and_blocks, messages)
+        if stream := forwarded.get("stream") is True:  # without it a stream does not say what it has used
+            options = forwarded.get("stream_options")
+            forwarded["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        return make_request(
+            self.name,
+            route,
+            forwarded,
+            body_without_ids,
+            bounds,
+            role_blocks,
+            model=model,
+            turn=bool(tools),
+            stream=stream,
+        )
+
+    def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
+        """Parse a completion, JSON or a stream, with its usage and price.
+
+        The stop reason is tool_use wherever a tool is called. Raises IncompleteReply without a message or a finish
+        reason, and WireError for an error inside a stream.
+        """
+        completion = _completion_from_events(body) if is_stream else parse_object(body)
+        choices = completion.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+        message, finish_reason = choice.get("message"), choice.get("finish_reason")
+        if not isinstance(message, dict) or not isinstance(finish_reason, str):
+            raise IncompleteReply("it has no end")
+        _, blocks = _chat_role_and_blocks({**message, "role": "assistant"})
+        stop_reason = "tool_use" if has_tool_call(blocks) else _STOP_REASONS.get(finish_reason, finish_reason)
+        model = str(completion.get("model") or request.model)
+        usage = parse_usage(model, completion.get("usage"), _CHAT_USAGE_FIELDS, price_known=request.price_known)
+        return make_reply(is_stream, body, usage, blocks, stop_reason)
+
+
+def _chat_role_and_blocks(message: Json) -> tuple[str, list[Json]]:
+    """Return role and blocks of a message, in the shape of our transcripts."""
+    content, role = message.get("content"), message.get("role")
+    if role == "tool":
+        result_text = (
+            content if isinstance(content, str) else "\n".join(block["text"] for block in text_blocks(content))
+        )
+        return "user", [tool_result_block(str(message.get("tool_call_id", "")), result_text)]
+    blocks = text_blocks(content)
+    if role != "assistant":
+        return "user", blocks
+    thought = message.get("reasoning_content")
+    if isinstance(thought, str) and thought:
+        blocks = [{"type": "thinking", "thinking": thought, "signature": ""}, *blocks]
+    tool_calls = message.get("tool_calls")
+    return "assistant", blocks + [_call_block(call) for call in tool_calls or () if isinstance(call, dict)]
+
+
+def _call_block(call: Json) -> Json:
+    """Return a tool call of a message as a `tool_use` block; a custom tool's input is text."""
+    function = call.get("function") or call.get("custom")
+    function = function if isinstance(function, dict) else {}
+    arguments = function.get("arguments")
+    call_input = {"input": function.get("input")} if arguments is None else arguments
+    return tool_use_block(str(function.get("name", "")), str(call.get("id", "")), call_input)
+
+
+def _completion_from_events(body: bytes) -> Json:
+    """Merge the chunks of a stream, up to its `[DONE]`, into the completion that they make up.
+
+    A refusal counts as the content where there is no other. Raises IncompleteReply when the stream has no `[DONE]`,
+    WireError when it holds an error.
+    """
+    completion: Json = {}
+    text_pieces: dict[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
+    tool_calls: dict[int, Json] = {}
+    finish_reason: Any = None
+    for name, event in parse_events(body):
+        if name == "[DONE]":
+            message: Json = {field: "".join(pieces) for field, pieces in text_pieces.items()}
+            message["content"] = message["content"] or message.pop("refusal")
+            message["tool_calls"] = [tool_calls[index] for index in sorted(tool_calls)]
+            return {**completion, "choices": [{"message": message, "finish_reason": finish_reason}]}
+        if event.get("error"):
+            raise reply_error(event["error"])
+        completion |= {field: event[field] for field in ("model", "usage") if event.get(field)}
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            delta = choice.get("delta") if isinstance(choice, dict) else None
+            if not isinstance(delta, dict):
+                continue
+            finish_reason = choice.get("finish_reason") or finish_reason
+            for field, pieces in text_pieces.items():
+                if isinstance(delta.get(field), str):
+                    pieces.append(delta[field])
+            for piece in delta.get("tool_calls") or ():
+                _add_call_piece(tool_calls, piece)
+    raise IncompleteReply("it was cut off before its end")
+
+
+def _add_call_piece(tool_calls: dict[int, Json], piece: Any) -> None:
+    """Add a piece of a tool call to the calls, by their index: name and arguments are appended, an id replaces the
+    former. What is no object is ignored."""
+    if not isinstance(piece, dict):
+        return
+    call = tool_calls.setdefault(token_count(piece.get("index")), {"id": "", "function": {"name": "", "arguments": ""}})
+    call["id"] = piece.get("id") or call["id"]
+    function = piece.get("function")
+    for field in ("name", "arguments"):
+        if isinstance(function, dict) and isinstance(function.get(field), str):
+            call["function"][field] += function[field]
+
+
+_AGENT_TOOL_TYPES = ("function", "custom", "local_shell", "apply_patch", "computer_use_preview")
+"""Types of tools that the agent runs itself; some others may be, where they say so."""
+
+_STORED_FIELDS = ("previous_response_id", "conversation", "prompt", "background")
+"""Fields that stand for what is stored at the API: the ledger would see, and count, half of the conversation."""
+
+_RESPONSES_USAGE_FIELDS = ("input_tokens", "input_tokens_details", "output_tokens")
+
+
+class ProxiedResponsesWire(ProxiedOpenAIWire):
+    """The wire of POST /v1/responses."""
+
+    name = "openai-responses"
+    forwarded_headers = frozenset({"openai-beta"})
+
+    def find_route(self, path: str, query: str) -> Route | None:
+        """Return the route of responses; None for any other path, or with a query."""
+        return Route(path) if path == "/v1/responses" and not query else None
+
+    def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
+        """Parse a request for one response; tools that the API's servers would run are left out.
+
+        Raises WireError without a model or input, for a request that relies on what is stored at the API (an earlier
+        response, an item by its id), and for a picture or file that is not in the request itself.
+        """
+        model = require_text(body, "model")
+        input_value = body.get("input")
+        items = (
+            [{"role": "user", "content": input_value}] if isinstance(input_value, str) else list_objects(body, "input")
+        )
+        if not items:
+            raise request_error("input: at least one item is required")
+        if stored_fields := [name for name in _STORED_FIELDS if body.get(name)]:
+            raise request_error(f"{stored_fields[0]}: the whole conversation has to be sent")
+        if any(item.get("type") == "item_reference" for item in items):
+            raise request_error("input: items have to be sent, not named by their id")
+        refuse_remote_files(items)
+        forwarded = dict(body)
+        tools = [agent_tool for tool in list_objects(body, "tools") if (agent_tool := _agent_part(tool)) is not None]
+        if "tools" in forwarded:
+            forwarded["tools"] = tools
+        max_tokens = reply_token_limit(forwarded.get("max_output_tokens"))
+        bounds = RequestBounds.for_request(
+            route, model, forwarded, max_tokens, price_known=has_standard_price(forwarded)
+        )
+        body_without_ids = without_fields(forwarded, *ID_FIELDS)
+        body_without_ids["input"] = [without_fields(item, "id") for item in items]
+        role_blocks, stream = (
+            (role_and_blocks for item in items for role_and_blocks in _responses_role_and_blocks(item)),
+            forwarded.get("stream") is True,
+        )
+        return make_request(
+            self.name,
+            route,
+            forwarded,
+            body_without_ids,
+            bounds,
+            role_blocks,
+            model=model,
+            turn=bool(tools),
+            stream=stream,
+        )
+
+    def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
+        """Parse a response, JSON or a stream, with its usage and price.
+
+        Raises IncompleteReply without output, or with a status that is no end, and WireError for a response that
+        failed.
+        """
+        response = _response_from_events(body) if is_stream else parse_object(body)
+        if response.get("status") == "failed":
+            raise reply_error(response.get("error"))
+        output = response.get("output")
+        if response.get("status") not in ("completed", "incomplete") or not isinstance(output, list):
+            raise IncompleteReply("it has no end")
+        items = [item for item in output if isinstance(item, dict)]
+        blocks = [
+            block
+            for item in items
+            for _, item_blocks in _responses_role_and_blocks({"role": "assistant", **item})
+            for block in item_blocks
+        ]
+        model = str(response.get("model") or request.model)
+        usage = parse_usage(model, response.get("usage"), _RESPONSES_USAGE_FIELDS, price_known=request.price_known)
+        return make_reply(is_stream, body, usage, blocks, _stop_reason(response, blocks))
+
+
+def _agent_part(tool: Json) -> Json | None:
+    """Return the part of a tool that the agent runs itself, without what the API's servers would run; None when nothing
+    is left."""
+    tool_type = tool.get("type")
+    if tool_type == "namespace":
+        inner = [
+            agent_tool
+            for inner_tool in list_objects(tool, "tools")
+            if (agent_tool := _agent_part(inner_tool)) is not None
+        ]
+        return {**tool, "tools": inner} if inner else None
+    if tool_type == "tool_search":
+        return tool if tool.get("execution") == "client" else None
+    if tool_type == "shell":
+        environment = tool.get("environment")
+        return tool if isinstance(environment, dict) and environment.get("type") == "local" else None
+    return tool if tool_type in _AGENT_TOOL_TYPES else None
+
+
+def _responses_role_and_blocks(item: Json) -> Iterator[tuple[str, list[Json]]]:
+    """Yield role and blocks of one item, in the shape of our transcripts; nothing for an item of another type."""
+    kind, call_id = item.get("type", "message"), str(item.get("call_id") or item.get("id") or "")
+    if kind == "message":
+        role = "assistant" if item.get("role") == "assistant" else "user"
+        yield role, text_blocks(item.get("content"))
+    elif kind == "reasoning":
+        summary = "\n".join(block["text"] for block in text_blocks(item.get("summary")))
+        yield "assistant", [{"type": "thinking", "thinking": summary, "signature": ""}] if summary else []
+    elif kind == "function_call":
+        yield "assistant", [tool_use_block(str(item.get("name", "")), call_id, item.get("arguments"))]
+    elif kind == "custom_tool_call":
+        yield "assistant", [tool_use_block(str(item.get("name", "")), call_id, {"input": item.get("input")})]
+    elif isinstance(kind, str) and kind.endswith("_call"):
+        yield (
+            "assistant",
+            [tool_use_block(kind.removesuffix("_call"), call_id, item.get("action") or item.get("operation"))],
+        )
+    elif isinstance(kind, str) and kind.endswith("_output"):
+        yield "user", [tool_result_block(call_id, item.get("output", ""))]
+
+
+def _stop_reason(response: Json, blocks: list[Json]) -> str:
+    """Return the stop reason of a response: refusal or max_tokens where it is incomplete, else tool_use or end_turn."""
+    if response.get("status") == "incomplete":
+        details = response.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        return "refusal" if reason == "content_filter" else "max_tokens"
+    return "tool_use" if has_tool_call(blocks) else "end_turn"
+
+
+def _response_from_events(body: bytes) -> Json:
+    """Return the response that a stream ends with; where its output is left out, it is filled with the items that came
+    before.
+
+    Raises IncompleteReply when the stream does not come to its end, WireError when it holds an error.
+    """
+    items: list[Any] = []
+    for name, event in parse_events(body):
+        kind = event.get("type") or name
+        if kind == "response.output_item.done":
+            items.append(event.get("item"))
+        elif kind == "error":
+            raise reply_error(event.get("error") or event)
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            response = event.get("response")
+            if not isinstance(response, dict):
+                raise IncompleteReply("its end has no response")
+            status = str(kind).removeprefix("response.")
+            return {**response, "status": status, "output": response.get("output") or items}
+    raise IncompleteReply("it was cut off before its end")

@@ -1,0 +1,187 @@
+"""A turn taken again: the check of the turn that a delivery is to be rewound to or forked at, which takes no lease, and
+the preparation of a fork, with that turn's files and conversation.
+
+Effect of a check: where the caller wants it kept, the contract with another model or agent as an artifact; the same
+contract twice is one artifact.
+
+Effect of a preparation: a workspace for the fork in the other's vault, a contract and a branch of its own, and what the
+other has written down copied for it. Looks first: a contract that is the fork's own already is kept. Key: the fork.
+Nothing of the other delivery changes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from temporalio import activity
+
+from activities.on_host import OnHost
+from perdure.adapters.agents.resolve_agents import resolve_agents
+from perdure.adapters.git.retention import record_branches
+from perdure.adapters.git.vault import RefMoved, Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.repository.terms import BranchBase, find_target, is_from_this_home
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.session import BASE_FACT_FILES
+from perdure.models.crash import CrashPoint
+from perdure.models.delivery.request import ForkedFrom, RewindTargetInput, RewindTargetResult
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import Contract
+from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
+from perdure.models.errors import InvalidRequest, WorkspaceLost
+from perdure.models.ids import branch_name, delivery_key, run_ref
+from perdure.models.phases import Step
+
+
+class RewindTargetActivity(OnHost):
+    """The activity that checks a turn which is to be taken again, with another model or agent where one is named."""
+
+    @activity.defn
+    async def aim(self, work: RewindTargetInput) -> RewindTargetResult:
+        """Check the turn that is to be taken again, and return the contract from there on with the model of each step.
+
+        Raises InvalidRequest for a damaged checkpoint and for an agent that cannot take the turn, WorkspaceLost when
+        this host has no workspace of the delivery.
+        """
+        return await in_thread(self._check_target, work)
+
+    def _check_target(self, work: RewindTargetInput) -> RewindTargetResult:
+        """Check that the turn's checkpoint is whole and that the requested model and agent can go on from it; return
+        the contract's hash and the model of each agentic step.
+
+        Stores the changed contract in the vault where `work.keep` is set; otherwise the hash is that of the old one.
+        """
+        vault = Workspace.open(self._host.home, work.delivery).vault
+        check_checkpoint(vault, work.checkpoint)
+        contract = self._host.load_contract(vault, work.delivery, work.contract)
+        new_contract = with_agents(contract, work.model, work.agent, work.step, work.turn)
+        models = {str(step): getattr(new_contract.config.steps, step).model for step in AGENTIC}
+        if not work.keep or new_contract == contract:
+            return RewindTargetResult(contract=work.contract, models=models)
+        return RewindTargetResult(contract=self._host.store_contract(vault, new_contract), models=models)
+
+
+def check_checkpoint(vault: Vault, checkpoint: str) -> None:
+    """Raise InvalidRequest where the checkpoint, or something it consists of, is missing from the vault."""
+    if reason := vault.find_damage(checkpoint):
+        message = f"the checkpoint it begins with is damaged: {reason.partition(chr(10))[0][:200]}"
+        raise InvalidRequest(message, where=checkpoint[:12], fix="go back to an earlier turn: perdure turns")
+
+
+def with_agents(contract: Contract, model: str, agent: str, step: Step, turn: int) -> Contract:
+    """Return the contract with this model and this agent for all agentic steps; where both are empty, the contract as
+    it is.
+
+    Raises InvalidRequest where the turn is in the middle of another agent's conversation (only the first turn of a step
+    can change the agent), and for an agent that is unknown, unable to do its step, or not installed on this host.
+    """
+    steps, origins = contract.config.steps, dict(contract.origins)
+    if agent and turn > 1 and getattr(steps, step).agent != agent:
+        message = f"agent: {step} turn {turn} is in the middle of a conversation of {getattr(steps, step).agent}"
+        raise InvalidRequest(message, fix=f"{agent} can begin at {step}:1; another --model can go on anywhere")
+    overrides = {name: value for name, value in (("model", model), ("agent", agent)) if value}
+    for agentic_step in AGENTIC:
+        steps = steps.model_copy(update={agentic_step: getattr(steps, agentic_step).model_copy(update=overrides)})
+        origins |= {f"steps.{agentic_step}.{name}": "request" for name in overrides}
+    agents = resolve_agents(contract.config.model_copy(update={"steps": steps}), origins)
+    return contract.model_copy(update={"config": agents.config, "origins": agents.origins}) if overrides else contract
+
+
+async def prepare_fork(
+    host: Host,
+    work: PrepareInput,
+    forked: ForkedFrom,
+    previous: PreparedWorkspace,
+    make_worktree: Callable[[Vault, Contract], Awaitable[Path]],
+) -> PreparedWorkspace:
+    """Prepare a fork from what the other delivery's preparation returned (`previous`), and return what the fork goes on
+    with. A fork that was prepared before gets `previous` back: it is its own already.
+
+    make_worktree  makes the workspace for a contract in a vault
+
+    Raises as `_fork_contract`.
+    """
+    vault, contract, is_prepared = await in_thread(_fork_contract, host, work, forked, previous)
+    if is_prepared:
+        return previous
+    await make_worktree(vault, contract)
+    crash_point(CrashPoint.DURING_PREPARE)
+    return await in_thread(_store_fork, host, vault, contract, forked, previous)
+
+
+def _fork_contract(
+    host: Host, work: PrepareInput, forked: ForkedFrom, previous: PreparedWorkspace
+) -> tuple[Vault, Contract, bool]:
+    """Return the vault, the fork's contract, and whether it is stored already. If it is not, it is made from the other
+    delivery's contract: another branch, and the model and agent that the fork's request names.
+
+    Raises WorkspaceLost where this host does not have the other delivery, InvalidRequest for a checkpoint that is
+    damaged, a repository that is another one or not the sender's to name, a branch that cannot be.
+    """
+    origin_key = delivery_key(forked.delivery)
+    vault = Workspace.open(host.home, origin_key).vault.with_keys(host.forges)
+    with suppress(WorkspaceLost):
+        return vault, host.load_contract(vault, work.delivery, previous.contract), True
+    contract = host.load_contract(vault, origin_key, previous.contract)
+    if forked.attempt and not contract.is_task:  # its own delivery has begun it: workflows.endings.check_parent
+        return vault, _derive_contract(contract, work, forked, contract.source), False
+    is_ours = is_from_this_home(host.home, work.delivery, work.request, activity.info().workflow_id or "")
+    target = find_target(work.request, is_ours, host.config.local_repositories, host.forges)
+    if target.url != contract.repository or contract.existing or contract.landing is not None:
+        raise InvalidRequest(f"forked: {forked.delivery} cannot have this sibling", where=work.request.repository)
+    check_checkpoint(vault, forked.checkpoint)
+    branch = branch_name(work.delivery)
+    if reason := BranchBase(vault, target.heads, contract.base, contract.base_sha, work.delivery).unpushable_reason(
+        branch
+    ):
+        raise InvalidRequest(f"forked: {reason}", where=work.request.repository, fix="fork with another --id")
+    return vault, _derive_contract(contract, work, forked, contract.source if is_ours else ""), False
+
+
+def _derive_contract(contract: Contract, work: PrepareInput, forked: ForkedFrom, source: str) -> Contract:
+    """Return the other delivery's contract under the fork's name and branch, with the model and the agent that the
+    fork's request names. `source`: the checkout that setup may copy files from; empty: none. Raises InvalidRequest
+    where the agent cannot take the turn."""
+    step, _, turn = forked.at.partition(":")
+    model_and_agent = work.request.model or "", work.request.agent or ""
+    derived = with_agents(contract, *model_and_agent, Step(step.partition(".")[0]), int(turn or 1))
+    ancestors = (*contract.forked_from, contract.delivery)
+    identity = {"delivery": work.delivery, "branch": branch_name(work.delivery), "branches": {}}
+    return derived.model_copy(update=identity | {"source": source, "forked_from": ancestors})
+
+
+def _store_fork(
+    host: Host, vault: Vault, contract: Contract, forked: ForkedFrom, previous: PreparedWorkspace
+) -> PreparedWorkspace:
+    """Store for the fork all that it goes on from, and return that: share the other's artifacts, point the fork's ref
+    at the checkpoint, record its branch, copy what is known about the base, and store the contract.
+
+    The other delivery may be removed afterwards. Safe to repeat.
+    """
+    origin_key = contract.forked_from[-1]
+    vault.share_artifacts(origin_key, contract.delivery)
+    with suppress(RefMoved):
+        vault.move_ref(run_ref(contract.delivery, activity.info().workflow_run_id or ""), forked.checkpoint, None)
+    record_branches(host.home, contract.delivery, (contract.branch,))
+    for name in BASE_FACT_FILES:
+        origin_file, own_file = (Path(host.home.workspace(key)) / name for key in (origin_key, contract.delivery))
+        if origin_file.exists() and not own_file.exists():
+            shutil.copyfile(origin_file, own_file)
+    models = {str(step): getattr(contract.config.steps, step).model for step in AGENTIC}
+    contract_hash = host.store_contract(vault, contract)
+    changes = {"contract": contract_hash, "branch": contract.branch, "branches": {}, "models": models}
+    return previous.model_copy(update=changes)
+
+
+def fork_summary(forked: ForkedFrom) -> str:
+    """Return one line on what a fork goes on from: `forked from night at implement:4 · 6 turns of it, not paid again`,
+    or `attempt 2 at the plan of night`."""
+    if forked.attempt:
+        return f"attempt {forked.attempt} at the plan of {forked.delivery[:100]}"
+    turns = f"{forked.turns} turn{'s' if forked.turns != 1 else ''}"
+    return f"forked from {forked.delivery[:100]} at {forked.at} · {turns} of it, not paid again"

@@ -1,0 +1,328 @@
+"""Questions to the Temporal server about other workflows: the status of deliveries that report nothing, the request to
+go on with, whether a backlog's state comes from the run before, a Treasury's last table; and a delivery's priority.
+
+Effect: none, but for a priority: the options of that delivery's workflow on the server. Key: the delivery; the same
+again changes nothing.
+
+Whoever may start workflows may start a Backlog with any state: with a branch, a queue and commits of their choice. The
+server alone knows which run went on in which, and which workflow began which; nobody can send that. A run on our queue
+was carried out by our workers, who check its own state in the same way before anything else.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.field_mask_pb2 import FieldMask
+from temporalio import activity
+from temporalio.api.common.v1 import Priority, WorkflowExecution
+from temporalio.api.enums.v1 import ContinueAsNewInitiator
+from temporalio.api.workflow.v1 import WorkflowExecutionOptions
+from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.models.backlog.landing import (
+    DeliveryLookup,
+    DeliveryLookupInput,
+    DeliveryStatus,
+    PriorityInput,
+    PriorityResult,
+    ResumeInput,
+    ResumeResult,
+)
+from perdure.models.backlog.state import BacklogState, PreviousRunInput, PreviousRunResult, ReopenedFrom, state_digest
+from perdure.models.budget.treasury import TREASURY, LastTable, LastTableInput, TreasuryTable
+from perdure.models.delivery.request import ResumePoint
+from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.state import DeliveryState, retry_request
+from perdure.models.errors import InvalidRequest
+from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE_TRY, TASK_QUEUE
+from perdure.models.rules.changes import reopen_backlog
+from perdure.models.rules.dependencies import stackable_commit
+from perdure.models.rules.inbox import NotCounted
+
+RUNNING, MISSING = "running", "missing"
+
+
+@activity.defn
+async def look_for(work: DeliveryLookupInput) -> DeliveryLookup:
+    """Look up each delivery of a backlog on the server and return its status, by workflow id; send a heartbeat after
+    each. Raises RPCError, to be tried again."""
+    client, statuses = activity.client(), {}
+    for number, delivery in enumerate(work.deliveries, start=1):
+        statuses[delivery] = await _delivery_status(client, delivery, ships=work.ships)
+        activity.heartbeat(number)
+    return DeliveryLookup(statuses=statuses)
+
+
+@activity.defn
+async def resume_point(work: ResumeInput) -> ResumeResult:
+    """Return the request with which a delivery's newest run goes on where it ended, as `perdure retry` sends it;
+    without a request, and with the reason, where there is no such delivery, it is running or delivered, or it left
+    nothing to go on from."""
+    client = activity.client()
+    description = await describe_workflow(client, work.workflow_id)
+    if description is None:
+        return ResumeResult(reason="there is no such delivery")
+    if description.status == WorkflowExecutionStatus.RUNNING:
+        return ResumeResult(reason="it is running")
+    if description.status == WorkflowExecutionStatus.COMPLETED:
+        return ResumeResult(reason="it is delivered")
+    request, _ = await read_start_event(client.get_workflow_handle(description.id, run_id=description.run_id))
+    resume_memo = (await description.memo()).get("resume")
+    if not resume_memo and "resume" not in request:
+        return ResumeResult(reason="it left nothing behind to go on from")
+    try:
+        return ResumeResult(
+            request=retry_request(request, ResumePoint.model_validate(resume_memo) if resume_memo else None)
+        )
+    except InvalidRequest as error:
+        return ResumeResult(reason=error.what)
+
+
+async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> DeliveryStatus:
+    """Return the status of a delivery's newest run: missing, running, or as its result says. Where it ended without a
+    result, Temporal's own status, with the spending and the landed commit from the state in its memo.
+
+    ships  the delivery belongs to a stack: its branch, pull request and proposed commit are returned too
+    """
+    description = await describe_workflow(client, delivery)
+    if description is None:
+        return DeliveryStatus(status=MISSING)
+    first_run_id = description.raw_description.workflow_execution_info.first_run_id
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(delivery, run_id=description.run_id)
+    first_run_id = first_run_id or (await read_start_event(handle))[1]
+    if description.status == WorkflowExecutionStatus.RUNNING:
+        return DeliveryStatus(status=RUNNING, run_id=first_run_id)
+    result = await _read_result(client, description)
+    if result is None:
+        state = DeliveryState.model_validate(
+            ((await description.memo()).get("resume") or {}).get("state") or {}
+        ).as_ended()
+        return DeliveryStatus(
+            status=_status_name(description.status),
+            run_id=first_run_id,
+            usd=state.usage.cost_usd,
+            commit=state.landed_commit,
+        )
+    return DeliveryStatus(
+        status=result.status,
+        run_id=first_run_id,
+        reason=result.reason or "",
+        message=result.message[:END_MESSAGE_CHARS],
+        usd=result.usage.cost_usd,
+        commit=stackable_commit(result) if ships else result.landed or "",
+        branch=(result.branch or "") if ships else "",
+        pull_request=result.pull_request.url if ships and result.pull_request else "",
+        items=result.items,
+    )
+
+
+async def describe_workflow(client: Client, id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
+    """Return the server's description of a workflow, or of one run of it; None where the server does not know it, or
+    where `run_id` is no id at all. Raises RPCError for any other failure."""
+    try:
+        return await client.get_workflow_handle(id, run_id=run_id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND or (run_id and error.status is RPCStatusCode.INVALID_ARGUMENT):
+            return None
+        raise
+
+
+async def _read_result(client: Client, description: WorkflowExecutionDescription) -> DeliveryResult | None:
+    """Return the result of an ended run, from its failure too where it did not deliver; None where it did not end by
+    itself: terminated, timed out, cancelled, or refused before it began."""
+    handle = client.get_workflow_handle(description.id, run_id=description.run_id, result_type=DeliveryResult)
+    try:
+        result: DeliveryResult = await handle.result(follow_runs=False)
+        return result
+    except WorkflowFailureError as error:
+        cause = error.cause
+        if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
+            return DeliveryResult.model_validate(cause.details[0])
+        return None
+
+
+async def read_start_event(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], str]:
+    """Return the request that a workflow was started with, as it was sent, and the first run id of its chain of runs,
+    both from the first event of history; `({}, "")` where there is no event."""
+    async for event in handle.fetch_history_events(page_size=1):
+        started = event.workflow_execution_started_event_attributes
+        values = await activity.client().data_converter.decode_wrapper(started.input)
+        request = values[0] if values and isinstance(values[0], dict) else {}
+        return request, started.first_execution_run_id
+    return {}, ""
+
+
+def _status_name(status: WorkflowExecutionStatus | None) -> str:
+    """Return Temporal's status in our spelling; `missing` for None."""
+    return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower() if status else MISSING
+
+
+QUERY_TIMEOUT = timedelta(seconds=20)
+"""The time a worker has to replay a thousand events of the ended run; after that the activity is tried again."""
+
+UNKNOWN_STATE = "its state comes from no run before it: start it with its items alone"
+
+
+@activity.defn
+async def former_run(work: PreviousRunInput) -> PreviousRunResult:
+    """Check where the state of a backlog's run comes from, and return the reason why it does not count; empty: it does.
+    Raises RPCError, to be tried again."""
+    client = activity.client()
+    if work.continued_run_id:
+        is_genuine = await _is_continued_from(client, work.backlog, work.continued_run_id)
+    elif work.parent_id:
+        is_genuine = _is_ours(await describe_workflow(client, work.parent_id, work.parent_run_id), "Delivery")
+    elif work.reopened_from is not None:
+        return PreviousRunResult(reason=await _reopening_problem(client, work, work.reopened_from))
+    else:
+        is_genuine = False
+    return PreviousRunResult(reason="" if is_genuine else UNKNOWN_STATE)
+
+
+async def _is_continued_from(client: Client, id: str, run_id: str) -> bool:
+    """Return whether the run that asks is the one in which our run `run_id` went on by itself, as continue-as-new does.
+    A retry policy or a cron schedule of whoever started it begins a next run too, but with what was sent; then False.
+    """
+    if not _is_ours(await describe_workflow(client, id, run_id), "Backlog"):
+        return False
+    # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
+    # 1.32.0).
+    own_handle = client.get_workflow_handle(id, run_id=activity.info().workflow_run_id)
+    async for event in own_handle.fetch_history_events(page_size=1):
+        started = event.workflow_execution_started_event_attributes
+        initiator = started.initiator
+        return (started.continued_execution_run_id, initiator) == (
+            run_id,
+            ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW,
+        )
+    return False
+
+
+async def _reopening_problem(client: Client, work: PreviousRunInput, reopened_from: ReopenedFrom) -> str:
+    """Return the reason why the state is not that of the ended run with the change applied to it; empty: it is.
+
+    Asks the ended run for its state by a query, applies the change, and compares the digests. A request that is not the
+    ended run's, a change that is refused and a run that cannot be replayed are reasons too.
+    """
+    description = await describe_workflow(client, work.backlog, reopened_from.run_id)
+    if (
+        description is None
+        or not _is_ours(description, "Backlog")
+        or description.status == WorkflowExecutionStatus.RUNNING
+    ):
+        return UNKNOWN_STATE
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(work.backlog, run_id=description.run_id)
+    request, _ = await read_start_event(handle)
+    if {name: value for name, value in request.items() if name != "items"} != work.backlog_request:
+        return f"its request is not that of the run before it ({description.run_id})"
+    try:
+        ended_state: BacklogState = await handle.query("state", result_type=BacklogState, rpc_timeout=QUERY_TIMEOUT)
+        expected_state = reopen_backlog(
+            ended_state,
+            reopened_from.change,
+            reopened_from.item,
+            reopened_from.note,
+            reopened_from.changed_at or datetime.now(UTC),
+        )
+    except NotCounted as error:
+        return error.what
+    except WorkflowQueryFailedError as error:
+        return f"the run before it ({description.run_id}) cannot be read: {error}"[:300]
+    if not ended_state.items or state_digest(expected_state) != work.digest:
+        return f"its state is not that of the run before it ({description.run_id})"
+    return ""
+
+
+def _is_ours(description: WorkflowExecutionDescription | None, kind: str) -> bool:
+    """Return whether the workflow exists, is of this type, and runs or ran on our own task queue."""
+    return description is not None and (description.workflow_type, description.task_queue) == (kind, TASK_QUEUE)
+
+
+@activity.defn
+async def last_table(work: LastTableInput) -> LastTable:
+    """Read the table of an ended Treasury run, which a worker replays to answer. Where that run had not yet read the
+    table of the run before it, read that one's instead, through at most LAST_TABLE_RUNS runs.
+
+    Raises ApplicationError: for good where a run does not exist any more or no run has a table of its own, else to be
+    tried again.
+    """
+    run_id = work.run_id
+    for _ in range(LAST_TABLE_RUNS):
+        try:
+            result = await _final_table(activity.client().get_workflow_handle(TREASURY, run_id=run_id))
+        except RPCError as error:
+            is_missing = error.status == RPCStatusCode.NOT_FOUND
+            raise ApplicationError(f"run {run_id} cannot be read: {error.message}", non_retryable=is_missing) from error
+        if not result.table.previous:
+            return result
+        run_id = result.table.previous
+    raise ApplicationError("no run of the last ones has read its table", non_retryable=True)
+
+
+async def _final_table(handle: WorkflowHandle[object, object]) -> LastTable:
+    """Query a run for its table. Where no worker can answer, return the table that the run began with: not `whole`
+    where this version of the code cannot replay the run, whole where the run ended before any worker had seen it.
+    Raises RPCError for anything else."""
+    try:
+        return LastTable(table=await handle.query("table", result_type=TreasuryTable, rpc_timeout=LAST_TABLE_TRY))
+    except WorkflowQueryFailedError:  # this version of its code cannot replay it
+        return LastTable(table=await _initial_table(handle), whole=False)
+    except RPCError as error:
+        if error.status != RPCStatusCode.FAILED_PRECONDITION:
+            raise
+        return LastTable(table=await _initial_table(handle))  # it was ended before any worker had seen it
+
+
+async def _initial_table(handle: WorkflowHandle[object, object]) -> TreasuryTable:
+    """Return the table with which a run was started, from the first event of its history; an empty table where it was
+    started without one."""
+    async for event in handle.fetch_history_events(page_size=1):
+        payloads = event.workflow_execution_started_event_attributes.input.payloads
+        if payloads:
+            table: TreasuryTable = (await activity.client().data_converter.decode(payloads, [TreasuryTable]))[0]
+            return table
+        break
+    return TreasuryTable()
+
+
+RPC_TIMEOUT = timedelta(seconds=10)
+"""The time for one small write; after that the activity is tried again."""
+
+_UNSUPPORTED = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED)
+
+
+@activity.defn
+async def prioritise_delivery(work: PriorityInput) -> PriorityResult:
+    """Set the priority and the fairness key of a running delivery on the server; return the reason where the server
+    does not do that, or the delivery has ended. Raises RPCError, to be tried again."""
+    client = activity.client()
+    request = UpdateWorkflowExecutionOptionsRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=work.delivery),
+        workflow_execution_options=WorkflowExecutionOptions(
+            priority=Priority(priority_key=work.key, fairness_key=work.shared_with)
+        ),
+        update_mask=FieldMask(paths=["priority"]),
+        identity=client.identity,
+    )
+    try:
+        await client.workflow_service.update_workflow_execution_options(request, timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return PriorityResult(reason="it has ended")
+        if error.status in _UNSUPPORTED:
+            return PriorityResult(reason=f"this server does not change what runs: {error.message}"[:200])
+        raise
+    return PriorityResult()

@@ -1,0 +1,1 @@
+"""Money: what model replies cost, and budgets that many deliveries share."""

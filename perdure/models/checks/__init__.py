@@ -1,0 +1,1 @@
+"""Findings of test commands, experiments and reviewers, and the same in words."""

@@ -1,0 +1,1 @@
+"""A delivery: its request, steps, state and result, and the inputs and results of its activities."""

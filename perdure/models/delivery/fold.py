@@ -1,0 +1,256 @@
+"""History → state: what the result of each activity changes in what is known of a delivery.
+
+The workflow applies every result by these functions as it comes; whoever reads a history applies the same ones by
+`apply_result`. What people decide and say comes another way: perdure.models.rules.inbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.models.backlog.landing import LandResult, RebaseResult
+from perdure.models.delivery.decisions import CheckPlanResult
+from perdure.models.delivery.publishing import CaptureResult, PushResult, ShipResult
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.specialists import TakeTasksResult
+from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import Ending, Outcome, TurnResult
+from perdure.models.delivery.work import (
+    CloseResult,
+    CommitResult,
+    InspectResult,
+    PreparedWorkspace,
+    TakeAttemptResult,
+    TestVerdict,
+)
+from perdure.models.limits import NOTES_KEPT
+from perdure.models.phases import Step
+from perdure.models.rules.parallel_builds import has_landed_task
+
+ASSUMPTIONS_KEPT = 40
+"""In a delivery's state and its pull request: 20 KB. An agent that assumes more has not understood the request."""
+
+
+def apply_result(
+    state: DeliveryState,
+    activity: str,
+    activity_input: Mapping[str, Any],
+    result: Mapping[str, Any],
+    *,
+    branch: bool = False,
+) -> None:
+    """Apply the result of an activity to the state, as history has it; other activities change nothing.
+
+    activity, activity_input, result   the activity's name, its input and its result
+    branch                             the delivery works on a branch that existed before it
+
+    Raises ValidationError for a result that this release does not know.
+    """
+    attempt, commit = _int_or_zero(activity_input.get("attempt")), str(activity_input.get("commit") or "")
+    match activity:
+        case Step.PREPARE:
+            apply_prepare(state, PreparedWorkspace.model_validate(result), branch=branch)
+        case Step.COMMIT:
+            apply_commit(state, CommitResult.model_validate(result))
+        case Step.RUN_TESTS:
+            apply_verdict(state, TestVerdict.model_validate(result), attempt)
+        case "check_plan":
+            apply_edited_plan(state, str(activity_input.get("plan") or ""), CheckPlanResult.model_validate(result))
+        case "inspect_change":
+            apply_inspection(state, InspectResult.model_validate(result), commit)
+        case "capture_pages":
+            apply_screenshots(state, CaptureResult.model_validate(result), commit)
+        case Step.OPEN_PULL_REQUEST:
+            apply_pull_request(state, ShipResult.model_validate(result))
+        case "push_branch":
+            state.message = PushResult.model_validate(result).summary
+        case Step.REBASE:
+            apply_rebase(state, RebaseResult.model_validate(result))
+        case "take_tasks":
+            apply_tasks(state, TakeTasksResult.model_validate(result))
+        case "take_attempt":
+            apply_attempt(state, TakeAttemptResult.model_validate(result))
+        case Step.LAND:
+            apply_landing(state, LandResult.model_validate(result))
+        case "close":
+            apply_close(state, CloseResult.model_validate(result))
+        case step if step in AGENTIC:
+            turn_result = TurnResult.model_validate(result)
+            apply_turn(state, Step(step), attempt, _int_or_zero(activity_input.get("turn")), turn_result)
+            if turn_result.outcome is not None and turn_result.outcome.ending is Ending.DONE:
+                apply_step_end(state, Step(step), attempt, turn_result.outcome)
+
+
+def apply_prepare(state: DeliveryState, result: PreparedWorkspace, *, branch: bool) -> None:
+    """Record the workspace that was prepared; of a branch that existed before, its tip becomes the head."""
+    state.enter_workspace(result)
+    state.head = state.head or (result.head if branch else "")
+
+
+def apply_turn(state: DeliveryState, step: Step, attempt: int, turn_number: int, result: TurnResult) -> None:
+    """Record the end of a turn: its checkpoint, where the next turn begins, what it cost, and what its agent asked or
+    assumed.
+
+    Messages that the turn has read are no longer pending. The first change of model in a step is noted.
+    """
+    state.checkpoint, state.spend = result.checkpoint, result.spend
+    state.resume_at = (step, attempt, turn_number)
+    state.usage += result.usage
+    state.add_delivered_messages(*(message for message in state.pending_messages if message.id in result.notes))
+    state.pending_messages = tuple(message for message in state.pending_messages if message.id not in result.notes)
+    note_prefix = f"{step} {attempt} changed its model, "
+    if result.model and not any(note.startswith(note_prefix) for note in state.notes):
+        state.notes = (*state.notes, note_prefix + result.summary)[-NOTES_KEPT:]
+    if result.assumption:
+        state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
+    if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question
+        state.question, state.question_id = result.question, f"{step}-{attempt}-{turn_number}-{result.checkpoint[:8]}"
+
+
+def apply_step_end(state: DeliveryState, step: Step, attempt: int, outcome: Outcome) -> None:
+    """Record what an agentic step has given once it is over: the kind of change, the plan or the review.
+
+    The kind may also decide the branch. Other steps change nothing.
+    """
+    match step:
+        case Step.CLASSIFY:
+            state.kind = str(outcome.data.get("kind", ""))
+            if state.prepared is not None and state.kind in state.prepared.branches:
+                branch = state.prepared.branches[state.kind]
+                state.prepared = state.prepared.model_copy(update={"branch": branch})
+        case Step.PLAN | Step.DECOMPOSE:
+            state.plans += 1
+            state.plan, state.title = outcome.artifact, str(outcome.data.get("title", ""))
+            state.plan_text = str(outcome.data.get("words", ""))
+            _set_touches(state, outcome.data.get("touches"))
+        case Step.REVIEW:
+            state.review, state.reviews, state.reviewed_commit = outcome.artifact, attempt, state.head
+            state.review_result = state.inspection.with_review(outcome.data)
+
+
+def apply_edited_plan(state: DeliveryState, plan: str, checked: CheckPlanResult, title: str = "") -> None:
+    """Put a person's plan in the place of the one that waits; change nothing where it cannot be worked by."""
+    if not checked.problem:
+        state.plan, state.title = plan, title or checked.title or state.title
+        state.plan_text = checked.plan_text
+        _set_touches(state, checked.touches)
+
+
+def _set_touches(state: DeliveryState, touches: object) -> None:
+    """Set the patterns of files that a plan names, of which the delivery's backlog is then told.
+
+    Change nothing where the delivery lands for no backlog, or the plan comes from an older release, which noted no
+    patterns.
+    """
+    if state.prepared is not None and state.prepared.landing and isinstance(touches, list | tuple):
+        state.touches = tuple(map(str, touches))
+
+
+def apply_commit(state: DeliveryState, result: CommitResult) -> None:
+    """Record the newest commit and the size of the change; both stay where nothing was changed."""
+    state.head, state.change = result.commit or state.head, result.change or state.change
+
+
+def apply_verdict(state: DeliveryState, verdict: TestVerdict, attempt: int) -> None:
+    """Record the newest verdict of the tests, which is about the head, and how many times they have run."""
+    state.tests, state.test_runs = verdict, attempt
+    state.tested_commit, state.change = state.head, verdict.change or state.change
+
+
+def apply_inspection(state: DeliveryState, inspection: InspectResult, commit: str) -> None:
+    """Record what the engine itself found in a commit."""
+    state.inspection, state.inspected_commit = inspection, commit
+
+
+def apply_screenshots(state: DeliveryState, result: CaptureResult, commit: str) -> None:
+    """Record the pictures of the application's pages at a commit; none where they could not be taken."""
+    state.screenshots, state.captured_commit = result.screenshots, commit
+
+
+def apply_pull_request(state: DeliveryState, result: ShipResult) -> None:
+    """Record the pull request, None where the origin has no forge, and the message about it."""
+    state.pull_request, state.message = result.pull_request, result.message
+
+
+def apply_rebase(state: DeliveryState, result: RebaseResult) -> None:
+    """Record that the delivery now stands on the integration branch's head.
+
+    Either as one commit, or as files with conflicts and no commit, or as landed already, with a message that says so.
+    """
+    assert state.prepared is not None
+    new_base = {"base_sha": result.onto, "head": result.onto, "contract": result.contract}
+    new_baseline = {"baseline": result.baseline, "base_red": result.base_red} if result.baseline else {}
+    state.prepared = state.prepared.model_copy(update=new_base | new_baseline)
+    state.checkpoint, state.landed_changes = result.checkpoint, result.landed_changes
+    if result.conflicts:
+        state.conflicts, state.unlanded_commit, state.head = result.conflicts, state.head, ""
+    elif result.landed:
+        state.landed_commit = result.landed
+        state.message = f"landed as {result.landed[:7]}"
+    else:
+        state.head = result.commit
+
+
+def apply_tasks(state: DeliveryState, result: TakeTasksResult) -> None:
+    """Record that the commits of the plan's tasks, and their cost, are the delivery's now."""
+    state.tasks, state.checkpoint, state.spend = result.tasks, result.checkpoint, result.spend
+    state.usage += result.tasks_usage
+    state.tasks_usd = result.tasks_usage.cost_usd or 0.0
+    if has_landed_task(result.tasks):
+        state.head = result.head
+
+
+def apply_attempt(state: DeliveryState, result: TakeAttemptResult) -> None:
+    """Record the attempts and their cost, and go on from the chosen one, if that is not the delivery's own.
+
+    Its files are then to be committed, so that there is neither head nor verdict until then; its review is the
+    delivery's. The rounds of fixing count as used up where the chosen attempt is not sound: it is fixed no further than
+    it was.
+    """
+    is_other = result.checkpoint != state.checkpoint
+    state.attempts, state.checkpoint, state.spend = result.attempts, result.checkpoint, result.spend
+    state.usage += result.usage
+    state.tasks_usd += result.usage.cost_usd or 0.0
+    chosen = next((attempt for attempt in result.attempts if attempt.chosen), None)
+    if chosen is None or not is_other:
+        return
+    state.head, state.tests, state.documented = "", None, True
+    state.review = (chosen.review.report or "").removeprefix("artifact:sha256:")
+    state.review_result = chosen.review
+    if not chosen.is_sound and state.prepared is not None:
+        state.test_fixes, state.review_fixes = state.prepared.test_fixes, state.prepared.review_fixes
+
+
+def apply_landing(state: DeliveryState, result: LandResult) -> None:
+    """Record the commit on the integration branch; empty: somebody else moved the branch first."""
+    state.landed_commit, state.message = result.commit, result.summary
+
+
+def apply_close(state: DeliveryState, result: CloseResult) -> None:
+    """Record the receipt and what was paid in the end; the usage stays where the result's does not cover it."""
+    state.receipt, state.spend = result.receipt, result.spend
+    state.tasks_usd = result.tasks_usd or state.tasks_usd
+    if result.usage is not None and result.usage.covers(state.usage):  # not where another host has the log
+        state.usage = result.usage
+
+
+def negative_verdict(state: DeliveryState, step: str, summary: str) -> str | None:
+    """Return the text with which a step that ran to its end says no: tests are red, or the review found blockers.
+
+    None where it does not say no.
+
+    step     the step whose result has just been applied
+    summary  its own summary
+    """
+    if step == Step.RUN_TESTS and state.tests is not None and state.tests.status is TestsStatus.RED:
+        return summary
+    if step == Step.REVIEW and state.review_result.blockers:
+        return "; ".join([summary, *([state.inspection.summary] if state.inspection.blockers else [])])
+    return None
+
+
+def _int_or_zero(value: object) -> int:
+    """Return the value where it is an integer, else 0."""
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,211 @@
+"""A delivery's state as seen from outside: result and progress, in one place for workflow and clients."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import (
+    DecisionMade,
+    DeliveryResult,
+    PullRequest,
+    Receipt,
+    Status,
+    TestsResult,
+    TestsStatus,
+    UsageResult,
+)
+from perdure.models.delivery.state import DeliveryState, Progress
+from perdure.models.rules.gates import red_tests_approval_text
+
+UNREAD_SHOWN, UNREAD_CHARS = 20, 200
+"""Messages in a result that no turn has read, and characters of each: a failed delivery's result is part of a failure,
+which the server cuts."""
+
+DECISIONS_SHOWN = 20
+"""The newest decisions in a result: a failed delivery's result is part of a failure, which the server cuts."""
+
+
+def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> DeliveryResult:
+    """Return the published result of a delivery that has ended in `state`."""
+    prepared = state.prepared
+    shown = state.status in (Status.DELIVERED, Status.DRAFT)
+    return DeliveryResult(
+        delivery_id=delivery_id,
+        run_id=run_id,
+        status=state.status or Status.NOT_DELIVERED,
+        reason=state.reason,
+        message=state.message,
+        repository=request.repository,
+        base=prepared.base if prepared else request.base,
+        base_sha=prepared.base_sha if prepared else None,
+        branch=prepared.branch if prepared and (state.head or shown) else None,
+        head_sha=state.head or None,
+        checkpoint=state.checkpoint or None,
+        pull_request=state.pull_request,
+        landed=state.landed_commit or None,
+        items=state.items,
+        attempts=state.attempts,
+        plan=_artifact_link(state.plan),
+        tests=result_of_tests(state),
+        review=state.review_result.model_copy(
+            update={"report": _artifact_link(state.review), "findings": _artifact_link(state.findings)}
+        ),
+        steps=tuple(state.steps),
+        usage=usage_of(state),
+        receipt=_receipt_of(state, request),
+        next=next_commands(state, delivery_id),
+        unread=unread_messages(state),
+        decisions=decisions_of(state),
+    )
+
+
+def _receipt_of(state: DeliveryState, request: DeliveryRequest) -> Receipt:
+    """Return the receipt, with the experiment's line and, of a fork that is no attempt, where it was forked from."""
+    details: dict[str, object] = {"experiment": state.tests.experiment if state.tests else ""}
+    if (forked := request.forked) is not None and not forked.attempt:
+        details["forked_from"] = f"{forked.delivery} at {forked.at}"
+        details |= {"inherited_turns": forked.turns, "inherited_usd": forked.usd}
+    return state.receipt.model_copy(update=details)
+
+
+def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
+    """Return the newest DECISIONS_SHOWN decisions of people, oldest first; notes are cut."""
+    decisions = []
+    for key, decided in list(state.decided.items())[-DECISIONS_SHOWN:]:
+        gate, _, target = key.partition(":")
+        note = " ".join(decided.note.split())[:UNREAD_CHARS]
+        budget = gate == "added"
+        decisions.append(
+            DecisionMade(
+                gate="budget" if budget else gate,
+                target="" if budget else target,
+                verdict="raised" if budget else decided.verdict,
+                by=decided.by,
+                note=note,
+            )
+        )
+    return tuple(decisions)
+
+
+def unread_messages(state: DeliveryState) -> tuple[str, ...]:
+    """Return the messages that no turn has read, each cut, the first UNREAD_SHOWN; a last line counts the others."""
+    shown = [shorten_message(message.text) for message in state.pending_messages[:UNREAD_SHOWN]]
+    return (*shown, f"and {more} more") if (more := len(state.pending_messages) - UNREAD_SHOWN) > 0 else tuple(shown)
+
+
+def shorten_message(message: str) -> str:
+    """Return a message on one line, cut at UNREAD_CHARS with "…"."""
+    text = " ".join(message.split())
+    return text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…"
+
+
+def result_of_tests(state: DeliveryState) -> TestsResult:
+    """Return the tests' part of a result, from the newest verdict; status skipped where nothing was tested."""
+    verdict = state.tests
+    if verdict is None:
+        return TestsResult(status=TestsStatus.SKIPPED)
+    return TestsResult(
+        status=verdict.status,
+        tree_sha=verdict.tree or None,
+        passed=verdict.passed,
+        failed=verdict.failed,
+        new_failures=verdict.new_failures,
+        known_failures=verdict.known_failures,
+        fixed=verdict.fixed,
+        flaky=verdict.flaky,
+        tampered=verdict.tampered,
+        accepted=red_tests_approval_text(state),
+        experiment=verdict.experiment,
+        promises=verdict.promises,
+        report=_artifact_link(verdict.report),
+    )
+
+
+def usage_of(state: DeliveryState) -> UsageResult:
+    """Return tokens and money of all replies of all runs; once it has ended, money from the spend log: a rewind must
+    hide neither.
+
+    The cost is the larger of what the turns and what the spend log say; None where a price is not known.
+    """
+    usage, spend = state.usage, state.spend
+    known = usage.cost_usd is not None and spend.usd is not None
+    return UsageResult(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=round(max(usage.cost_usd or 0, spend.usd or 0), 6) if known else None,
+        at_risk_usd=spend.at_risk_usd,
+    )
+
+
+def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
+    """Return the commands that a person would probably type next, the likeliest first."""
+    id = shlex.quote(delivery_id)
+    if state.pull_request is not None and (kept_in := local_repository(state.pull_request)):
+        show = f"perdure pulls {state.pull_request.number} --repo {shlex.quote(kept_in)}"
+        return (show, f"perdure diff {id}", f"perdure show {id}")
+    if state.status in (Status.DELIVERED, Status.DRAFT, Status.COMPLETED):
+        return (f"perdure diff {id}", f"perdure show {id}")
+    if state.prepared is None:
+        return (f"perdure retry {id}",)
+    return (f"perdure logs {id}", f"perdure diff {id}", f"perdure retry {id}")
+
+
+def local_repository(pull: PullRequest) -> str:
+    """Return the directory whose local forge holds a pull request; empty for one that has a web page."""
+    path, separator, number = pull.url.rpartition("#pull/")
+    return path if separator and number.isdecimal() else ""
+
+
+def progress_of(
+    state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str, now: datetime | None = None
+) -> Progress:
+    """Return the answer to query `progress`. `now`: the workflow's time, until which its used time is counted."""
+    prepared = state.prepared
+    return Progress(
+        delivery_id=delivery_id,
+        run_id=run_id,
+        repository=request.repository,
+        status=state.status or "running",
+        phase=state.phase,
+        reason=state.reason,
+        message=state.message,
+        base=prepared.base if prepared else request.base,
+        base_sha=prepared.base_sha if prepared else None,
+        branch=prepared.branch if prepared else None,
+        head_sha=state.head or None,
+        checkpoint=state.checkpoint or None,
+        queue=prepared.queue if prepared else None,
+        budget_usd=prepared.budget_usd + state.extra_usd if prepared else request.budget_usd,
+        test_fixes=prepared.test_fixes if prepared else None,
+        review_fixes=prepared.review_fixes if prepared else None,
+        steps=state.steps,
+        usage=state.usage,
+        spend=state.spend,
+        pull_request=state.pull_request,
+        waiting=state.waiting,
+        pending_decision=state.pending_decision,
+        unread=len(state.pending_messages),
+        held=state.hold_reason,
+        plan=state.plan,
+        report=state.tests.report if state.tests else "",
+        review=state.review,
+        budget_tokens=prepared.budget_tokens + state.extra_tokens if prepared and prepared.budget_tokens else 0,
+        time_s=prepared.time_s + state.extra_time_s if prepared else None,
+        used_s=_used_s(state, now),
+        decisions=list(decisions_of(state)),
+    )
+
+
+def _used_s(state: DeliveryState, now: datetime | None) -> float | None:
+    """Return the seconds used of its time limit, until it began to wait for a person, or `now`; None: not known."""
+    until = state.pending_decision.since if state.pending_decision is not None else now
+    return max(0.0, (until - state.started).total_seconds()) if until is not None and state.started else None
+
+
+def _artifact_link(artifact: str) -> str | None:
+    """Return how results name an artifact, `artifact:sha256:…`; None for an empty hash."""
+    return f"artifact:sha256:{artifact}" if artifact else None

@@ -1,0 +1,362 @@
+"""Inputs and results of the activities that are not turns, attempts taken over by their delivery among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.models.base import ContractHash, HistoryModel
+from perdure.models.budget.ledger import Spend, Usage
+from perdure.models.checks.report import Severity
+from perdure.models.delivery.decisions import Gate
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.delivery.result import AttemptResult, Receipt, ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.phases import Phase
+
+
+class PrepareInput(HistoryModel):
+    """Prepare a delivery's workspace.
+
+    previous, checkpoint  where a retried delivery goes on; unset for a new one
+    approved_retries      see TestInput
+    """
+
+    delivery: str
+    request: DeliveryRequest
+    previous: PreparedWorkspace | None = None
+    checkpoint: str = ""
+    approved_retries: int = 0
+
+
+class EscalationSettings(HistoryModel):
+    """The rule by which people decide about work that was cut off again and again, also before a delivery is prepared.
+
+    asks      a person is asked; expiry_s: how long that waits, 0: for ever
+    notifies  somebody wants to hear of it: there is an address to tell
+
+    A failure of `prepare` carries it as its details.
+    """
+
+    asks: bool = False
+    expiry_s: float = 0.0
+    notifies: bool = False
+
+
+class PreparedWorkspace(HistoryModel):
+    """A workspace on one host, with setup and preflight done, and the settings that the workflow decides by.
+
+    queue       the host's task queue: everything that touches the worktree runs there
+    checkpoint  the first checkpoint: the base commit's tree, no transcript
+    head        what the delivery builds on: base_sha, or the tip of `branch` when an existing one was named
+    branches    by kind, what `branch` becomes when that is known; empty where its name does not say the kind
+    contract    artifact of the Contract
+    plan        artifact of a plan the submitter sent along, or empty
+    attributes  whether the server knows Perdure's search attributes
+    fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
+    fallback_position   (step, attempt, turn) that made `fallback`; None when prepare did
+    hosted      the origin has a forge with accounts and issues: access is checked before money is spent
+    publisher   the queue whose worker alone holds the forge's token; empty: this host's own
+    issue, title    of the issue it came from
+    specialists     a plan's tasks are built at the same time, where they can be
+    baseline    artifact: the TestReport of the base commit, empty where it has no test command
+    base_red    whether its required tests failed there
+    inspects    the engine looks at each change itself before that is shown; false only in histories of old releases
+    document    the optional step before the tests is wanted
+    app         screenshots are wanted: `[app]` says how to start the application and which pages to show
+    checks_plans    an edited plan is checked before it counts; false only in histories of releases that did not
+    asks        a person is asked where a limit is reached; false only in histories of releases that just ended
+    gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell; deaths;
+                gate_expiry_s: how long it waits, 0: for ever
+    budget_tokens   the most tokens, 0: no limit
+    notifies    somebody wants to hear of gates and of the end: there is an address to tell
+    comments_at_gates   the issue's comment says what it waits for; false only in histories of releases that did not
+    treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
+    landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
+    proxied     an agent with a process of its own works on a step: a turn's input says what more it may pay for
+    efforts     by step, the effort of the last fix that is allowed; none where it is the settings' own
+    attempts    at one plan: the best one is taken; after_red: the others begin only when the first one is no good
+    limited     the repository's deliveries have a common limit, which is checked before it pays for anything
+    shows       of the attributes of later releases (perdure.models.ids) those that the server knows
+    labels      of the request and its issue, by which costs are added up
+    page        address of the page on which people see it, without a token; empty: none is known
+    """
+
+    queue: str
+    base: str
+    base_sha: str
+    head: str
+    branch: str
+    checkpoint: str
+    contract: ContractHash
+    phases: tuple[Phase, ...]
+    plan: str = ""
+    test_fixes: int = 4
+    review_fixes: int = 3
+    turns_per_step: int = 60
+    time_s: float = 7200.0
+    budget_usd: float = 5.0
+    on_failure: str = "none"
+    allow_untested: bool = False
+    draft: bool = False
+    has_tests: bool = True
+    attributes: bool = False
+    ports: tuple[int, ...] = ()
+    summary: str = ""
+    models: dict[str, str] = {}
+    fallback: str = ""
+    fallback_position: tuple[str, int, int] | None = None
+    hosted: bool = False
+    publisher: str = ""
+    issue: int = 0
+    title: str = ""
+    baseline: str = ""
+    base_red: bool = False
+    inspects: bool = False
+    document: bool = False
+    app: bool = False
+    asks: bool = False
+    gates: tuple[str, ...] = ()
+    gate_expiry_s: float = 0.0
+    checks_plans: bool = False
+    budget_tokens: int = 0
+    notifies: bool = False
+    comments_at_gates: bool = False
+    treasury: dict[str, float] = {}
+    landing: str = ""
+    specialists: bool = False
+    attempts: int = 1
+    after_red: bool = False
+    limited: bool = False
+    branches: dict[str, str] = {}
+    efforts: dict[str, str] = {}
+    proxied: bool = False
+    shows: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    page: str = ""
+
+    @property
+    def escalation(self) -> EscalationSettings:
+        """Return the settings by which people decide about work that was cut off again and again."""
+        return EscalationSettings(asks=Gate.DEATHS in self.gates, expiry_s=self.gate_expiry_s, notifies=self.notifies)
+
+
+class CommitInput(HistoryModel):
+    """Commit the tree of `checkpoint` onto `parent` as step `step`, attempt `attempt`."""
+
+    delivery: str
+    contract: ContractHash
+    step: str
+    attempt: int
+    checkpoint: str
+    parent: str
+    subject: str
+    kind: str = ""
+
+
+class ChangeSize(HistoryModel):
+    """The size of a whole change, from its base: files, and lines of text."""
+
+    files: int = 0
+    added: int = 0
+    deleted: int = 0
+
+
+class CommitResult(HistoryModel):
+    """The commit that was made; `commit` is empty when the tree is the parent's.
+
+    files, added, deleted  of this commit; change: of all commits so far together
+    conflicts              by key of another open delivery that this one may conflict with, the first path
+    """
+
+    commit: str = ""
+    tree: str = ""
+    files: int = 0
+    added: int = 0
+    deleted: int = 0
+    summary: str = ""
+    conflicts: dict[str, str] = {}
+    change: ChangeSize | None = None
+
+
+class TestInput(HistoryModel):
+    """Run the test commands on `commit`.
+
+    baseline          artifact of the base commit's TestReport; empty: failures cannot be compared with anything
+    approved_retries  how often a person let it be tried again after it had been cut off three times
+    check             by item of a backlog, commands that have to pass when it lands; `item`: its own id there
+    """
+
+    __test__ = False
+
+    delivery: str
+    contract: ContractHash
+    commit: str
+    attempt: int
+    baseline: str = ""
+    approved_retries: int = 0
+    check: dict[str, tuple[str, ...]] = {}
+    item: str = ""
+
+
+class TestVerdict(HistoryModel):
+    """The result of the repository's own test commands on one commit. The exit code is the verdict; what failed on the
+    base commit too does not make it red.
+
+    passed, failed  counts from a report; None where only exit codes exist
+    failures        names of the first few failures that make it red
+    report          artifact: TestReport (perdure.models.checks.report), for the fix step and for people
+    new_failures    tests, and commands that failed as a whole, that did not fail on the base; None: cannot be told
+    known_failures  tests that failed on the base too; None: nothing is known about the base
+    fixed           what failed on the base and passed now; None as above
+    flaky           tests, and commands as a whole, that failed and passed when they were run once more
+    undecidable     red only in commands that were red on the base too and have nothing but an exit code
+    tampered        places where the change makes the tests say less than on the base; 0 where that was asked for
+    fingerprint     equal for two red verdicts with the same failures
+    experiment      one line: the base's own tests on the change, its tests without it, canaries; empty: not tried
+    promises        tests of the base that fail on the change and were changed with it: each needs a reason
+    promised        names of the first few of these
+    change          the size of what was tested, from its base
+    unchecked       landed items of its backlog whose checks were to run and did not, or not all of them
+    """
+
+    __test__ = False
+
+    status: TestsStatus
+    tree: str
+    passed: int | None = None
+    failed: int | None = None
+    failures: tuple[str, ...] = ()
+    report: str = ""
+    summary: str = ""
+    new_failures: int | None = None
+    known_failures: int | None = None
+    fixed: int | None = None
+    flaky: int = 0
+    undecidable: bool = False
+    tampered: int = 0
+    fingerprint: str = ""
+    experiment: str = ""
+    promises: int = 0
+    promised: tuple[str, ...] = ()
+    change: ChangeSize | None = None
+    unchecked: tuple[str, ...] = ()
+
+    def same_as(self, other: TestVerdict) -> bool:
+        """Return whether it is red with the same failures of the same tree; false for one of a release without
+        fingerprints."""
+        return bool(self.fingerprint) and (self.tree, self.fingerprint) == (other.tree, other.fingerprint)
+
+
+class InspectInput(HistoryModel):
+    """Let the engine itself look at the change from the base to `commit`.
+
+    report  artifact of the last TestReport; kind: of the request (perdure.models.phases.Kind); both may be empty
+    """
+
+    delivery: str
+    contract: ContractHash
+    commit: str
+    report: str = ""
+    kind: str = ""
+
+
+class InspectResult(HistoryModel):
+    """The engine's own findings, counted by severity.
+
+    findings  artifact (perdure.models.checks.report.Findings)
+    secrets   how many of the blockers must not even be pushed
+    """
+
+    findings: str = ""
+    blockers: int = 0
+    tech_debt: int = 0
+    skippable: int = 0
+    secrets: int = 0
+    summary: str = ""
+
+    def with_review(self, review_counts: Mapping[str, Any]) -> ReviewResult:
+        """Return the result of a review: the reviewer's counts by severity and the engine's own, added up.
+
+        A severity that is missing or is no number counts as zero; with a blocker the status is blocked.
+        """
+        counts = {
+            severity: value if isinstance(value := review_counts.get(severity), int) else 0 for severity in Severity
+        }
+        blockers = counts[Severity.BLOCKER] + self.blockers
+        return ReviewResult(
+            status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
+            blockers=blockers,
+            tech_debt=counts[Severity.TECH_DEBT] + self.tech_debt,
+            skippable=counts[Severity.SKIPPABLE] + self.skippable,
+        )
+
+
+class CloseInput(HistoryModel):
+    """Tidy up after a delivery.
+
+    keep   leave the worktree for a person to look at (7 days); tasks: keys of its plan's tasks
+    """
+
+    delivery: str
+    keep: bool = False
+    tasks: tuple[str, ...] = ()
+
+
+class CloseResult(HistoryModel):
+    """The delivery's receipt and spending after everything was tidied up.
+
+    notifies   this host tells somebody; known here also of a delivery that could not be prepared
+    usage      of all replies that `spend` is the price of; None: nobody added them up
+    tasks_usd  what its plan's tasks paid
+    """
+
+    receipt: Receipt = Receipt()
+    spend: Spend = Spend()
+    usage: Usage | None = None
+    message: str = ""
+    notifies: bool = False
+    tasks_usd: float = 0.0
+
+
+class TakeAttemptInput(HistoryModel):
+    """Measure the attempts, choose the best one, and let the delivery go on from its files.
+
+    base        the commit that all of them built on
+    own_number  the number of the delivery's own attempt; 0: it made none
+    """
+
+    delivery: str
+    contract: ContractHash
+    checkpoint: str
+    base: str
+    attempts: tuple[AttemptResult, ...]
+    own_number: int = 0
+    attempt: int = 1
+
+
+class AttemptWaits(HistoryModel):
+    """Signal `attempt_waits`, attempt to delivery: it waits for a person, or no longer does.
+
+    number       of the attempt
+    waiting_for  what it waits for, in one line; empty: it waits no longer
+    """
+
+    number: int
+    waiting_for: str = ""
+
+
+class TakeAttemptResult(HistoryModel):
+    """The attempts after they were measured, and where the delivery goes on.
+
+    checkpoint  with the files of the chosen attempt; the delivery's own where that is the best, or none has made
+    anything
+    attempts    measured, the chosen one marked
+    spend       of the delivery, with that of the attempts
+    usage       of the other attempts alone
+    """
+
+    checkpoint: str
+    attempts: tuple[AttemptResult, ...]
+    spend: Spend = Spend()
+    usage: Usage = Usage()
+    summary: str = ""

@@ -1,0 +1,192 @@
+"""The pull requests of a stack, while its backlog runs and after it has ended: when one is merged, those that stand on
+it are moved to the branch it went into."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from perdure.models.backlog.following import PullRequestState, StackedPullRequest, StackInput, StackState, StackToFollow
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState
+from perdure.models.ids import delivery_key
+from perdure.models.limits import HEARTBEAT_TIMEOUT
+from perdure.models.rules.dependencies import retargets, stacked_items
+from workflows.endings import invalid_request, raise_if_cancelled
+from workflows.items import FORGE_RETRIES
+from workflows.publishing import FORGE_ATTEMPT
+
+STACK_LOOK = timedelta(minutes=5)
+"""Pause between looks at the open pull requests while items are built: whoever merges one deletes its branch soon
+after, and a look is one request for each that is open."""
+
+
+class PullRequestStack:
+    """The pull requests of a backlog that makes a stack of them; does nothing for a backlog that lands on one
+    branch."""
+
+    def __init__(
+        self, request: BacklogRequest, state: BacklogState, request_fields: dict[str, object], backlog: str
+    ) -> None:
+        self._request, self._state, self._request_fields, self._backlog = request, state, request_fields, backlog
+
+    async def update_if_due(self, *, is_last: bool = False) -> None:
+        """Look at the open pull requests where it is time, or for the last time, and move each whose base was merged to
+        the branch it belongs into. A failure becomes a note: the next look may get through."""
+        state = self._state
+        if self._request.land != "stack" or state.opened is None:
+            return
+        since = state.base_checked_at or state.began_at
+        if not is_last and since is not None and workflow.now() < since + STACK_LOOK:
+            return
+        state.base_checked_at = workflow.now()
+        try:
+            await self._look_at_pull_requests({})
+            if new_bases := retargets(state):
+                await self._look_at_pull_requests(new_bases)
+        except ActivityError as error:  # nothing depends on it yet: the next look may get through
+            self._add_note(f"the pull requests could not be looked at: {error.cause}")
+
+    async def _look_at_pull_requests(self, new_bases: dict[str, str]) -> None:
+        """Look at pull requests that are not merged, by activity `look_at_stack`, and record what was seen.
+
+        new_bases  by item, the branch its pull request is moved into: only these are looked at then; empty: all, and
+        none is moved
+
+        One that was closed with its base is opened again once that base is back.
+        """
+        state = self._state
+        assert state.opened is not None
+        landed = {id: entry for id, entry in state.items.items() if entry.phase is ItemPhase.LANDED and entry.branch}
+        pulls = tuple(
+            StackedPullRequest(
+                item=id,
+                delivery=delivery_key(entry.delivery),
+                branch=entry.branch,
+                to=new_bases.get(id, ""),
+                reopen=entry.orphaned,
+            )
+            for id, entry in landed.items()
+            if not entry.merged and (not new_bases or id in new_bases)
+        )
+        if not pulls:
+            return
+        work = StackInput(
+            backlog=self._backlog,
+            repository=self._request.repository,
+            pulls=pulls,
+            backlog_request=self._request_fields,
+        )
+        seen_by_item: StackState = await workflow.execute_activity(
+            "look_at_stack",
+            work,
+            result_type=StackState,
+            task_queue=state.opened.queue,
+            schedule_to_close_timeout=FORGE_ATTEMPT,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=FORGE_RETRIES,
+            summary=f"{len(pulls)} pull requests",
+        )
+        for id, pull_state in seen_by_item.pull_requests.items():
+            self._record_pull_state(id, state.items[id], pull_state)
+
+    def _record_pull_state(self, id: str, entry: ItemState, pull_state: PullRequestState) -> None:
+        """Record the state of an item's pull request: merged, closed, or closed only because its base was deleted; note
+        what people should know of."""
+        was_orphaned, entry.orphaned = (
+            entry.orphaned,
+            pull_state.state == "closed" and (pull_state.base_gone or entry.orphaned),
+        )
+        if was_orphaned and pull_state.state == "open":
+            self._add_note(f"{id}: {entry.pull_request} is open again: {pull_state.into} is back")
+        elif pull_state.state == "closed" and pull_state.base_gone:
+            lower_item = next(
+                (item_state for item_state in self._state.items.values() if item_state.branch == pull_state.into), None
+            )
+            restore_command = (
+                f"git push origin {lower_item.commit[:12]}:refs/heads/{pull_state.into}"
+                if lower_item is not None
+                else pull_state.into
+            )
+            summary = f"{id}: {entry.pull_request} was closed when somebody deleted {pull_state.into}, which it is into"
+            self._add_note(
+                f"{summary}; bring that branch back ({restore_command}), and it is opened again and retargeted"
+            )
+        elif entry.into != pull_state.into:
+            self._add_note(f"{id}: {entry.pull_request} is into {pull_state.into} now, no more into {entry.into}")
+        entry.into, entry.merged = pull_state.into, pull_state.state == "merged"
+        entry.closed = pull_state.state == "closed" and not entry.orphaned
+
+    def _add_note(self, text: str) -> None:
+        """Add a note to the state, cut to 300 characters, unless it is there already."""
+        if text[:300] not in self._state.notes:
+            self._state.notes = (*self._state.notes, text[:300])
+
+
+FOLLOW_PAUSE = timedelta(minutes=15)
+"""Pause between looks: whoever deletes a branch sooner does it by the forge's button, which moves the others itself."""
+
+FOLLOW_TIME = timedelta(days=30)
+"""The time a stack is followed: whoever still wants to merge after that has rebased it by hand. A look is a request for
+each pull request that is open."""
+
+
+@workflow.defn
+class Following:
+    """Workflow that follows the stack which a backlog leaves when it ends; returns in one line what became of it."""
+
+    @workflow.init
+    def __init__(self, stack_left: StackToFollow) -> None:
+        self.stack_left, self.state = stack_left, BacklogState.model_validate(stack_left.state)
+        request = BacklogRequest.model_construct(
+            repository=str(stack_left.backlog_request.get("repository", "")), land="stack"
+        )
+        self.stack = PullRequestStack(request, self.state, stack_left.backlog_request, stack_left.backlog)
+
+    @workflow.run
+    async def run(self, stack_left: StackToFollow) -> str:
+        """Look at the pull requests now and then, and move them, until none stands on another one, or for a month;
+        return which of it.
+
+        Raises ApplicationError InvalidRequest where another workflow than the backlog has started it.
+        """
+        parent = workflow.info().parent
+        if parent is None or parent.workflow_id != stack_left.backlog:
+            raise invalid_request("a stack is followed for the backlog that has made it")
+        until = stack_left.until or workflow.now() + FOLLOW_TIME
+        while standing_ids := stacked_items(self.state):
+            if workflow.now() >= until:
+                return f"not followed any longer: {', '.join(standing_ids)}"
+            self._show(standing_ids)
+            await workflow.sleep(FOLLOW_PAUSE, summary="until the next look at its pull requests")
+            await self.stack.update_if_due(is_last=True)
+            raise_if_cancelled()
+            if workflow.info().is_continue_as_new_suggested():
+                state = self.state.dump_for_next_run()
+                workflow.continue_as_new(stack_left.model_copy(update={"state": state, "until": until}))
+        return "no pull request stands on another one any more"
+
+    def _show(self, standing_ids: list[str]) -> None:
+        """Show which pull requests still stand on another one, and the notes."""
+        pull_requests = (
+            f"- {id}: {self.state.items[id].pull_request} into {self.state.items[id].into}" for id in standing_ids
+        )
+        notes = (f"- {note}" for note in self.state.notes)
+        workflow.set_current_details(
+            "\n".join(("Retargeted when what they stand on is merged:", *pull_requests, *notes))
+        )
+
+
+def stack_to_follow(backlog: str, request_fields: dict[str, object], state: BacklogState) -> StackToFollow | None:
+    """Return the stack that a backlog leaves to be followed when it ends; None where no pull request stands on another
+    one."""
+    if not stacked_items(state):
+        return None
+    stack = {id: entry for id, entry in state.items.items() if entry.branch}
+    return StackToFollow(
+        backlog=backlog,
+        backlog_request=request_fields,
+        state=state.model_copy(update={"items": stack, "notes": ()}).dump_for_next_run(),
+    )

@@ -1,0 +1,127 @@
+"""Messages that a backlog forwards to its deliveries: decisions of people, each as the delivery's own signal; and, from
+a delivery whose plan's tasks it builds, words and budget for them.
+
+A delivery counts a decision once, however often and by whatever way it comes; what no longer fits is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from perdure.models.backlog.state import BacklogState, ItemPhase
+from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.specialists import TaskBudgetIncrease
+from perdure.models.rules.changes import resolve_item_decision
+from perdure.models.rules.inbox import DECISION_MODELS, NotCounted
+from workflows.items import Items
+
+READ_PATIENCE = timedelta(seconds=10)
+"""Time for a delivery to read a decision: it takes a fraction of a second unless the delivery is busy with its end."""
+
+
+class DecisionForwarder:
+    """Updates `approve`, `reject`, `answer`, `edit_plan`, `add_budget` of a backlog: as of a delivery, and `item`,
+    which names it."""
+
+    def __init__(self, state: BacklogState, items: Items) -> None:
+        self._state, self._items = state, items
+        for name in DECISION_MODELS:
+            handler, validator = self._handlers_for(name)
+            workflow.set_update_handler(name, handler, validator=validator)
+
+    def _handlers_for(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the handler and the validator of an update."""
+
+        def check(decision: Any = None) -> None:
+            self._address_decision(name, decision)
+
+        async def forward(decision: Any = None) -> str:
+            return await self._forward_decision(name, decision)
+
+        return forward, check
+
+    def _address_decision(self, name: str, decision: Any) -> Any:
+        """Return the item whose delivery a decision is for, and the decision as that delivery is sent it. Raises
+        ApplicationError NotCounted where it does not count there."""
+        try:
+            return resolve_item_decision(self._state, name, decision)
+        except NotCounted as error:
+            raise _not_counted_error(error.what) from None
+
+    async def _forward_decision(self, name: str, raw_decision: Any) -> str:
+        """Send a decision to the delivery it is for, and return the answer for its sender: whether the delivery goes on
+        or has not read it within READ_PATIENCE.
+
+        Raises ApplicationError NotCounted where it does not count, or the delivery has ended.
+        """
+        entry, decision = self._address_decision(name, raw_decision)
+        if not decision.get("of"):
+            decision |= {"id": decision.get("id") or str(workflow.uuid4())}
+        number_before, id = entry.waiting_number, entry.item.id
+        try:
+            await workflow.get_external_workflow_handle(entry.delivery).signal(
+                "decide", {"update": name, "said": decision}
+            )
+        except ApplicationError:
+            self._items.unsure.add(id)
+            raise _not_counted_error(f"{id} has ended just now: nothing was decided") from None
+        summary = f"{name} {decision.get('of', '')}".rstrip() + f" was handed to {entry.delivery}"
+        if not decision.get("of"):
+            return summary
+        with suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: entry.waiting_number != number_before or entry.phase is not ItemPhase.BUILDING,
+                timeout=READ_PATIENCE,
+                timeout_summary=f"{id} reads the decision"[:100],
+            )
+            return f"{summary}: it goes on"
+        return f"{summary}, which has not read it yet"
+
+
+def _not_counted_error(reason: str) -> ApplicationError:
+    """Return the error that refuses an update as NotCounted, for a reason."""
+    return ApplicationError(reason, type="NotCounted", non_retryable=True)
+
+
+class TaskMessages:
+    """Signals `said` and `more`, which a delivery sends to the backlog of its plan's tasks. They are meant for such a
+    backlog alone."""
+
+    state: BacklogState
+    items: Items
+
+    @workflow.signal(description="Sent by a delivery to its tasks: words for the next turn of each")
+    async def said(self, message: UserMessage) -> None:
+        """Send a person's message on to every task that runs, once, and keep it for those that start later."""
+        if message.id not in {other.id for other in self.state.task_messages}:
+            self.state.task_messages = (*self.state.task_messages, message)
+            for id in self.items.running_ids:
+                await self.items.signal_delivery(id, "say", {"id": message.id, "text": message.text})
+
+    @workflow.signal(description="Sent by a delivery to its tasks: a person has added to its budget")
+    async def more(self, increase: TaskBudgetIncrease) -> None:
+        """Split added budget equally among the tasks that run or have still to start: those that run are sent a
+        decision, the others get theirs from what is left. An increase that comes twice counts once."""
+        state, running = self.state, self.items.running_ids
+        if increase.number <= state.budget_raises:
+            return
+        state.budget_raises, state.extra_usd = increase.number, round(state.extra_usd + increase.usd, 6)
+        count = len(running) + sum(entry.phase is ItemPhase.WAITING for entry in state.items.values())
+        usd, tokens = round(increase.usd / max(count, 1), 6), increase.tokens // max(count, 1)
+        opened = state.opened
+        if opened is not None and opened.within is not None and opened.within.tokens:
+            within = opened.within.model_copy(update={"tokens": opened.within.tokens + tokens})
+            state.opened = opened.model_copy(update={"within": within})
+        decision: dict[str, Any] = {"id": f"more-{increase.number}", "usd": usd, "tokens": tokens}
+        decision |= {"time": f"{increase.time_s:.0f}s"} if increase.time_s >= 1 else {}
+        for id in running:
+            entry = state.items[id]
+            entry.granted_usd = round(entry.granted_usd + usd, 6) if entry.granted_usd is not None else None
+            await self.items.signal_delivery(id, "decide", {"update": "add_budget", "said": decision})
+        self.items.changed = True
