@@ -116,7 +116,7 @@ export type Phase = "plan" | "build" | "test" | "review" | "ship" | "land";
 
 /**
  * The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
- * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: perdure.models.delivery.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again. `rewound`: the turn that it went back to, where it did; `asked`: the words and the model with which.
+ * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: `DeliveryState`. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again. `rewound`: the turn that it went back to, where it did; `asked`: the words and the model with which.
  */
 export interface ResumePoint {
   run_id: string;

@@ -1,4 +1,4 @@
-"""What a repository says for itself: its `perdure.toml`, read, merged with all other sources into the settings of a
+"""The settings of a repository: its `perdure.toml`, read, merged with all other sources into the settings of a
 delivery, or first rendered from what was detected; and its notes to agents (AGENTS.md)."""
 
 from __future__ import annotations

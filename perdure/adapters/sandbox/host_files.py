@@ -1,4 +1,4 @@
-"""What of this host's files untrusted commands may see: rules for its directories, without the walking, and a private
+"""The files of this host that untrusted commands may see: rules for its directories, without the walking, and a private
 /etc, an allow-listed copy made once per host."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is written down of a delivery on this host, outside any workflow run, so that a rewind forgets nothing: attempts
+"""The records of a delivery on this host, outside any workflow run, so that a rewind forgets nothing: attempts
 begun and ended, money spent, and model replies before anything is done with them.
 
 In the journal, what began, never ended and belongs to a worker that is gone was a death.

@@ -1,4 +1,4 @@
-"""What a person tells a delivery: the commands `approve`, `reject`, `answer`, `say`, `hold`, `resume`."""
+"""Commands by which a person answers or steers a delivery: `approve`, `reject`, `answer`, `say`, `hold`, `resume`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a person sees before deciding: what a delivery waits for, the commands to type, the plan, the change, tests, and
-what is spent."""
+"""The view of a person before deciding: what a delivery waits for, the commands to type, the plan, the change, tests,
+and what is spent."""
 
 from __future__ import annotations
 

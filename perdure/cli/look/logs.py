@@ -1,5 +1,5 @@
-"""What happened, also while it happens: `perdure events`, one event a line, and `perdure logs`, what the agent said and
-did, turn by turn."""
+"""The record of what happened, also while it happens: `perdure events`, one event a line, and `perdure logs`, what the
+agent said and did, turn by turn."""
 
 from __future__ import annotations
 

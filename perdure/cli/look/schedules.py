@@ -1,4 +1,4 @@
-"""What begins at a time: the options `--at` and `--every`, and `perdure schedules`."""
+"""Deliveries and backlogs that begin at a time: the options `--at` and `--every`, and `perdure schedules`."""
 
 from __future__ import annotations
 

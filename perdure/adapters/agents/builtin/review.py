@@ -1,4 +1,4 @@
-"""What a review is held to: the places (file and line) it names are in the change, and each changed promise (a test of
+"""Checks of a review: the places (file and line) it names are in the change, and each changed promise (a test of
 the base that fails on the change) is justified by a quote from the request, or is a blocker."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people wrote, as agents read it: an issue, line by line behind a mark, so that nothing in it passes for the
+"""Texts of people, as agents read them: an issue, line by line behind a mark, so that nothing in it passes for the
 engine's text; and messages to a running delivery, once, in the next message its agents get."""
 
 from __future__ import annotations
