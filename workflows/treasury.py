@@ -96,7 +96,7 @@ class Treasury:
             workflow.logger.warning("treasury: nothing was added: %s", error.what)
         return None
 
-    @workflow.query(name="table", description="Budgets and reservations: perdure.models.budget.treasury.Table")
+    @workflow.query(name="table", description="Budgets and reservations: perdure.models.budget.treasury.TreasuryTable")
     def _table(self) -> treasury.TreasuryTable:
         return self.table
 

@@ -44,7 +44,7 @@ class TurnInput(HistoryModel):
     delivery    the delivery's key (perdure.models.ids.delivery_key)
     step        which agentic step; attempt counts its loop from 1, turn counts from 1 within the attempt
     checkpoint  commit in the vault the turn starts from
-    contract    artifact of the delivery's Contract (perdure.models.contract)
+    contract    artifact of the delivery's Contract
     materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
     messages    messages from people that are new since the last turn
     delivered_messages   messages that earlier conversations of the delivery have read (turn 1 only)

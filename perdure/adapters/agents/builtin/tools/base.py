@@ -172,7 +172,7 @@ class Toolbox:
                      conversation.known_file_versions; tools add to it
     check            called before every tool; raises Superseded when this attempt has lost the worktree
     on_spawn         called once a sandboxed command has been started
-    git_dir, env, lock, writable, shared   as in perdure.adapters.sandbox.base.Command
+    git_dir, env, lock, writable, shared   as in perdure.adapters.sandbox.base.SandboxCommand
     explain_missing  says why a command was not found inside the sandbox, from its output and exit code; None: no reason
     background       commands that run on between the calls of one reply, by their handle
     questions        whether a person may be asked; question, assumptions: what a tool asked, or assumed instead
