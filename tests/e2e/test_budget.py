@@ -44,7 +44,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
         engine.kept()
         submitted = await engine.submit(origin, budget_usd=CENT)
         asked = await until(lambda: _asked(engine))
-        assert (asked.gate, asked.of) == ("budget", "1")
+        assert (asked.gate, asked.target) == ("budget", "1")
         spent = SpendLog(engine.home.workspace("calc-sub")).total_spend()
         newest = [line["usage"]["cost_usd"] for line in _log(engine) if "settled" in line][-1]
         assert spent.usd is not None
@@ -59,7 +59,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
         os.close(lock)
         assert sandboxes(engine) == []
 
-        await engine.handle().execute_update("reject", {"of": asked.of, "note": "not yet"})
+        await engine.handle().execute_update("reject", {"of": asked.target, "note": "not yet"})
         result = await finished(submitted, engine)
         assert (result.status, result.reason) == ("not_delivered", "budget")
         assert (result.receipt.worker_deaths, result.receipt.replies_cut) == (2, 1)
@@ -67,11 +67,11 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
 
         await submitted.delivery.retry()
         again = await until(lambda: _asked(engine))
-        assert (again.of, again.words) == ("2", asked.words), "a retry forgets nothing that was spent"
+        assert (again.target, again.summary) == ("2", asked.summary), "a retry forgets nothing that was spent"
         assert engine.model_calls() == calls, "and pays for nothing before somebody allows it"
 
         engine.kill_workers()  # nobody takes an update now: the same decision is kept as a signal
-        said = {"of": again.of, "usd": 5}
+        said = {"of": again.target, "usd": 5}
         for _ in range(2):
             await engine.handle().signal("decide", {"update": "add_budget", "said": said})
         engine.worker()
@@ -100,14 +100,14 @@ async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_
         engine.worker()
         submitted = await engine.submit(origin, **asked_for)
         asked = await until(lambda: _asked(engine))
-        assert asked.words == "the time limit of 0:00:10 is over"
+        assert asked.summary == "the time limit of 0:00:10 is over"
         await until(lambda: not sandboxes(engine), timeout=10)
         calls = engine.model_calls()
         go_on.write_text("#!/bin/sh\n")
         go_on.chmod(0o755)
         await asyncio.sleep(2)
         assert engine.model_calls() == calls, "it goes on while it waits"
-        await engine.handle().execute_update("add_budget", {"of": asked.of, "time": "1h"})
+        await engine.handle().execute_update("add_budget", {"of": asked.target, "time": "1h"})
         result = await finished(submitted, engine)
         check_shipped(origin, engine, result, {})
         assert engine.model_calls() == BUILT_CALLS, "the reply that asked for the tool was paid for once"

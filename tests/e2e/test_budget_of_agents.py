@@ -91,7 +91,7 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
         )
         asked = await until(lambda: _asked(engine))
         assert (asked.gate, asked.limit) == ("budget", "usd")
-        assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.words
+        assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.summary
         assert sandboxes(engine) == []
         assert engine.model_calls() == 1, "neither the title nor the other model was asked"
         spent = SpendLog(engine.home.workspace("calc-sub")).total_spend()
@@ -102,7 +102,7 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
         await asyncio.sleep(1)
         assert engine.model_calls() == 1, "it goes on while it waits"
 
-        await engine.handle().execute_update("add_budget", {"of": asked.of, "usd": 1})
+        await engine.handle().execute_update("add_budget", {"of": asked.target, "usd": 1})
         result = await finished(submitted, engine)
         assert result.status == "delivered", result
         assert engine.model_calls() == 4, "the reply that began the turn was not bought again"

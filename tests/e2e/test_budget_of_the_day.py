@@ -56,7 +56,7 @@ async def test_a_delivery_over_the_days_budget_waits_through_a_dead_worker_until
             task_queue=engine.home.queue(),
             schedule_to_close_timeout=timedelta(seconds=30),
         )
-        assert log.paid == pytest.approx(result.usage.cost_usd)
+        assert log.counted_usd == pytest.approx(result.usage.cost_usd)
 
 
 async def waiting(engine: Engine) -> str:

@@ -60,11 +60,11 @@ async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp
         engine.kept()
         planning = await engine.submit(origin, "Add sub, the difference, on paper", id="calc-plan", phases=["plan"])
         asked = await until(lambda: _asked(planning))
-        assert (asked.gate, asked.of, asked.options) == ("deaths", "prepare-1", ("approve", "reject"))
-        assert asked.words.startswith("prepare was cut off 3 times: its worker died (3 times)")
+        assert (asked.gate, asked.target, asked.options) == ("deaths", "prepare-1", ("approve", "reject"))
+        assert asked.summary.startswith("prepare was cut off 3 times: its worker died (3 times)")
         assert [one.delivery_id for one in await engine.perdure.list_waiting()] == ["calc-plan"]
         assert engine.model_calls() == 0
-        await planning.delivery.approve(asked.of)
+        await planning.delivery.approve(asked.target)
         assert (await finished(planning, engine)).status == "completed"
 
         alone = await engine.submit(origin, "Add sub, the difference, alone", id="calc-alone", questions=False, **BUILT)
@@ -77,9 +77,9 @@ async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp
         asking = await engine.submit(origin, **BUILT)
         asked = await until(lambda: _asked(asking))
         assert (asked.gate, asked.options) == ("deaths", ("approve", "reject"))
-        assert asked.words.startswith("implement was cut off 3 times: its worker died (3 times)")
+        assert asked.summary.startswith("implement was cut off 3 times: its worker died (3 times)")
         calls = engine.model_calls()
-        await asking.delivery.approve(asked.of)
+        await asking.delivery.approve(asked.target)
         delivered = await finished(asking, engine)
         check_shipped(origin, engine, delivered, {})
         assert (delivered.receipt.worker_deaths, delivered.receipt.turns_redone) == (3, 3)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
 
 from perdure.local.replay import replay_histories
 from perdure.models.errors import PerdureError
-
-KEPT = Path(__file__).parents[1] / "replay" / "histories"
+from tests.replay.record import HISTORIES, name_of, read
 
 
 def kept(shape: str, *, altered: bool = False) -> WorkflowHistory:
-    path = next(path for path in sorted(KEPT.glob("*.json")) if path.stem.endswith(shape))
-    text = path.read_text()
-    if altered:  # somebody would rather have planned before classifying
-        events = json.loads(text)
-        names = {"classify": "plan", "plan": "classify"}
-        for event in events["events"]:
-            told = event.get("activityTaskScheduledEventAttributes", {}).get("activityType", {})
-            told["name"] = names.get(told.get("name"), told.get("name"))
-        text = json.dumps(events)
-    return WorkflowHistory.from_json(path.stem, text)
+    (path,) = [path for path in HISTORIES.iterdir() if name_of(path) == shape]
+    history = read(path)
+    if not altered:
+        return history
+    events = json.loads(history.to_json())  # somebody would rather have planned before classifying
+    names = {"classify": "plan", "plan": "classify"}
+    for event in events["events"]:
+        scheduled = event.get("activityTaskScheduledEventAttributes", {}).get("activityType", {})
+        scheduled["name"] = names.get(scheduled.get("name"), scheduled.get("name"))
+    return WorkflowHistory.from_json(history.workflow_id, events)
 
 
 async def test_true_histories_replay_and_an_altered_one_is_told_from_them() -> None:

@@ -72,9 +72,9 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
         mine, hers = card(ada, "calc-sub"), card(grace, "calc-sub")
         taken: list[str] = []
         key = ""
-        while (now := await until(lambda key=key: asked(engine, key), timeout=120)).of:  # type: ignore[misc]
+        while (now := await until(lambda key=key: asked(engine, key), timeout=120)).target:  # type: ignore[misc]
             key = now.key
-            await expect(mine.locator("input[name=of]").first).to_have_value(now.of)
+            await expect(mine.locator("input[name=of]").first).to_have_value(now.target)
             match now.gate:
                 case "budget":
                     taken.append("raised")
@@ -83,7 +83,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     await said(ada, "calc-sub: added $5")
                 case "plan" if "rejected" not in taken:
                     taken.append("rejected")
-                    await until(lambda of=now.of: stands_for(grace, of))  # type: ignore[misc]
+                    await until(lambda of=now.target: stands_for(grace, of))  # type: ignore[misc]
                     await mine.get_by_text("Reject, with words").click()
                     await mine.get_by_label("Say why, and what instead").fill("with types, please")
                     await mine.get_by_role("button", name="Reject").click()
@@ -91,7 +91,7 @@ async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_e
                     await hers.get_by_role("button", name="Approve").click()
                     await expect(grace.get_by_role("alert")).to_contain_text("decided before, otherwise: rejected")
                 case "plan" if "edited" not in taken:
-                    assert "typed" in now.words
+                    assert "typed" in now.summary
                     taken.append("edited")
                     await mine.get_by_text("Look at it, and edit it").click()
                     plan = mine.get_by_label("The plan as text")

@@ -40,7 +40,7 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
             status, text = await ada.get("/deliveries/calc-sub")
             assert status == 200
             for shown in (first, text):
-                assert asked.words in shown
+                assert asked.summary in shown
                 assert "&lt;script&gt;alert(1)" in shown
                 assert EVIL not in shown
                 assert "style=" not in shown, "the page's policy would leave it out"
@@ -53,7 +53,7 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
                 status, _ = await ada.post("/deliveries/calc-sub/say", {"text": "mind the sign", "once": "abc"})
                 assert status == 303
             assert (await ada.post("/deliveries/calc-sub/hold", {"text": "let me look"}))[0] == 303
-            await delivery.approve(asked.of)
+            await delivery.approve(asked.target)
             assert "let me look" in await _later(stream.content, "held")
             assert (await ada.post("/deliveries/calc-sub/resume", {}))[0] == 303
             result = await finished(submitted, engine)
