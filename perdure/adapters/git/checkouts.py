@@ -4,6 +4,9 @@ Large checkouts, and the files of large worktrees, are kept when nobody uses the
 Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. From a checkout
 that is put away everything is removed that git does not track, or that was touched after git wrote it, which its ctime
 tells. Git then brings what remains to the next commit.
+
+A worktree proves nothing: a power cut can empty a file that a checkout has just written, and whoever then takes the
+files for the base ships the damage.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """The only way in which git is called: GitPython's `execute`, with a pinned environment and configuration, and with
-limits on what a remote may make git use on this host."""
+limits on what a remote may make git use on this host.
+
+Git has no limits of its own for what it fetches. So a running command is measured at intervals, and killed with all its
+helpers when it is over a limit.
+"""
 
 from __future__ import annotations
 

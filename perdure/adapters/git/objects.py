@@ -1,5 +1,10 @@
 """Git objects read and written without a git process for each: loose ones and refs directly from and to the disk,
-synced (feasibility.md §6.1), all others through one process, however many are read."""
+synced (feasibility.md §6.1), all others through one process, however many are read.
+
+Nearly all that is read from a vault was written into it as loose objects. Every answer about loose ones is the one git
+would give. None says only that git has to be asked: the object is packed, missing, damaged or large, or the ref is
+packed.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 that a command may make; nothing but the standard library.
 
 Runs in the launcher's child between fork and exec; bubblewrap is given the same filter. Linux on x86-64 and arm64.
+
+`syscalls.json` is what Docker's default profile (deploy/seccomp.json) gives a container without capabilities, less what
+no build or test was seen to need, with each architecture's numbers. What depends on an argument stands here.
 """
 
 from __future__ import annotations

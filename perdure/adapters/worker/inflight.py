@@ -5,6 +5,19 @@ of another worker knows that it is dead and reports what it had in flight as fai
 again after a millisecond instead of after the heartbeat timeout. By task token only: a report by activity id was seen
 to kill the living next attempt (holes.md H4); by token the server answers NotFound and nothing happens. What the dead
 one was handed and had not noted yet is found by asking the server.
+
+Between the server's handing out an activity and the worker's note of it lie some milliseconds: whoever dies there
+leaves no token behind. But the server shows to whom it handed an activity last, each worker has a name of its own, and
+a token says no more than which attempt it is about. So it is written anew, for that attempt: the server compares it
+with the attempt that runs, like any token (seen with server 1.32: NotFound for an earlier attempt, a later one, and one
+that waits). Should a server's tokens look different, it says so, and the heartbeat timeout decides as before.
+
+The same holds for a workflow's next decision, which no worker notes: history says who took it, and given back as failed
+it is handed out again after 10 ms, instead of after its time-out of 5 s.
+
+Three other ways were tried and are not taken. Its reset of an activity changes nothing before the timeout for one that
+was handed out. A report by activity id kills the living next attempt (holes.md H4). A shorter heartbeat timeout works,
+but given back while the next attempt waits it ends the activity for good, by a ScheduleToStart timeout of the past.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """The connection to GitHub: PyGithub with our limits on time and size, without waiting or trying again by itself; and
-one repository as one account sees it, from which every operation starts."""
+one repository as one account sees it, from which every operation starts.
+
+The first request finds the repository: a renamed one by GitHub's own redirect, and everything after that goes to where
+it is now. (PyGithub drops the query of a redirected request: a list filtered by head would come unfiltered.)
+"""
 
 from __future__ import annotations
 

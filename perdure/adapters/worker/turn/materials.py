@@ -1,5 +1,9 @@
 """The material of a step's opening message: artifacts as text, the change as a diff, the app's pages, the repository's
-map."""
+map.
+
+The map is made from git's objects, never from files as they lie there: a turn that is done again gets the same bytes,
+and what an agent's sandbox does not show is not in them.
+"""
 
 from __future__ import annotations
 
