@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from perdure.adapters.sandbox.program import bubblewrap
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
@@ -88,7 +89,17 @@ def test_the_health_check_runs_a_command_in_the_sandbox() -> None:
 
 def test_the_health_check_fails_and_says_why_where_namespaces_are_forbidden() -> None:
     """Inside a user namespace that allows no further one, as on a host where they are switched off."""
-    forbidding = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-user", "--disable-userns", "--"]
+    forbidding = [
+        bubblewrap().path,
+        "--dev-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--unshare-user",
+        "--disable-userns",
+        "--",
+    ]
     command = [*forbidding, str(DEPLOY / "healthcheck.sh")]
     done = subprocess.run(command, env={"PATH": PATH}, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1

@@ -39,6 +39,7 @@ def pictures_in(body: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.needs("chromium")
 async def test_the_reviewer_gets_the_pictures_and_the_pull_request_shows_them(tmp_path: Path, ports: int) -> None:
     assert LOOKING != HAPPY
     async with engine_with_github(tmp_path, LOOKING, ports=ports) as world:

@@ -51,7 +51,7 @@ async def test_a_state_that_somebody_sends_is_refused_and_nobody_can_go_on_with_
         with pytest.raises(BadInput, match="was refused when it was started"):
             await Backlog(client, fresh).retry()
         first = (await handle.describe()).run_id
-        sent = [RAW, made_up(again=ReopenedFrom(run_id=first, change="retry"))]
+        sent = [RAW, made_up(reopened_from=ReopenedFrom(run_id=first, change="retry"))]
         handle = await client.start_workflow("Backlog", args=sent, id=fresh, task_queue=TASK_QUEUE)
         assert "there is nothing to go on with" in await refused(handle)
     assert branch.landed == []
@@ -133,14 +133,14 @@ async def test_what_goes_on_from_an_ended_run_is_that_runs_state_and_request(cli
         run = (await client.get_workflow_handle(fresh).describe()).run_id
         again = ReopenedFrom(run_id=run, change="retry")
         for raw, state, words in (
-            (RAW, made_up(again=again), "its state is not that of the run before it"),
-            ({"repository": "/etc"}, made_up(again=again), "its request is not that of the run before it"),
-            (RAW, made_up(again=ReopenedFrom(run_id="no-run", change="retry")), STRANGE),
+            (RAW, made_up(reopened_from=again), "its state is not that of the run before it"),
+            ({"repository": "/etc"}, made_up(reopened_from=again), "its request is not that of the run before it"),
+            (RAW, made_up(reopened_from=ReopenedFrom(run_id="no-run", change="retry")), STRANGE),
         ):
             handle = await client.start_workflow("Backlog", args=[raw, state], id=fresh, task_queue=TASK_QUEUE)
             assert words in await refused(handle)
         other = await client.start_workflow(
-            "Backlog", args=[RAW, made_up(again=again)], id=f"{fresh}-2", task_queue=TASK_QUEUE
+            "Backlog", args=[RAW, made_up(reopened_from=again)], id=f"{fresh}-2", task_queue=TASK_QUEUE
         )
         assert STRANGE in await refused(other), "another backlog's run is not this one's"
     assert branch.landed == ["one"]

@@ -125,7 +125,7 @@ def another_release(root: Path) -> Iterator[Path]:
     for package in ("perdure", "workflows"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
     for path, model in (
-        ("perdure/models/delivery/work.py", "Prepared(Recorded)"),
+        ("perdure/models/delivery/work.py", "PreparedWorkspace(HistoryModel)"),
         ("perdure/models/delivery/state.py", "Progress("),
     ):
         text = (root / path).read_text()

@@ -105,7 +105,7 @@ async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure
     class Direct:
         """A delivery whose host is right here."""
 
-        async def polled(self, queue: str) -> bool:
+        async def has_pollers(self, queue: str) -> bool:
             return True
 
         async def artifact(self, sha256: str, queue: str, patience: timedelta) -> bytes:

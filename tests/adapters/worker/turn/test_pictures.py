@@ -79,6 +79,7 @@ async def captured(bench: Bench) -> CaptureResult:
 
 
 @pytest.mark.story
+@pytest.mark.needs("chromium")
 async def test_the_reviewer_sees_the_pages_of_the_commit_and_pays_for_pixels_not_for_text(app_fixtures: Bench) -> None:
     bench = app_fixtures
     (Workspace.open(bench.host.home, DELIVERY).path / "index.html").write_text("not committed")
