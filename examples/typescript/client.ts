@@ -10,7 +10,7 @@ import {
   WorkflowUpdateFailedError,
   WorkflowUpdateRPCTimeoutOrCancelledError,
 } from "@temporalio/client";
-import type { AddBudget, Answer, Approve, Attached, DeliveryRequest, DeliveryResult, Progress, Reject } from "./perdure.js";
+import type { AddBudget, Answer, Approve, DeliveryAttached, DeliveryRequest, DeliveryResult, Progress, Reject } from "./perdure.js";
 
 type Delivery = (request: DeliveryRequest) => Promise<DeliveryResult>;
 
@@ -45,7 +45,7 @@ export class Perdure {
    * Start a delivery, or attach to the one of that id, running or ended, in one call. Throws Refused for a bad request.
    * null: it is recorded, and no worker has looked at it yet; the next one begins with it.
    */
-  async submit(id: string, request: DeliveryRequest): Promise<Attached | null> {
+  async submit(id: string, request: DeliveryRequest): Promise<DeliveryAttached | null> {
     const startWorkflowOperation = new WithStartWorkflowOperation<Delivery>("Delivery", {
       workflowId: id,
       taskQueue: "perdure",
@@ -56,7 +56,7 @@ export class Perdure {
     startWorkflowOperation.workflowHandle().catch(() => undefined); // its failure is the update's, too
     try {
       const there = await this.client.withDeadline(Date.now() + NO_WORKER_MS, () =>
-        this.client.workflow.executeUpdateWithStart<Delivery, Attached, [DeliveryRequest]>("attach", {
+        this.client.workflow.executeUpdateWithStart<Delivery, DeliveryAttached, [DeliveryRequest]>("attach", {
           args: [request],
           updateId: "attach", // under another id every call would be written into history; under this one, the first is
           startWorkflowOperation,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from perdure.adapters.sandbox.program import bubblewrap
+from perdure.adapters.sandbox.program import find_bubblewrap
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
