@@ -90,7 +90,7 @@ def test_the_health_check_runs_a_command_in_the_sandbox() -> None:
 def test_the_health_check_fails_and_says_why_where_namespaces_are_forbidden() -> None:
     """Inside a user namespace that allows no further one, as on a host where they are switched off."""
     forbidding = [
-        bubblewrap().path,
+        find_bubblewrap().path,
         "--dev-bind",
         "/",
         "/",
