@@ -1,4 +1,4 @@
-"""One object that makes client, worker, tests and replayer speak the same language."""
+"""An object that makes client, worker, tests and replayer speak the same language."""
 
 from __future__ import annotations
 

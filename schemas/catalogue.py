@@ -25,7 +25,7 @@ from schemas import backlog_examples, examples
 
 @dataclass(frozen=True)
 class PublishedShape:
-    """One published shape.
+    """A published shape.
 
     name   of its schema's file
     how    it travels: as what argument, update, signal, answer or artifact

@@ -45,7 +45,7 @@ last of them the turn is kept: somebody may land while the first fix is made, no
 
 
 class Landing:
-    """One delivery's landing on the branch of its backlog; does nothing where the delivery is no item of one."""
+    """A delivery's landing on the branch of its backlog; does nothing where the delivery is no item of one."""
 
     def __init__(self, runner: StepRunner, forge: ForgeSteps, steps: Steps) -> None:
         self._runner, self._forge, self._steps = runner, forge, steps

@@ -56,7 +56,7 @@ where a person can see it."""
 
 
 class ForgeSteps:
-    """One delivery's steps at its forge. Access, comments and artifacts do nothing where the origin has none."""
+    """A delivery's steps at its forge. Access, comments and artifacts do nothing where the origin has none."""
 
     def __init__(self, runner: StepRunner, *, has_commented: bool = False) -> None:
         """Take over the issue's notices of waiting. `has_commented`: a run before this one has commented on the

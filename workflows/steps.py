@@ -44,7 +44,7 @@ from workflows.step_runner import StepRunner
 
 
 class Steps:
-    """One delivery's steps; `prepare` comes first. Most of them raise DeliveryStopped where they fail.
+    """A delivery's steps; `prepare` comes first. Most of them raise DeliveryStopped where they fail.
 
     on_conflicts     hears which other open deliveries a new commit would conflict with
     reviewed_before  the commit whose review is bought and stands

@@ -50,7 +50,7 @@ _CUT_OFF = {WorkflowExecutionStatus.CANCELED: "cancelled", WorkflowExecutionStat
 
 
 class Backlog:
-    """One backlog, by its workflow id.
+    """A backlog, by its workflow id.
 
     Its deliveries have ids `<id>/<item>`; perdure.client.Delivery reads and decides those. Methods that change it
     return the backlog's reply, one line. They raise NotCounted (a BadInput, with the backlog's reason) when the change

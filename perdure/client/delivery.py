@@ -38,7 +38,7 @@ READ_TIMEOUT = timedelta(seconds=30)
 
 
 class Delivery(Decisions):
-    """One delivery, by its workflow id. What a person can do to it is in its base, perdure.client.decisions."""
+    """A delivery, by its workflow id. What a person can do to it is in its base, perdure.client.decisions."""
 
     async def describe(self) -> RunDescription:
         """Return what the Temporal server knows of the delivery; no worker is needed.

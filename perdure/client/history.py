@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActivityRecord:
-    """One activity as history has it.
+    """An activity as history has it.
 
     input             its first argument
     attempt, turn     which loop of the step, which turn of the loop, 0 where it has none
@@ -165,7 +165,7 @@ def is_reset(event: HistoryEvent) -> bool:
 
 
 class RunFold:
-    """One run, folded event by event; activities and waits are kept by the number of the event that began them.
+    """A run, folded event by event; activities and waits are kept by the number of the event that began them.
 
     type     of the workflow; outcome: the status it ended with, empty before
     """

@@ -46,7 +46,7 @@ next look."""
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """One delivery or backlog.
+    """A delivery or backlog.
 
     since         when it began to wait, None where it does not, or nobody knows
     held          what it waits for where nobody is asked anything: held by whom, or the host that does not answer

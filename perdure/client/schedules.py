@@ -54,7 +54,7 @@ _WHEN, _SENT = "perdure_when", "perdure_sent"
 
 @dataclass(frozen=True)
 class ScheduleInfo:
-    """One schedule, as the server knows it.
+    """A schedule, as the server knows it.
 
     what     delivery or backlog; when: the time, as it was written; about: the request in one line
     next     when it begins next; None: never again

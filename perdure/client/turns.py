@@ -34,7 +34,7 @@ _PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """One turn as history has it.
+    """A turn as history has it.
 
     place       `implement:4`, or `fix_tests.2:1` in the second loop of a step: what `perdure rewind --to` takes
     checkpoint  the one it ended with; empty: it has not ended, or failed

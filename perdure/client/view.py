@@ -34,7 +34,7 @@ ASKED = "asked"
 
 @dataclass(frozen=True)
 class ListEntry:
-    """One line of `perdure list`, from visibility alone. Search attributes are empty where the server has none.
+    """A line of `perdure list`, from visibility alone. Search attributes are empty where the server has none.
 
     pending_decision   what it waits for a person to decide, None when nothing
     change, labels     the size of its change with its tests, and its labels

@@ -28,7 +28,7 @@ INPUT_KINDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_
 
 @dataclass
 class RecordedCall:
-    """One request to a model.
+    """A request to a model.
 
     outcome   `reply`, the name of the fault that was given, or `refused`: a rule of the API, or no line that matches
     body      the request; {} for all but the latest hundred

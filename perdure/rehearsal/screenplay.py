@@ -127,7 +127,7 @@ class ScriptedCall(UserInputModel):
 
 
 class Line(UserInputModel):
-    """One thing the model says, and when.
+    """A thing the model says, and when.
 
     When (all that is set must hold; the first line that matches answers, as often as it matches):
     step      the system prompt has a line `Step: <step>`

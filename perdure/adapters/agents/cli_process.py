@@ -48,7 +48,7 @@ _PROGRAM_LINKS = 4
 
 @dataclass(frozen=True)
 class AgentStartRequest:
-    """One start of an agent.
+    """A start of an agent.
 
     session         the id of a new session where the preset names it, else of the one to go on with
     resumed         it goes on with a session whose files are in the home

@@ -74,7 +74,7 @@ class AccessReport:
 
 
 class Forge(Protocol):
-    """One repository at a forge. Its methods block: call them from a thread. Errors: ForgeRefused (final),
+    """A repository at a forge. Its methods block: call them from a thread. Errors: ForgeRefused (final),
     ForgeUnavailable (try again)."""
 
     def find_open_pull(self, head: str) -> PullRequest | None:

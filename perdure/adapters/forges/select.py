@@ -12,7 +12,7 @@ from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.credentials import Credential, Keyring
 
 _SITE_READERS = (github.sites_from_environment,)
-"""One function for each kind of forge: environment → its servers, with our accounts. Its facts are in
+"""A function for each kind of forge: environment → its servers, with our accounts. Its facts are in
 perdure/models/forges.py."""
 
 

@@ -58,7 +58,7 @@ _TASK = re.compile(r"[ \t]*(?:[-*+]|\d+[.)])[ \t]+\[[ xX]\][ \t]")
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a pull request's text. `key`: its name in _HEADING_SECTIONS; `fixed`: it is never cut."""
+    """A part of a pull request's text. `key`: its name in _HEADING_SECTIONS; `fixed`: it is never cut."""
 
     key: str
     heading: str

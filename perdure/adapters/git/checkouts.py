@@ -245,7 +245,7 @@ _GITLINK = "160000"
 
 @dataclass(frozen=True)
 class _TreeFile:
-    """One file, link or submodule of a tree."""
+    """A file, link or submodule of a tree."""
 
     mode: str
     sha: str

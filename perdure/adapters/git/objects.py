@@ -31,7 +31,7 @@ FILE, TREE = "100644", "40000"
 
 @dataclass(frozen=True)
 class TreeEntry:
-    """One entry of a tree object."""
+    """An entry of a tree object."""
 
     name: str
     sha: str

@@ -27,7 +27,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 @dataclass(frozen=True)
 class ChangedPath:
-    """One path of a change, as it is in the file system (bytes that are not UTF-8 survive).
+    """A path of a change, as it is in the file system (bytes that are not UTF-8 survive).
 
     mode, sha       after the change, zeros when it was deleted; `was_mode`, `was_sha` before it
     size, was_size  bytes of its content, 0 without one
@@ -49,7 +49,7 @@ class ChangedPath:
 
 @dataclass(frozen=True)
 class PatchLine:
-    """One line of the file after the change: its number from 1, whether the change added it, its bytes without the line
+    """A line of the file after the change: its number from 1, whether the change added it, its bytes without the line
     end."""
 
     number: int
@@ -59,7 +59,7 @@ class PatchLine:
 
 @dataclass(frozen=True)
 class Hunk:
-    """One changed place. `first` to `last` are lines of the new file, three lines of context included; none if it is
+    """A changed place. `first` to `last` are lines of the new file, three lines of context included; none if it is
     empty.
 
     body  the hunk as git wrote it, each line with its sign. Lines are made only when they are needed, because a

@@ -122,7 +122,7 @@ _REF = "refs/heads/looked-at"
 
 @dataclass(frozen=True)
 class BranchCommit:
-    """One commit of a remote branch. `delivery` is the key of the delivery that made it, by its trailer; empty when
+    """A commit of a remote branch. `delivery` is the key of the delivery that made it, by its trailer; empty when
     none did."""
 
     sha: str

@@ -84,7 +84,7 @@ class SandboxStatus:
 
 
 class StatusFile:
-    """One sandbox's region of the lock file. `fd` goes to the supervisor; close it here as soon as that has it."""
+    """A sandbox's region of the lock file. `fd` goes to the supervisor; close it here as soon as that has it."""
 
     def __init__(self, lock: Path | None) -> None:
         """Open the lock file, or without one a nameless file. Nothing is locked yet: see `open_locked`."""

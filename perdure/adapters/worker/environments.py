@@ -67,7 +67,7 @@ class SetupInputs(HistoryModel):
 
 
 class KeptEnvironment(HistoryModel):
-    """One entry of the cache, as `entry.json` holds it.
+    """An entry of the cache, as `entry.json` holds it.
 
     names      relative paths at which setup made something
     files      digest of files.json

@@ -1,4 +1,4 @@
-"""One pace for all requests with a model's key on this host: a pause that the API asks one request for holds for all.
+"""A pace for all requests with a model's key on this host: a pause that the API asks one request for holds for all.
 
 A small file keeps it, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. The file is
 there only from an answer 429 or 529 until requests go as they like again: without it a request costs one look for it.

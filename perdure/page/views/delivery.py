@@ -1,4 +1,4 @@
-"""One delivery: what waits for a person, where it stands, its whole report; live, with what can be done to it.
+"""A delivery: what waits for a person, where it stands, its whole report; live, with what can be done to it.
 
 Read from its history and its host: no workflow is asked, so that looking wakes none.
 """

@@ -61,7 +61,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Worker:
-    """One process that takes work.
+    """A process that takes work.
 
     identity  `pid@host/worker`
     seen      when it asked for work last, or reported how it is

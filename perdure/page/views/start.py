@@ -25,7 +25,7 @@ _LONG = frozenset({"request", "plan", "config"})
 
 @dataclass(frozen=True)
 class FormField:
-    """One field of a form. `kind`: text, area, number, switch, list, or choices of which several may be taken."""
+    """A field of a form. `kind`: text, area, number, switch, list, or choices of which several may be taken."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""One request to the Messages API and its reply, as data that can be hashed, stored and loaded again; and JSON schemas
+"""A request to the Messages API and its reply, as data that can be hashed, stored and loaded again; and JSON schemas
 as that API takes them: objects closed, nothing it would ignore."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ USER_BREAKPOINTS = 2
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One request; pure data.
+    """A request; pure data.
 
     effort    low to max, None for the model's default
     tools     tool definitions, in a constant order

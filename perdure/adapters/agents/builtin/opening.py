@@ -44,7 +44,7 @@ _ROLE_PREFIX = "role-"
 
 @dataclass(frozen=True)
 class ShownPage:
-    """One page of the application: what is said about it, and its PNG; empty when there is none."""
+    """A page of the application: what is said about it, and its PNG; empty when there is none."""
 
     page: str
     caption: str

@@ -192,7 +192,7 @@ class DetectedCircle:
 
 @dataclass(frozen=True)
 class _TurnSummary:
-    """One turn: its calls and test runs with their results, the tree before and after, the characters it added, and the
+    """A turn: its calls and test runs with their results, the tree before and after, the characters it added, and the
     texts that the user message after it holds."""
 
     calls: tuple[tuple[str, str], ...]

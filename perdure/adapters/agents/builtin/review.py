@@ -29,7 +29,7 @@ _QUOTED_CHARS = 200
 
 @dataclass(frozen=True)
 class RequestText:
-    """One text that says what is wanted. `whole`: all of it may be quoted, though it is shorter than QUOTE_WORDS."""
+    """A text that says what is wanted. `whole`: all of it may be quoted, though it is shorter than QUOTE_WORDS."""
 
     text: str
     whole: bool = True

@@ -39,7 +39,7 @@ class WireError(Exception):
 
 @dataclass(frozen=True)
 class ProxiedRequest:
-    """One request of an agent, parsed by its wire.
+    """A request of an agent, parsed by its wire.
 
     path          below the upstream's base address, with the query it is sent with
     model         as the agent names it

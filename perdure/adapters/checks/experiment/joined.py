@@ -1,4 +1,4 @@
-"""One run in the place of B and C: the base's tests on the change, each made to fail at its end with a random message.
+"""A run in the place of B and C: the base's tests on the change, each made to fail at its end with a random message.
 
 A test that fails with exactly its own message came to its end, and would have passed; the canaries are in the same run.
 This counts only where its runner alone calls a test and looks at how it ended, and where nothing new in the product can

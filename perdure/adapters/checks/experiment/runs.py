@@ -1,4 +1,4 @@
-"""One run of a command in an experiment: a tree laid out where the worktree is otherwise, its test side (tests, their
+"""A run of a command in an experiment: a tree laid out where the worktree is otherwise, its test side (tests, their
 data, and what steers them) read-only and compared afterwards."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ExperimentSetting:
 
 @dataclass(frozen=True)
 class ExperimentRun:
-    """One run: the result of the command, and the paths of the read-only test side that were written to meanwhile."""
+    """A run: the result of the command, and the paths of the read-only test side that were written to meanwhile."""
 
     result: CommandResult
     written_paths: tuple[str, ...]

@@ -90,7 +90,7 @@ class ReviewHints:
 
 @dataclass(frozen=True)
 class _ChangedFile:
-    """One file that differs: the lines it lost, and those that are new in it, each with its number."""
+    """A file that differs: the lines it lost, and those that are new in it, each with its number."""
 
     path: str
     lost_lines: Sequence[tuple[int, str]]

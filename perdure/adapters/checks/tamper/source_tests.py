@@ -138,7 +138,7 @@ _MARKS_MOST, _GROUPS_MOST = 20, 50
 
 @dataclass(frozen=True)
 class SourceTest:
-    """One test as its source has it.
+    """A test as its source has it.
 
     leaf   its own name, without what it stands in
     body   equal for two that do the same, whatever they are called

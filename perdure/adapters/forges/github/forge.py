@@ -33,7 +33,7 @@ from perdure.models.limits import FORGE_SILENCE_S
 
 
 class GitHub:
-    """One repository on a server of GitHub; a HostedForge, safe to use from any thread. Without a token what is public
+    """A repository on a server of GitHub; a HostedForge, safe to use from any thread. Without a token what is public
     can be read."""
 
     name = "GitHub"

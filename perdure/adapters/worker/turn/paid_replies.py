@@ -1,4 +1,4 @@
-"""One reply of a model: paid for once, written down before it is acted on, for whatever agent asks."""
+"""A reply of a model: paid for once, written down before it is acted on, for whatever agent asks."""
 
 from __future__ import annotations
 

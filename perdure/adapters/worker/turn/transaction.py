@@ -1,4 +1,4 @@
-"""One turn, exactly: lease, adopt, restore, ask, write down, run tools, snapshot, report (DESIGN §4)."""
+"""A turn, exactly: lease, adopt, restore, ask, write down, run tools, snapshot, report (DESIGN §4)."""
 
 from __future__ import annotations
 

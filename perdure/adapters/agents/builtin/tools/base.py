@@ -219,7 +219,7 @@ class Toolbox:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool call: `id` as the API gave it, `step` it was made in."""
+    """A tool call: `id` as the API gave it, `step` it was made in."""
 
     id: str
     step: Step
