@@ -204,7 +204,11 @@ def failure_lines(error: PerdureError) -> list[str]:
 
 
 def _presentable_error(error: BaseException) -> PerdureError | None:
-    """Convert an error to one that a person can read; None when there is nothing to print (Ctrl-C, a closed pipe)."""
+    """Convert an error to one that a person can read; None when there is nothing to print (Ctrl-C, a closed pipe).
+
+    A mistake on the command line becomes BadInput. An error that nobody foresaw is appended with its traceback to the
+    log of commands, which the returned error names.
+    """
     if isinstance(error, PerdureError):
         return adapt_no_worker_error(error)
     if isinstance(error, typer.TyperException):

@@ -223,7 +223,10 @@ def system_mounts() -> Iterator[str]:
 
 @functools.cache
 def _proc_covers() -> tuple[str, ...]:
-    """Return bwrap's options that cover the parts of /proc that belong to the kernel and not to a process, read-only.
+    """Return bwrap's options that cover the parts of /proc that belong to the kernel and not to a process.
+
+    Entries that somebody may write are mounted over themselves read-only; those in HIDDEN are covered by /dev/null;
+    others that nobody may write are left as they are.
 
     A root worker's commands are the host's root to these files' permission checks, capabilities or not: without this,
     `echo > /proc/sys/kernel/core_pattern` was seen to change the host's. bwrap's own cover looks at the directory's

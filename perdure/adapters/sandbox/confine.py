@@ -219,7 +219,7 @@ def _drop_capabilities() -> None:
 def _restrict_paths(readable: Sequence[str], writable: Sequence[str], tree: str, *, network: bool) -> None:
     """Restrict this process by Landlock to these paths: `readable` ones to reading and executing, `writable` ones to
     all rights. Where the kernel can, without `network` TCP is refused too, and abstract Unix sockets and signals to
-    processes outside always. Raises OSError."""
+    processes outside always. Paths below `tree` that lead out of it by a link get nothing. Raises OSError."""
     abi = landlock_abi()
     rights = RIGHTS_OF_ABI[min(abi, max(RIGHTS_OF_ABI))]
     attribute = struct.pack("=QQQ", rights, NET if abi >= NET_SINCE and not network else 0, SCOPES)

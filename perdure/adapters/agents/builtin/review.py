@@ -184,8 +184,11 @@ class ReviewedChange:
         return None
 
     def place_problem(self, issue: ReviewIssue) -> str:
-        """Return what is wrong with the place of an issue; empty when it is right. No file, no line, and line 0 are
-        never wrong."""
+        """Return what is wrong with the place of an issue; empty when it is right.
+
+        The file must be in the diff, and the line in one of the ranges that the diff shows. No file, no line, and line
+        0 are never wrong.
+        """
         if not issue.file.strip():
             return ""
         path = self.find_path(issue.file.strip())

@@ -235,6 +235,7 @@ def fail_javascript_tests(text: str, module: str, token: str, end_message: str =
 
     module       where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first,
                  they may be globals that the file does not import
+    token        makes the names of the added helpers unlike those of the file; it is in no message
     end_message  what each test says that came to its end, with its name behind it; empty: nothing special
 
     Both empty where the file does not take its tests in a way that is read here: `import * as`, names of its own.

@@ -106,7 +106,7 @@ def status_error(status: int, data: Any, headers: Mapping[str, Any], where: str,
 
 def error_message(data: Any) -> str:
     """Return GitHub's message in an answer's JSON, with those about single fields, in one line: `Validation Failed:
-    head invalid`."""
+    head invalid`. Data of another shape is shown as text; `no words` where there is nothing to show."""
     if not isinstance(data, Mapping):
         return one_line(str(data or "no words"), _MESSAGE_CHARS)
     parts = [str(data.get("message") or "no words")]
