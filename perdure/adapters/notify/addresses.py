@@ -1,4 +1,8 @@
-"""The addresses that this host sends notices to, and the secrets that sign them; held in this process only."""
+"""The addresses that this host sends notices to, and the secrets that sign them; held in this process only.
+
+They come from `[notify]` of the host's settings, which also says which events each gets; variables of the environment
+replace the addresses and secrets.
+"""
 
 from __future__ import annotations
 
