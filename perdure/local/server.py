@@ -292,7 +292,8 @@ async def _wait_for_answer(home: Home, places: Places, wait: float, *, started: 
 
 
 async def _find_answering_server(home: Home, places: Places, *, started: bool = False) -> ServerInfo | None:
-    """Return the recorded server if it answers as this home's own, else None."""
+    """Return the recorded server if it answers as this home's own, else None. `started` is only passed on: whether this
+    call has started it."""
     record = read_server_record(places)
     if record is None or not await is_own_server_ready(record, home):
         return None

@@ -388,7 +388,7 @@ def _message_texts(messages: list[ApiMessage]) -> Iterator[str]:
 
 
 def _leaf_texts(value: Any) -> Iterator[str]:
-    """Yield every text and number inside a tool's input, as the author of a screenplay would write it."""
+    """Yield every value inside a tool's input that is no object and no list, as `str` writes it; keys are left out."""
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _leaf_texts(inner)

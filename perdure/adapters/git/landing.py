@@ -51,7 +51,8 @@ def fetch_integration_branch(vault: Vault, branch: str, landed: str = "") -> str
     landed  a commit that must still be on it, itself or as the commit it became when the branch followed its base;
             empty: nothing has landed as far as anybody knows
 
-    Raises ForgeRefused where somebody removed that commit or the whole branch; ForgeUnavailable.
+    Raises ForgeRefused where the branch is not there, whether anything landed or not, or somebody removed that commit;
+    ForgeUnavailable.
     """
     tip = vault.fetch_branch(branch)
     if tip is None:

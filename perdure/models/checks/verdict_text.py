@@ -61,8 +61,9 @@ def with_experiment(report: TestReport, experiment: Experiment) -> TestReport:
 
 
 def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFault]:
-    """Return a fault for each kind of tampering: tests of the base removed or skipped while they fail, tests that fail
-    where the test side is read-only, canaries not reported by a command, and files of the test side written by tests.
+    """Return the faults of tampering: one for tests of the base removed or skipped while they fail, one for tests that
+    fail where the test side is read-only, one for each command that did not report its canaries, and one for files of
+    the test side that tests wrote.
     """
     base, commit = experiment.branch or "the base", experiment.base[:12]
     removed, written_files = experiment.removed_tests, _unique_names(command.written for command in experiment.commands)

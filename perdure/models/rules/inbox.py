@@ -268,7 +268,8 @@ class Inbox:
             raise NotCounted(f"answer: {decision.answer[:60]!r} is none of {' / '.join(question.choices)}")
 
     def _add_budget(self, increase: decisions.AddBudget) -> str:
-        """Add dollars, tokens and time to the delivery's budget, once for each id; return a line for the sender.
+        """Add dollars, tokens and time to the delivery's budget, once for each id; return a line for the sender that
+        says what was added.
 
         Where the delivery waits for its budget to be raised, that is decided with it.
         """

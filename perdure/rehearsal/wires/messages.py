@@ -143,7 +143,8 @@ def _merge_system_turns(request: Request) -> Request:
 
 
 def _check_choices(request: Request) -> None:
-    """Raise ApiRefusal for a tool choice, thinking budget or answer schema that the API does not take."""
+    """Raise ApiRefusal for a choice of tool without tools, for any forced tool use, and for a thinking budget or an
+    answer schema that the API does not take."""
     choice, thinking = request.tool_choice, request.thinking
     if choice and not request.tools:
         raise invalid_request("tool_choice: may only be specified while providing tools")
