@@ -1,0 +1,79 @@
+"""docs/turn.md draws a turn as it is: its functions exist where it says, and a real turn calls them in its order."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from turn_fixtures import Bench
+
+from perdure.models.crash import CrashPoint
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "turn.md").read_text(encoding="utf-8")
+PICTURE = PAGE.partition("<!-- checked: turn -->\n```\n")[2].partition("```")[0]
+DRAWN: list[tuple[str, str]] = re.findall(r"([\w.]+)\(\) +(\S+\.py)", PICTURE)
+"""Function and file of each row."""
+
+OUTSIDE = {"_run_to_outcome", "_run_activity", "_record_attempt", "record_end", "_record_turn"}
+"""The functions before and after `take_turn`."""
+
+
+def source(file: str) -> Path:
+    named = (path for top in ("perdure", "workflows") for path in (ROOT / top).rglob(Path(file).name))
+    (path,) = (path for path in named if path.as_posix().endswith(f"/{file}"))
+    return path
+
+
+def definitions(path: Path) -> set[str]:
+    """Functions by their names, methods by class and name, and by name alone where the page leaves the class out."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{part.name}" for part in node.body if hasattr(part, "name")}
+    return names
+
+
+@pytest.mark.parametrize(("function", "file"), DRAWN)
+def test_every_function_of_the_picture_stands_in_its_file(function: str, file: str) -> None:
+    assert function in definitions(source(file))
+
+
+def test_the_crash_points_of_the_picture_exist() -> None:
+    named = re.findall(r"† ([a-z, -]+)", PICTURE)
+    assert len(named) > 4
+    assert {point.strip() for line in named for point in line.split(",")} <= set(CrashPoint)
+
+
+@pytest.fixture
+def called() -> Iterator[list[tuple[str, str]]]:
+    """Calls of the picture's functions, each with its file, in threads that begin from now on as well."""
+    calls, names = list[tuple[str, str]](), {function for function, _ in DRAWN}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_qualname in names:
+            calls.append((frame.f_code.co_qualname, frame.f_code.co_filename))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    yield calls
+    sys.setprofile(None)
+    threading.setprofile(None)
+
+
+async def test_a_turn_calls_the_functions_of_the_picture_in_its_order(
+    called: list[tuple[str, str]], bench: Bench
+) -> None:
+    rows = [(function, str(source(file))) for function, file in DRAWN if function.rpartition(".")[2] not in OUTSIDE]
+    first = await bench.take(bench.work(1, bench.prepared.checkpoint))
+    called.clear()  # the first turn of a run also makes the run's ref
+    await bench.take(bench.work(2, first.checkpoint))
+    assert list(dict.fromkeys(called)) == rows
