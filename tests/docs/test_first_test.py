@@ -1,0 +1,75 @@
+"""The examples of docs/first-test.md run, and its tables name what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from workflow_fixtures import Cast, playing
+
+from perdure.adapters.git.checkpoint import restore_checkpoint, snapshot_worktree
+from perdure.adapters.git.workspace import Workspace
+from perdure.client import Perdure
+from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.work import TestVerdict
+from perdure.models.phases import Phase
+from perdure.models.rules.gates import stop_test_fixing_reason
+from tests.engine import HAPPY, Engine, check_shipped, finished, make_target
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "first-test.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_last_allowed_fix_is_the_last() -> None:
+    red = TestVerdict(status=TestsStatus.RED, tree="t", summary="1 of 2 fail: test_a")
+    assert stop_test_fixing_reason([], red, 3, 4) == ""
+    assert stop_test_fixing_reason([], red, 4, 4) == "tests are red after 4 fixes"
+
+
+def test_a_restore_removes_what_a_turn_has_left(workspace: Workspace) -> None:
+    checkpoint = snapshot_worktree(workspace, parent=None, turn={"summary": "turn 1"}, transcript=[])
+    (workspace.path / "left.txt").write_text("by a turn that was cut off")
+    restore_checkpoint(workspace, checkpoint)
+    assert not (workspace.path / "left.txt").exists()
+
+
+async def test_a_step_without_an_end_stops_at_its_turn_limit(client: Client, cast: Cast, fresh: str) -> None:
+    cast.phases, cast.settings = (Phase.BUILD,), {"turns_per_step": 3}
+    async with playing(client, cast):
+        submission = await Perdure(client).submit({"repository": "/r", "request": "Add sub"}, id=fresh)
+        result = await submission.delivery.result()
+    assert (result.status, result.reason) == ("not_delivered", "limits")
+    assert [work.turn for work in cast.seen] == [1, 2, 3]
+
+
+@pytest.mark.story
+async def test_a_worker_that_dies_after_a_reply_pays_for_it_once(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, HAPPY, ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT="after-reply")
+        result = await finished(await engine.submit(origin), engine)
+        check_shipped(origin, engine, result, files={})
+    assert (result.receipt.worker_deaths, result.receipt.replies_paid_twice) == (1, 0)
+
+
+def test_the_examples_of_the_page_are_those_that_run_here() -> None:
+    ours = Path(__file__).read_text(encoding="utf-8")
+    assert len(EXAMPLES) == 4
+    for example in EXAMPLES:
+        imports, _, code = example.partition("\n\n\n")
+        assert code in ours
+        assert {*imports.splitlines()} <= {*ours.splitlines()}
+
+
+def test_the_directories_and_fixtures_of_the_page_exist() -> None:
+    rows = re.findall(r"^\| [^|`]+ \| `(tests/[\w/]+)` \| (.*) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 7
+    shared = [*(ROOT / "tests").glob("*.py")]
+    for directory, tools in rows:
+        files = [*(ROOT / directory).glob("conftest.py"), *(ROOT / directory).glob("*_fixtures.py"), *shared]
+        texts = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        named = set(re.findall(r"`(\w+)`", tools))
+        assert named <= set(re.findall(r"^(?:async )?(?:def|class) (\w+)", texts, re.MULTILINE)), directory
