@@ -34,7 +34,7 @@ class Text(Cacheable):
 
 
 class Media(Cacheable):
-    """An image or a document; what an image has to be is in `cache.image_problem`."""
+    """An image or a document; what an image has to be is in `record.image_problem`."""
 
     type: Literal["image", "document"]
     source: dict[str, Any]

@@ -42,7 +42,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class CommandPlace:
-    """The place commands run in; what is not named here is as in sandbox Command.
+    """The place commands run in; what is not named here is as in SandboxCommand.
 
     log_dir         outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
     held            paths of `source` that are read-only for commands
