@@ -70,8 +70,8 @@ async def supervise_command(
         raise RuntimeError("sandboxes are started from the main thread only")
     stop = asyncio.Event()
     # In a task of its own: a cancellation that arrives while we wait for the dead must not end the waiting. The
-    # worktree of setup is not measured: which files setup opens is recorded (system/opened_files.py), and a walk through them would
-    # count as that.
+    # worktree of setup is not measured: which files setup opens is recorded (system/opened_files.py), and a walk
+    # through them would count as that.
     worktree = None if command.network else command.source or command.worktree
     watcher = UsageWatcher(caps or ResourceCaps.from_limits(CommandLimits()), worktree, launch.layers)
     supervision = asyncio.ensure_future(_run_in_control_group(launch, command, status, output_limit, stop, watcher))

@@ -24,7 +24,8 @@ class AcpAgentProcess(AgentProcess):
     """An agent of the Agent Client Protocol, in the same sandbox, with the same proxy and session files as any; its one
     prompt and how that ended are messages, instead of arguments and output.
 
-    Such an agent lives on after a prompt: it is ended then. Files, terminals and permissions: see perdure.adapters.agents.acp.
+    Such an agent lives on after a prompt: it is ended then. Files, terminals and permissions: see
+    perdure.adapters.agents.acp.
     """
 
     _conversation: asyncio.Task[AgentClaim] | None = None
