@@ -19,7 +19,7 @@ from rich.ansi import AnsiDecoder
 from rich.console import Console
 
 from perdure.cli.look.top import HELP, table_lines
-from perdure.client.overview import Overview
+from perdure.client.server.overview import Overview
 from perdure.local.page import ensure_page_token
 from perdure.local.server import find_server
 from perdure.page.server import ListenAddress, serve_page

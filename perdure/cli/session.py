@@ -14,15 +14,10 @@ import typer
 from perdure import secrets, startup
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput, NoWorker, PerdureError
-from perdure.models.ids import find_scheduled_workflow, is_verification
+from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
 
 if TYPE_CHECKING:
     from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
-
-
-BACKLOG_WORKFLOW = "Backlog"
-"""The workflow type of a backlog; perdure.client.backlog, which defines it too, takes longer to load than most commands
-run."""
 
 LAST = "@last"
 WAITING = "@waiting"
@@ -253,8 +248,6 @@ async def resolve_backlog(perdure: Perdure, text: str) -> str:
     `text` is an id, the beginning of an id, the name of a schedule (its newest backlog) or `@last`. Raises BadInput
     when no backlog matches, or more than one.
     """
-    from perdure.client.backlog import BACKLOG_WORKFLOW
-
     if (query := exact_id_query(text)) and await perdure.list(1, query, workflow=BACKLOG_WORKFLOW):
         return text
     ids = [entry.delivery_id for entry in await perdure.list(_CANDIDATES, workflow=BACKLOG_WORKFLOW)]

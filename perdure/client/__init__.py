@@ -5,11 +5,11 @@ Light on purpose: it needs models and the Temporal client, nothing else. From an
 """
 
 from perdure.client.backlog import Backlog, BacklogSubmission
-from perdure.client.decisions import DecisionReply
-from perdure.client.delivery import Delivery
+from perdure.client.delivery.decisions import DecisionReply
+from perdure.client.delivery.handle import Delivery
 from perdure.client.namespace import Perdure, Submission
 from perdure.client.schedules import ScheduleInfo
-from perdure.client.view import ListEntry, PendingActivity, RunDescription
+from perdure.client.server.view import ListEntry, PendingActivity, RunDescription
 
 __all__ = [
     "Backlog",

@@ -20,15 +20,15 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.calls import query_workflow, send_update
-from perdure.client.history import BacklogHistory, read_backlog_history
-from perdure.client.submit import ATTACH, read_request, start_and_confirm, start_workflow
-from perdure.client.view import RunDescription, describe_run
+from perdure.client.history.runs import BacklogHistory, read_backlog_history, read_request
+from perdure.client.server.calls import query_workflow, send_update
+from perdure.client.server.view import RunDescription, describe_run
+from perdure.client.submit import ATTACH, start_and_confirm, start_workflow
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ReopenedFrom
 from perdure.models.delivery.request import request_proof
 from perdure.models.errors import BadInput, InvalidRequest, NoWorker, PerdureError
-from perdure.models.ids import stack_workflow_id
+from perdure.models.ids import BACKLOG_WORKFLOW, stack_workflow_id
 from perdure.models.rules.backlog import (
     OTHER_ITEMS,
     backlog_attach_refusal,
@@ -40,8 +40,6 @@ from perdure.models.rules.backlog import (
 )
 from perdure.models.rules.changes import reopen_backlog
 from perdure.models.rules.inbox import NotCounted
-
-BACKLOG_WORKFLOW = "Backlog"
 
 STATE_TIMEOUT = timedelta(seconds=30)
 """Limit of the query for the state of an ended backlog, whose whole history a busy worker has to replay first."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.view import find_workflow
+from perdure.client.server.view import find_workflow
 from perdure.models.budget.treasury import TREASURY, BudgetRule, DayBudgetIncrease, TreasuryRules, TreasuryTable
 from perdure.models.errors import BadInput, NoWorker, PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK

@@ -13,12 +13,12 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from perdure.client.backlog import Backlog, BacklogSubmission, submit_backlog
-from perdure.client.delivery import Delivery
-from perdure.client.events import stream_events
-from perdure.client.listing import list_newest
+from perdure.client.delivery.handle import Delivery
+from perdure.client.history.events import stream_events
 from perdure.client.schedules import Schedules
+from perdure.client.server.listing import list_newest
+from perdure.client.server.view import ListEntry
 from perdure.client.submit import (
-    DELIVERY_WORKFLOW,
     RequestFingerprint,
     find_running_duplicate,
     is_running_duplicate,
@@ -26,12 +26,11 @@ from perdure.client.submit import (
     start_and_confirm,
     start_workflow,
 )
-from perdure.client.view import ListEntry
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.delivery.request import DeliveryRequest, parse_request, request_proof
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
-from perdure.models.ids import issue_delivery_id
+from perdure.models.ids import DELIVERY_WORKFLOW, issue_delivery_id
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Perdure:
         return await submit_backlog(self.client, self._key, request, id, patience, from_selector=from_selector)
 
     def events(self, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
-        """Return an iterator over the events of a delivery or a backlog, as perdure.client.events says."""
+        """Return an iterator over the events of a delivery or a backlog, as perdure.client.history.events says."""
         return stream_events(self.client, id, follow=follow, since=since)
 
     async def list(self, limit: int = 50, query: str = "", *, workflow: str = DELIVERY_WORKFLOW) -> list[ListEntry]:

@@ -33,13 +33,13 @@ from temporalio.client import (
 from temporalio.common import Priority
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client import backlog, submit
-from perdure.client.view import describe_run, find_workflow
+from perdure.client import submit
+from perdure.client.server.view import describe_run, find_workflow
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.concurrency_limit import fairness_key
 from perdure.models.delivery.request import DeliveryRequest, schedule_proof
 from perdure.models.errors import BadInput
-from perdure.models.ids import digest
+from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW, digest
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.schedule import RecurringTime
 
@@ -47,7 +47,7 @@ LATE_MOST = timedelta(hours=1)
 """The delay within which a time that passed while the server was down is made up for; after that it is missed: who
 asked for the night does not want it in the morning."""
 
-_KINDS = {submit.DELIVERY_WORKFLOW: "delivery", backlog.BACKLOG_WORKFLOW: "backlog"}
+_KINDS = {DELIVERY_WORKFLOW: "delivery", BACKLOG_WORKFLOW: "backlog"}
 _WHEN, _SENT = "perdure_when", "perdure_sent"
 """Memo of a schedule: its time as it was written, and a digest of what was asked for."""
 
@@ -99,7 +99,7 @@ class Schedules:
         `time_text` is the time as it was written. A time that has passed starts it at once. Raises BadInput for another
         schedule of that id that is not over.
         """
-        workflow = backlog.BACKLOG_WORKFLOW if isinstance(request, BacklogRequest) else submit.DELIVERY_WORKFLOW
+        workflow = BACKLOG_WORKFLOW if isinstance(request, BacklogRequest) else DELIVERY_WORKFLOW
         raw = request.model_dump(mode="json", exclude_defaults=True)
         sent = digest(workflow, time_text, json.dumps(raw, sort_keys=True))
         if self._key is not None:
@@ -117,7 +117,7 @@ class Schedules:
                 task_timeout=WORKFLOW_TASK,
                 static_summary=caption,
                 static_details=details,
-                priority=Priority(fairness_key=fairness_key(id, raw, backlog=workflow != submit.DELIVERY_WORKFLOW)),
+                priority=Priority(fairness_key=fairness_key(id, raw, backlog=workflow != DELIVERY_WORKFLOW)),
             ),
             spec=_schedule_spec(when),
             policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=LATE_MOST),

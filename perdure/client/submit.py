@@ -23,18 +23,18 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReus
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.view import find_workflow
+from perdure.client.history.runs import read_request
+from perdure.client.server.view import find_workflow
 from perdure.models.backlog.state import BacklogState
 from perdure.models.concurrency_limit import fairness_key
 from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.ids import delivery_id, repository_name, slug
+from perdure.models.ids import DELIVERY_WORKFLOW, delivery_id, repository_name, slug
 from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.inbox import conflicting_delivery, is_same_request, request_key
 from perdure.models.webui.details import escape_line
 
-DELIVERY_WORKFLOW = "Delivery"
 ATTACH = "attach"
 
 _CAPTION_CHARS, _CAPTION_BYTES, _DETAIL_CHARS = 100, 360, 4000
@@ -239,15 +239,6 @@ async def is_running_duplicate(client: Client, fingerprint: RequestFingerprint, 
         return is_same_request(parse_request(await read_request(client, id)), fingerprint.request)
     except InvalidRequest:  # started by somebody else's program, and about to fail for it
         return False
-
-
-async def read_request(client: Client, id: str) -> dict[str, Any]:
-    """Read a workflow's request as it was sent, from its first event; {} where that is no JSON object."""
-    async for event in client.get_workflow_handle(id).fetch_history_events(page_size=1):
-        arguments = event.workflow_execution_started_event_attributes.input
-        values = await client.data_converter.decode_wrapper(arguments)
-        return values[0] if values and isinstance(values[0], dict) else {}
-    return {}
 
 
 def require_same_request(id: str, existing_raw: dict[str, Any], sent: DeliveryRequest) -> None:

@@ -20,7 +20,7 @@ from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.workspace_setup import read_binds
-from perdure.client.view import find_workflow
+from perdure.client.server.view import find_workflow
 from perdure.models.errors import PerdureError
 from perdure.models.limits import WORKSPACE_RETENTION
 

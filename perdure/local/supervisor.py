@@ -21,7 +21,6 @@ from perdure import secrets
 from perdure.adapters.system.files import is_locked, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.client.schedules import Schedules
-from perdure.client.submit import DELIVERY_WORKFLOW
 from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_variables, notify_variables
 from perdure.local.connect import connect_to_temporal, external_server_config
@@ -31,6 +30,7 @@ from perdure.local.places import Places, SupervisorRecord, read_last_supervisor,
 from perdure.local.processes import command_tied_to_us, signal_lock_holder, wait_until_released
 from perdure.models import limits
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
+from perdure.models.ids import DELIVERY_WORKFLOW
 from perdure.models.limits import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S
 
 WORKER_STARTS_S = 1.5

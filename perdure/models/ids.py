@@ -1,5 +1,5 @@
-"""Names that are derived, never invented: delivery ids, branches, refs and keys; and the names of the search attributes
-that lists and filters see without asking a worker."""
+"""Names that are derived, never invented: delivery ids, branches, refs and keys; of workflow types; and of the search
+attributes that lists and filters see without asking a worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+
+DELIVERY_WORKFLOW, BACKLOG_WORKFLOW = "Delivery", "Backlog"
+"""Workflow types."""
 
 DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
 """The shape of a delivery id that we choose: safe as a directory, a ref component and a URL segment."""

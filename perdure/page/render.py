@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 from perdure import __version__
 from perdure.cli.look.report.page import report_environment as of_report
 from perdure.client import Delivery, Perdure
-from perdure.client.overview import Overview
+from perdure.client.server.overview import Overview
 from perdure.models.errors import PerdureError
 from perdure.page.guard import PERSON, SESSION, Guard
 from perdure.text import span, visible

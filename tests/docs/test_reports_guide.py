@@ -14,7 +14,7 @@ from perdure.cli.formatting import REPORT_TEXT_CHARS
 from perdure.cli.look.report.gather import REPORT_PATIENCE, REPORT_PICTURES_BYTES
 from perdure.cli.look.report.page import REPORT_TESTS_SHOWN
 from perdure.client import Delivery
-from perdure.client.delivery import ARTIFACT_READ_BYTES
+from perdure.client.delivery.handle import ARTIFACT_READ_BYTES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
 

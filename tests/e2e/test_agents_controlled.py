@@ -16,8 +16,8 @@ from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery, Submission
-from perdure.client.rewinding import rewind
-from perdure.client.turns import turns
+from perdure.client.delivery.rewinding import rewind
+from perdure.client.delivery.turns import turns
 from tests import needs
 from tests.engine import Engine, finished, make_target, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_attempts import LARGE, NO_FIXES, SUB, TESTS, story
 
-from perdure.client.rewinding import fork, rewind
+from perdure.client.delivery.rewinding import fork, rewind
 from perdure.models.delivery.comparison import Comparison
 from perdure.models.errors import BadInput
 from tests.commands import perdure

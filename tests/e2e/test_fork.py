@@ -13,8 +13,8 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery
-from perdure.client.rewinding import fork
-from perdure.client.turns import turns
+from perdure.client.delivery.rewinding import fork
+from perdure.client.delivery.turns import turns
 from perdure.models.delivery.comparison import Comparison
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_budget_of_agents import CONFIG
 
-from perdure.client.rewinding import fork, rewind
-from perdure.client.turns import turns
+from perdure.client.delivery.rewinding import fork, rewind
+from perdure.client.delivery.turns import turns
 from perdure.models.errors import BadInput
 from tests.engine import Engine, finished, git, make_target
 from tests.stand_in_agent import TWO_FILES, StandIn

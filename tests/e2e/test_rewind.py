@@ -10,8 +10,8 @@ import pytest
 
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.journal import SpendLog
-from perdure.client.rewinding import rewind
-from perdure.client.turns import TurnRecord, find_turn, turns
+from perdure.client.delivery.rewinding import rewind
+from perdure.client.delivery.turns import TurnRecord, find_turn, turns
 from perdure.models.errors import BadInput
 from tests.commands import perdure
 from tests.engine import Engine, make_target, until

@@ -10,8 +10,8 @@ import pytest
 
 from perdure.adapters.git.workspace import Workspace
 from perdure.client import Delivery
-from perdure.client.rewinding import fork, rewind
-from perdure.client.turns import TurnRecord, turns
+from perdure.client.delivery.rewinding import fork, rewind
+from perdure.client.delivery.turns import TurnRecord, turns
 from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE

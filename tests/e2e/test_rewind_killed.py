@@ -11,7 +11,7 @@ import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from perdure.adapters.worker.journal import SpendLog
-from perdure.client.turns import turns
+from perdure.client.delivery.turns import turns
 from tests.commands import carried_out, perdure
 from tests.engine import Engine, make_target, until
 

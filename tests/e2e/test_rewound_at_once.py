@@ -10,8 +10,8 @@ import pytest
 
 from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery
-from perdure.client.rewinding import rewind
-from perdure.client.turns import turns
+from perdure.client.delivery.rewinding import rewind
+from perdure.client.delivery.turns import turns
 from perdure.models.errors import PerdureError
 from tests.e2e.test_rewind_killed import ID, REQUEST, STORY, TURNS, waiting
 from tests.engine import Engine, make_target

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.session import WORKER_RESTARTS
-from perdure.client import calls
+from perdure.client.server import calls
 from perdure.local.places import Places
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from visitors import Visitor, visiting
 
 from perdure.adapters.system.home import Home
-from perdure.client.event_feed import all_events
+from perdure.client.history.event_feed import all_events
 from perdure.local.page import ensure_page_token
 from perdure.models.events import Event, EventType
 from perdure.page.server import ListenAddress, serve_page

@@ -14,7 +14,7 @@ from visitors import PLAN, stands_waiting, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.client.overview import ANSWER_S
+from perdure.client.server.overview import ANSWER_S
 from perdure.local.page import ensure_page_token
 from perdure.local.server import ensure_server, stop_server
 from perdure.page.server import ListenAddress, serve_page

@@ -119,7 +119,7 @@ async def test_the_same_backlog_again_attaches_and_another_of_that_id_is_refused
     backlog = perdure.backlog(fresh)
     with monkeypatch.context() as shorter:
         for patience in ("calls.DECISION_ACCEPTED", "calls.QUERY_TIMEOUT"):
-            shorter.setattr(f"perdure.client.{patience}", timedelta(seconds=0.5))
+            shorter.setattr(f"perdure.client.server.{patience}", timedelta(seconds=0.5))
         assert await again(mine), "no worker runs: history says what it is"
         with pytest.raises(BadInput, match="is taken by a backlog of other items: api"):
             await again(other)

@@ -60,7 +60,7 @@ async def test_who_submits_twice_attaches_and_who_comes_back_reads_what_happened
 async def test_without_a_worker_an_ended_delivery_is_read_from_its_memo_and_a_running_one_says_so(
     client: Client, perdure: Perdure, cast: Cast, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.client import calls as module
+    from perdure.client.server import calls as module
 
     async with playing(client, cast):
         await (await perdure.submit(PLAN, id=fresh)).delivery.result()

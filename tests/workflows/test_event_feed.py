@@ -11,7 +11,7 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
-from perdure.client.event_feed import all_events, backlog_events
+from perdure.client.history.event_feed import all_events, backlog_events
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
 from tests.waiting import patient

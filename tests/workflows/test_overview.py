@@ -10,9 +10,10 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from workflow_fixtures import Cast, playing
 
-from perdure.client import Perdure, overview
-from perdure.client.overview import SILENT_S, Overview, OverviewRow, add_work_in_flight
-from perdure.client.view import PendingActivity, RunDescription
+from perdure.client import Perdure
+from perdure.client.server import overview
+from perdure.client.server.overview import SILENT_S, Overview, OverviewRow, add_work_in_flight
+from perdure.client.server.view import PendingActivity, RunDescription
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.ids import MORE_ATTRIBUTES

@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
-from perdure.client.delivery import ARTIFACT_READ_BYTES
+from perdure.client.delivery.handle import ARTIFACT_READ_BYTES
 from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase

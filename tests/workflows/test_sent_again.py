@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.client.calls import UPDATE_TRIES
+from perdure.client.server.calls import UPDATE_TRIES
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
 

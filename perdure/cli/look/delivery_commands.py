@@ -11,7 +11,6 @@ import typer
 from perdure.cli.formatting import delivery_rows, entry_json, money, pluralise, short_sha, waiting_delivery_rows
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
-    BACKLOG_WORKFLOW,
     DeliveryId,
     Json,
     connect_client,
@@ -20,6 +19,7 @@ from perdure.cli.session import (
     run_with_delivery,
 )
 from perdure.models.errors import PerdureError
+from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:

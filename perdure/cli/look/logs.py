@@ -13,7 +13,6 @@ import typer
 from perdure.cli.look.delivery_commands import read_pages
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
-    BACKLOG_WORKFLOW,
     LAST,
     DeliveryId,
     connect_client,
@@ -23,6 +22,7 @@ from perdure.cli.session import (
     run_with_delivery,
 )
 from perdure.models.errors import BadInput, PerdureError
+from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ async def _open_stream(perdure: Perdure, id: str, since: str, first: int, *, fol
     `first`: the offset to begin at. Raises BadInput for an offset without one delivery, and for a `since` that is no
     duration.
     """
-    from perdure.client.event_feed import all_events, backlog_events
+    from perdure.client.history.event_feed import all_events, backlog_events
     from perdure.models.config.repository import parse_duration
 
     if not id:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from perdure.client import Delivery, Perdure
-    from perdure.client.overview import Overview, OverviewRow
+    from perdure.client.server.overview import Overview, OverviewRow
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
@@ -45,7 +45,7 @@ def top(
     Looking wakes nothing and writes nothing.
     """
     from perdure.cli.keys import is_at_terminal
-    from perdure.client.overview import Overview, row_data
+    from perdure.client.server.overview import Overview, row_data
 
     screen = Screen(json=json)
 
@@ -92,7 +92,7 @@ async def _show_until_key(
     from rich.live import Live
 
     from perdure.cli.keys import TerminalKeys
-    from perdure.client.overview import LOOK_S
+    from perdure.client.server.overview import LOOK_S
 
     rows = await overview.rows()
     chosen_index = next((index for index, row in enumerate(rows) if row.id == chosen_id), 0)

@@ -23,8 +23,8 @@ from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.client.rewinding import Fork
-    from perdure.client.turns import TurnRecord
+    from perdure.client.delivery.rewinding import Fork
+    from perdure.client.delivery.turns import TurnRecord
 
 
 Model = Annotated[str, typer.Option("--model", metavar="M", help="Another model for all steps from there on.")]
@@ -78,7 +78,7 @@ async def _start_sibling(
     Raises BadInput where the delivery or the turn cannot be found.
     """
     from perdure.adapters.system.home import Home
-    from perdure.client.rewinding import fork as forked
+    from perdure.client.delivery.rewinding import fork as forked
 
     home = Home.find()
     await ensure_worker(screen)
@@ -90,7 +90,7 @@ async def _start_sibling(
 
 def turns(id: DeliveryId = "@last", json: Json = False) -> None:
     """List the turns a delivery stands on: what each did, its cost, its checkpoint. Read from Temporal's history."""
-    from perdure.client.turns import turns as turns_of
+    from perdure.client.delivery.turns import turns as turns_of
 
     screen = Screen(json=json)
 
@@ -137,7 +137,7 @@ def rewind(
 
     One that has ended goes on in a new run; its pull request is brought up to date.
     """
-    from perdure.client.rewinding import rewind as rewound
+    from perdure.client.delivery.rewinding import rewind as rewound
 
     screen = Screen(json=json)
 

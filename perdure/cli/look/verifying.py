@@ -26,9 +26,9 @@ from perdure.cli.look.evidence import (
 )
 from perdure.cli.look.report.gather import request_of
 from perdure.client import Delivery, Perdure
-from perdure.client.calls import HostRefused, HostSilent, run_on_host
-from perdure.client.history import DeliveryHistory
-from perdure.client.view import status_word
+from perdure.client.history.runs import DeliveryHistory
+from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
+from perdure.client.server.view import status_word
 from perdure.models.delivery import verify
 from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsStatus

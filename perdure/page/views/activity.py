@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from perdure.cli.look.logs import format_data
-from perdure.client.event_feed import all_events
+from perdure.client.history.event_feed import all_events
 from perdure.models.config.repository import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType

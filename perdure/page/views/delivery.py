@@ -17,8 +17,8 @@ from perdure.cli.look.report.facts import DeliveryReport
 from perdure.cli.look.report.gather import PNG, gather_report
 from perdure.cli.look.report.page import template_values
 from perdure.client import Delivery, RunDescription
-from perdure.client.rewinding import fork, rewind
-from perdure.client.turns import turns
+from perdure.client.delivery.rewinding import fork, rewind
+from perdure.client.delivery.turns import turns
 from perdure.models.errors import BadInput
 from perdure.page.render import (
     delivery_of,

@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import web
 from temporalio.service import RPCError
 
-from perdure.client.listing import escape_filter_value, list_newest
-from perdure.client.overview import OverviewRow
-from perdure.client.submit import DELIVERY_WORKFLOW
+from perdure.client.server.listing import escape_filter_value, list_newest
+from perdure.client.server.overview import OverviewRow
 from perdure.models.delivery.result import Status
 from perdure.models.errors import BadInput
+from perdure.models.ids import DELIVERY_WORKFLOW
 from perdure.models.phases import Phase
 from perdure.page.render import age_text, overview_of, path_part, perdure_of, render, stream_part
 

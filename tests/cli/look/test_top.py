@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.look.top import mark_of, phase_cell, table_lines
-from perdure.client.overview import OverviewRow
+from perdure.client.server.overview import OverviewRow
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from tests.cli.conftest import Cli
 from tests.cli.typist import Typist

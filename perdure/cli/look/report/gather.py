@@ -13,9 +13,9 @@ from temporalio.service import RPCError
 
 from perdure.cli.look.report.facts import DeliveryReport, ReportTurn, ReportWait, WorkerDeath
 from perdure.client import Delivery, RunDescription
-from perdure.client.calls import HostRefused, HostSilent
-from perdure.client.history import ActivityRecord, DeliveryHistory
-from perdure.client.turns import apply_known_result, steps_of, turn_result_of
+from perdure.client.delivery.turns import apply_known_result, steps_of, turn_result_of
+from perdure.client.history.runs import ActivityRecord, DeliveryHistory
+from perdure.client.server.calls import HostRefused, HostSilent
 from perdure.models.budget.ledger import Usage
 from perdure.models.checks.report import Findings, Review, Screenshots, TestReport
 from perdure.models.delivery.request import DeliveryRequest, parse_request

@@ -12,8 +12,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.history import ActivityRecord, RunFold, is_reset
-from perdure.client.view import find_workflow
+from perdure.client.history.runs import ActivityRecord, RunFold, is_reset
+from perdure.client.server.view import find_workflow
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType

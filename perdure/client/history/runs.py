@@ -6,24 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
-from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowHistory
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionSignaledEventAttributes
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.view import ended_with_worker
+from perdure.client.server.view import ended_with_worker
 from perdure.models.delivery.decisions import describe_hold
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import BACKLOG_RUNS_READ, RUNS_READ
 from perdure.models.rules.backlog import parse_item
-
-if TYPE_CHECKING:
-    from temporalio.api.history.v1 import HistoryEvent
-    from temporalio.client import Client
-    from temporalio.converter import DataConverter
 
 
 @dataclass(frozen=True)
@@ -400,3 +395,37 @@ def _item_states(arguments: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the item states in a start argument that is a backlog's state; empty where it has none."""
     items = arguments[0].get("items") if arguments else None
     return [state for state in items.values() if isinstance(state, dict)] if isinstance(items, dict) else []
+
+
+async def read_request(client: Client, id: str) -> dict[str, Any]:
+    """Read a workflow's request as it was sent, from its first event; {} where that is no JSON object."""
+    async for event in client.get_workflow_handle(id).fetch_history_events(page_size=1):
+        arguments = event.workflow_execution_started_event_attributes.input
+        values = await client.data_converter.decode_wrapper(arguments)
+        return values[0] if values and isinstance(values[0], dict) else {}
+    return {}
+
+
+async def unread_messages(handle: WorkflowHandle[Any, Any], converter: DataConverter) -> list[str]:
+    """Return the names of signals and cancellations that no worker has read yet, in the order they were sent.
+
+    Such as `approve`, `say`, `hold`, `cancel`. Reads the whole history. Raises RPCError.
+    """
+    names: list[str] = []
+    async for event in handle.fetch_history_events():
+        if event.HasField("workflow_task_completed_event_attributes"):
+            names.clear()
+        if event.HasField("workflow_execution_signaled_event_attributes"):
+            names.append(await _message_name(event.workflow_execution_signaled_event_attributes, converter))
+        if event.HasField("workflow_execution_cancel_requested_event_attributes"):
+            names.append("cancel")
+    return names
+
+
+async def _message_name(signal: WorkflowExecutionSignaledEventAttributes, converter: DataConverter) -> str:
+    """Return the signal's name; for signal `decide` that of the update which it carries."""
+    if signal.signal_name != "decide":
+        return signal.signal_name
+    values = await converter.decode_wrapper(signal.input)
+    update = values[0].get("update") if values and isinstance(values[0], dict) else None
+    return str(update or signal.signal_name).replace("_", "-")

@@ -25,8 +25,8 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.calls import run_on_host, send_update
-from perdure.client.view import RunDescription, ending_line
+from perdure.client.server.calls import run_on_host, send_update
+from perdure.client.server.view import RunDescription, ending_line
 from perdure.models.delivery.decisions import Hold, PendingDecision, Say, StoredText, StoreTextInput, parse_input
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.state import DeliveryState, Progress

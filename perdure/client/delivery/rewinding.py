@@ -15,10 +15,8 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.delivery import Delivery
-from perdure.client.history import DeliveryHistory, read_run, read_runs
-from perdure.client.submit import start_workflow
-from perdure.client.turns import (
+from perdure.client.delivery.handle import Delivery
+from perdure.client.delivery.turns import (
     TurnRecord,
     find_turn,
     parse_turn_place,
@@ -27,7 +25,9 @@ from perdure.client.turns import (
     state_before,
     turns_of_runs,
 )
-from perdure.client.view import RunDescription
+from perdure.client.history.runs import DeliveryHistory, read_run, read_runs
+from perdure.client.server.view import RunDescription
+from perdure.client.submit import start_workflow
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.decisions import Rewind, Say, UserMessage, parse_input
 from perdure.models.delivery.request import ForkedFrom, ResumePoint, RewindTargetResult, parse_request, request_proof

@@ -13,13 +13,13 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from perdure.client.calls import query_workflow, run_on_host
-from perdure.client.decisions import Decisions
-from perdure.client.events import stream_events
-from perdure.client.history import DeliveryHistory, read_history
-from perdure.client.listing import failed_notices, unread_messages
-from perdure.client.submit import read_request, start_workflow
-from perdure.client.view import RunDescription, describe_run, find_workflow, has_pollers
+from perdure.client.delivery.decisions import Decisions
+from perdure.client.history.events import stream_events
+from perdure.client.history.runs import DeliveryHistory, read_history, read_request, unread_messages
+from perdure.client.notices import failed_notices
+from perdure.client.server.calls import query_workflow, run_on_host
+from perdure.client.server.view import RunDescription, describe_run, find_workflow, has_pollers
+from perdure.client.submit import start_workflow
 from perdure.models.delivery.request import parse_request
 from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.delivery.state import DeliveryState, Progress, retry_request
@@ -38,7 +38,7 @@ READ_TIMEOUT = timedelta(seconds=30)
 
 
 class Delivery(Decisions):
-    """A delivery, by its workflow id. What a person can do to it is in its base, perdure.client.decisions."""
+    """A delivery, by its workflow id. What a person can do to it is in its base, perdure.client.delivery.decisions."""
 
     async def describe(self) -> RunDescription:
         """Return what the Temporal server knows of the delivery; no worker is needed.
@@ -52,7 +52,7 @@ class Delivery(Decisions):
     def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
         """Return an iterator over its events, in order.
 
-        See perdure.client.events; it raises BadInput when there is no such delivery.
+        See perdure.client.history.events; it raises BadInput when there is no such delivery.
         """
         return stream_events(self._client, self.id, follow=follow, since=since)
 

@@ -11,11 +11,11 @@ from itertools import accumulate
 
 from temporalio.client import Client
 
-from perdure.client.events import stream_events
-from perdure.client.listing import list_newest
-from perdure.client.submit import DELIVERY_WORKFLOW
+from perdure.client.history.events import stream_events
+from perdure.client.server.listing import list_newest
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
+from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW
 
 LOOK_EVERY_S = 2.0
 """Pause between two looks at the list for deliveries and backlogs that are new in a namespace: lists are a second
@@ -56,7 +56,9 @@ async def _ids_since(client: Client, since: datetime) -> list[str]:
     """List the ids of the deliveries and backlogs that run or have ended after `since`, at most MOST of each."""
     query = f"(ExecutionStatus = 'Running' OR CloseTime >= '{since.isoformat()}')"
     entries = [
-        entry for kind in (DELIVERY_WORKFLOW, "Backlog") for entry in await list_newest(client, MOST, query, kind)
+        entry
+        for kind in (DELIVERY_WORKFLOW, BACKLOG_WORKFLOW)
+        for entry in await list_newest(client, MOST, query, kind)
     ]
     return [entry.delivery_id for entry in entries]
 

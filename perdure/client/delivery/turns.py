@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.client.calls import HostRefused, HostSilent, run_on_host
-from perdure.client.delivery import Delivery
-from perdure.client.history import ActivityRecord, DeliveryHistory, read_runs
+from perdure.client.delivery.handle import Delivery
+from perdure.client.history.runs import ActivityRecord, DeliveryHistory, read_runs
+from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.models.delivery import fold
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
 from perdure.models.delivery.request import ResumePoint, RewindTargetInput, RewindTargetResult

@@ -15,7 +15,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from perdure.client.view import RunDescription, describe_run, find_workflow, list_entry_of, pending_decision_of
+from perdure.client.server.view import RunDescription, describe_run, find_workflow, list_entry_of, pending_decision_of
 from perdure.models.delivery.decisions import PendingDecision
 
 LOOK_S = 1.0
