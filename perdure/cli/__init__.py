@@ -1,4 +1,4 @@
-"""The command line: one file for a group of commands; nothing heavy is imported before a command needs it."""
+"""The command line: what is typed in `commands/`, what it does beside it, imported when a command begins."""
 
 from perdure.cli.app import main
 

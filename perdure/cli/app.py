@@ -7,7 +7,6 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
@@ -15,19 +14,14 @@ import typer
 
 from perdure import __version__, startup
 from perdure.cli import screen
-from perdure.cli.backlog import command as backlog
-from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, START, STEER, CommandGroup
-from perdure.cli.decide import answer, budget
-from perdure.cli.host import config, doctor, local
-from perdure.cli.host.local import demo
-from perdure.cli.look import compare, delivery_commands, logs, pulls, report, schedules, top, turns
-from perdure.cli.request import deliver, retry
+from perdure.cli.command_groups import ADVANCED_PAGE, CommandGroup, RootGroup
 from perdure.cli.screen import PLAIN_ERRORS
 from perdure.cli.session import adapt_no_worker_error
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 from perdure.text import is_text
 
 app = CommandGroup(
+    cls=RootGroup,
     name="perdure",
     help="A request goes in, a tested, reviewed pull request comes out, and kill -9 does not matter.",
     epilog="New here? perdure demo shows the whole thing in two minutes, without a key.\n\n"
@@ -37,37 +31,6 @@ app = CommandGroup(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    START: (demo, config.init, deliver.deliver, deliver.run),
-    LOOK: (
-        delivery_commands.watch,
-        delivery_commands.show,
-        delivery_commands.list_,
-        top.top,
-        delivery_commands.diff,
-        logs.logs,
-        logs.events,
-        turns.turns,
-        compare.compare,
-        report.report,
-        delivery_commands.verify,
-        pulls.pulls,
-        local.page,
-        local.ui,
-    ),
-    DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),
-    STEER: (answer.say, answer.hold, answer.resume, turns.rewind, turns.fork, retry.retry, retry.cancel),
-    HOST: (local.up, local.down, doctor.doctor, doctor.agents, local.gc, config.config),
-    ADVANCED: (local.worker, local.rehearse),
-}
-"""The commands of each panel, in the order of `perdure --help`."""
-
-for panel, commands in COMMANDS.items():
-    for command in commands:
-        app.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)
-backlog.register(app)
-schedules.register(app)
-local.register(app)
 
 
 def _print_version(requested: bool) -> None:
@@ -112,7 +75,7 @@ def run_command_line(arguments: list[str]) -> int:
 
             check_platform(sys.platform)
         _require_utf8(arguments)
-        code = app.narrow_to(arguments)(arguments, prog_name="perdure", standalone_mode=False)
+        code = app(arguments, prog_name="perdure", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):

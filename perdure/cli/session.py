@@ -7,11 +7,10 @@ import difflib
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure import secrets, startup
+from perdure.cli.commands.options import LAST, WAITING
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput, NoWorker, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
@@ -19,25 +18,6 @@ from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_ver
 if TYPE_CHECKING:
     from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
 
-LAST = "@last"
-WAITING = "@waiting"
-
-DeliveryId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID", help="A delivery: its id, the beginning of it, or @last, the newest by start.", show_default=True
-    ),
-]
-WaitingId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="A delivery: its id, the beginning of it, @last, or @waiting: the only one that waits for this; or a "
-        "backlog: its only item that waits.",
-        show_default=True,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _NEWEST = 20
 """Deliveries looked at to find the newest: all of them but one may be verifications."""
@@ -231,15 +211,6 @@ def handle_interrupts(*, interrupts: bool) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous_handler)
-
-
-BacklogId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID", help="A backlog: its id, the beginning of it, or @last, the newest by start.", show_default=True
-    ),
-]
-ItemId = Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")]
 
 
 async def resolve_backlog(perdure: Perdure, text: str) -> str:

@@ -64,6 +64,16 @@ class Cli:
     def __call__(self, *args: str, stdin: str = "", **env: str) -> Ran:
         return Ran(*ran("perdure.cli", *args, env=self.environment(**env), cwd=self.cwd, stdin=stdin))
 
+    def modules(self, *args: str) -> set[str]:
+        """Return the modules that the command has loaded when it ends."""
+        code = (
+            "import sys; from perdure.cli.app import run_command_line; run_command_line(sys.argv[1:])\n"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        command = [sys.executable, "-c", code, *args]
+        done = subprocess.run(command, cwd=self.cwd, env=self.environment(), capture_output=True, text=True, timeout=60)
+        return set(done.stderr.splitlines()[-1].split())
+
     def on_a_terminal(self, *args: str, typed: str | None = None, **env: str) -> Ran:
         """Likewise on a terminal of 200 columns, where a person types; nothing can be read from it without `typed`."""
         ours, theirs = pty.openpty()

@@ -1,41 +1,72 @@
-"""Typer looks at one command before it begins, not at all of them."""
+"""A command is imported when it is named, and what it does when it begins; both know the same parameters."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
 from typer.main import get_command
 
 from perdure.cli.app import app
+from perdure.cli.command_groups import import_object
+from tests.cli.conftest import Cli
+
+ROOT: Any = get_command(app)
 
 
-def test_a_command_that_comes_first_is_looked_at_alone() -> None:
-    alone = get_command(app.narrow_to(["show", "x", "--json"]))
-    assert list(getattr(alone, "commands", ())) == ["show"]
-    assert [param.name for param in alone.params] == [param.name for param in get_command(app).params]
+def all_commands(group: Any = ROOT, path: str = "perdure") -> Iterator[tuple[str, Any]]:
+    """Yield every command with what is typed for it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from all_commands(command, f"{path} {name}")
+        if command.callback is not None:
+            yield f"{path} {name}", command
 
 
-def test_a_group_that_comes_first_is_looked_at_alone() -> None:
-    alone = get_command(app.narrow_to(["backlog", "status", "night"]))
-    assert list(getattr(alone, "commands", ())) == ["backlog"]
-    group = getattr(alone, "commands", {})["backlog"]
-    assert list(group.commands) == [
+COMMANDS = dict(all_commands())
+
+
+def plain_type(annotation: Any) -> Any:
+    """Return the type of a parameter without its option."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_a_command_does_takes_the_parameters_that_are_typed(name: str) -> None:
+    callback = COMMANDS[name].callback.__wrapped__
+    typed = inspect.signature(callback, eval_str=True).parameters
+    taken = inspect.signature(import_object(callback.target), eval_str=True).parameters
+    named = {key: value for key, value in taken.items() if value.kind is not value.VAR_KEYWORD}
+    assert {key: plain_type(typed[key].annotation) for key in named} == {
+        key: value.annotation for key, value in named.items()
+    }
+    assert len(named) < len(taken) or named.keys() == typed.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [("show --help", "look"), ("deliver --help", "start"), ("backlog add --help", "backlog"), ("show --nope", "look")],
+)
+def test_only_the_module_of_the_command_that_is_named_is_imported(cli: Cli, arguments: str, module: str) -> None:
+    loaded = cli.modules(*arguments.split())
+    mine = {name for name in loaded if name.startswith("perdure.cli.commands.")}
+    assert mine == {"perdure.cli.commands.options", f"perdure.cli.commands.{module}"}
+    assert not loaded & {"anthropic", "git", "temporalio", "aiohttp", "asyncio", "perdure.client", "perdure.adapters"}
+
+
+def test_a_group_has_its_commands_in_the_order_of_its_help() -> None:
+    assert list(ROOT.commands["backlog"].commands) == [
         *("start", "status", "graph", "report", "add", "edit", "skip", "retry", "prioritise", "follow"),
         *("hold", "resume", "cancel"),
     ]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["shwo"], ["--version", "show"]])
-def test_before_help_and_words_that_are_no_command_all_of_them_are(arguments: list[str]) -> None:
-    assert app.narrow_to(arguments) is app
-
-
 def prioritise(*arguments: str) -> Any:
     """The priority that these arguments of `perdure backlog prioritise` name."""
-    command: Any = get_command(app.narrow_to(["backlog"]))
-    context = command.commands["backlog"].commands["prioritise"].make_context("prioritise", list(arguments))
+    context = ROOT.commands["backlog"].commands["prioritise"].make_context("prioritise", list(arguments))
     return context.params["priority"]
 
 

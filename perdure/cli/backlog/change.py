@@ -6,15 +6,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from perdure import secrets
 from perdure.cli.decide.answer import login_name, text_or_stdin
-from perdure.cli.request.options import AfterRed, Attempts
 from perdure.cli.screen import Screen
-from perdure.cli.session import BacklogId, ItemId, Json, run_with_backlog
+from perdure.cli.session import run_with_backlog
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.text import one_line
 
@@ -22,43 +21,10 @@ if TYPE_CHECKING:
     from perdure.client import Backlog
     from perdure.models.backlog.request import BacklogItem
 
-Request = Annotated[str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it.")]
-Issue = Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says what is wanted.")]
-DependsOn = Annotated[
-    list[str] | None, typer.Option("--depends-on", metavar="ITEM", help='Has to land before; "": none. Repeatable.')
-]
-Touches = Annotated[
-    list[str] | None, typer.Option("--touches", metavar="GLOB", help="Files it is expected to change. Repeatable.")
-]
-Check = Annotated[
-    list[str] | None, typer.Option("--check", metavar="COMMAND", help="Holds once it has landed. Repeatable.")
-]
-Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first; -100 to 100.")]
-Role = Annotated[str | None, typer.Option("--role", metavar="NAME", help="Told to its agents: frontend, test, …")]
-Usd = Annotated[float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it may spend.")]
-File = Annotated[str | None, typer.Option("--file", metavar="FILE|-", help="The item as YAML or JSON instead.")]
-Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why, for those who wonder.")]
 
-
-def add(
-    context: typer.Context,
-    id: BacklogId,
-    item: Annotated[str | None, typer.Argument(metavar="ITEM", help="The new item's id.")] = None,
-    request: Request = None,
-    issue: Issue = None,
-    depends_on: DependsOn = None,
-    touches: Touches = None,
-    check: Check = None,
-    priority: Priority = None,
-    role: Role = None,
-    budget: Usd = None,
-    attempts: Attempts = None,
-    after_red: AfterRed = False,
-    file: File = None,
-    json: Json = False,
-) -> None:
+def add(id: str, json: bool, **params: Any) -> None:
     """Add one more item."""
-    params, new_item = context.params, _build_item(context.params, {})
+    new_item = _build_item(params, {})
 
     async def work(backlog: Backlog) -> str:
         await _check_issue(backlog, new_item, params)
@@ -67,29 +33,13 @@ def add(
     _apply_change(id, json, new_item.id, "added", work)
 
 
-def edit(
-    context: typer.Context,
-    id: BacklogId,
-    item: Annotated[str | None, typer.Argument(metavar="ITEM", help="The item's id.")] = None,
-    request: Request = None,
-    issue: Issue = None,
-    depends_on: DependsOn = None,
-    touches: Touches = None,
-    check: Check = None,
-    priority: Priority = None,
-    role: Role = None,
-    budget: Usd = None,
-    attempts: Attempts = None,
-    after_red: AfterRed = False,
-    file: File = None,
-    json: Json = False,
-) -> None:
+def edit(id: str, json: bool, **params: Any) -> None:
     """Change an item that has not begun; what no option names stays as it was given."""
-    params = context.params
 
     async def work(backlog: Backlog) -> tuple[str, str]:
         new_item = _build_item(
-            params, await _previous_item(backlog, str(params["item"])) if file is None and item else {}
+            params,
+            await _previous_item(backlog, str(params["item"])) if params["file"] is None and params["item"] else {},
         )
         await _check_issue(backlog, new_item, params)
         return new_item.id, await backlog.edit(new_item)
@@ -99,38 +49,24 @@ def edit(
     _print_change(screen, id, item_id, "edited", reply)
 
 
-def skip(id: BacklogId, item: ItemId, note: Note = "", json: Json = False) -> None:
+def skip(id: str, item: str, note: str, json: bool) -> None:
     """Go on without an item: what depends on it may begin, in a backlog that has ended as well."""
     _apply_change(id, json, item, "skipped", lambda backlog: backlog.skip(item, note, by=login_name()))
 
 
-def retry(
-    id: BacklogId,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="Only this item.", show_default=False)] = "",
-    json: Json = False,
-) -> None:
+def retry(id: str, item: str, json: bool) -> None:
     """Try what ended without landing again, from where it stopped; a backlog that has ended runs again for it."""
     _apply_change(id, json, item, "tried again", lambda backlog: backlog.retry(item, by=login_name()))
 
 
-def prioritise(
-    id: BacklogId,
-    item: ItemId,
-    priority: Annotated[int, typer.Argument(metavar="N", min=-100, max=100, help="Higher goes first.")],
-    json: Json = False,
-) -> None:
+def prioritise(id: str, item: str, priority: int, json: bool) -> None:
     """Let an item begin sooner, or later, among those that are ready."""
     _apply_change(
         id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=login_name())
     )
 
 
-def follow(
-    id: BacklogId,
-    leave: Annotated[bool, typer.Option("--leave", help="Leave the branch where it stands instead.")] = False,
-    note: Note = "",
-    json: Json = False,
-) -> None:
+def follow(id: str, leave: bool, note: str, json: bool) -> None:
     """Look at the base branch now and bring the landed items onto it; with --leave, propose them as they are."""
     _apply_change(
         id,
@@ -141,23 +77,18 @@ def follow(
     )
 
 
-def hold(id: BacklogId, note: Note = "", json: Json = False) -> None:
+def hold(id: str, note: str, json: bool) -> None:
     """Begin no further item, and no further turn of what runs, until resume."""
     _apply_change(id, json, "", "held: nothing further begins", lambda backlog: backlog.hold(note))
 
 
-def resume(id: BacklogId, json: Json = False) -> None:
+def resume(id: str, json: bool) -> None:
     """Go on after a hold."""
     _apply_change(id, json, "", "goes on", lambda backlog: backlog.resume())
 
 
-def cancel(
-    id: BacklogId,
-    item: Annotated[str | None, typer.Argument(metavar="ITEM", help="Only this item.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first, as on a terminal.")] = False,
-    json: Json = False,
-) -> None:
-    """Stop one item, or all of it; what has landed stays. A stack that has ended is followed no longer."""
+def cancel(id: str, item: str | None, yes: bool, json: bool) -> None:
+    """Stop one item, or all of it; what has landed stays."""
     if item is not None:
         _apply_change(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=login_name()))
         return

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from perdure import secrets
-from perdure.cli.backlog import change
-from perdure.cli.commands import START, CommandGroup
 from perdure.cli.decide.answer import text_or_stdin
 from perdure.cli.look.report import target_of, write_page
-from perdure.cli.look.schedules import AtOption, EveryOption, parse_start_time
-from perdure.cli.request import options
+from perdure.cli.look.schedules import parse_start_time
 from perdure.cli.screen import Screen
-from perdure.cli.session import LAST, BacklogId, Json, run_coroutine, run_with_backlog
+from perdure.cli.session import run_coroutine, run_with_backlog
 from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
@@ -24,11 +21,7 @@ if TYPE_CHECKING:
     from perdure.client.backlog import BacklogSubmission
 
 
-def status(
-    id: BacklogId = LAST,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it until it ends.")] = False,
-    json: Json = False,
-) -> None:
+def status(id: str, watch: bool, json: bool) -> None:
     """First what waits for you, with the command that decides it; then every item by its state."""
     from perdure.cli.backlog.text import status_lines
     from perdure.cli.look.watch import follow_backlog, leave_backlog, read_pending_decisions
@@ -54,13 +47,7 @@ def status(
         raise leave_backlog(screen, backlog_ids[0]) from None
 
 
-def graph(
-    id: BacklogId = LAST,
-    format: Annotated[
-        str, typer.Option("--format", metavar="text|mermaid|svg", help="To read, for Markdown, or as a picture.")
-    ] = "text",
-    json: Json = False,
-) -> None:
+def graph(id: str, format: str, json: bool) -> None:
     """Draw which item depends on which, with states, and the longest chain marked."""
     from perdure.cli.backlog.drawing import FORMATS, draw_graph
     from perdure.cli.request.validation import suggest_name
@@ -79,13 +66,7 @@ def graph(
         print(drawing.rstrip("\n"))
 
 
-def report(
-    id: BacklogId = LAST,
-    html: Annotated[
-        str, typer.Option("--html", metavar="FILE", help="Write one self-contained page; - is standard output.")
-    ] = "",
-    json: Json = False,
-) -> None:
+def report(id: str, html: str, json: bool) -> None:
     """One page: every item with what came of it, the graph, and the night's receipt, counted from history and git."""
     from perdure.cli.backlog.report import backlog_report_lines, gather_backlog_report, render_backlog_page
 
@@ -107,78 +88,15 @@ def report(
         screen.print_line(f"✓ {target}")
 
 
-backlog = CommandGroup(
-    no_args_is_help=True,
-    help="Many requests that land on one integration branch, several at a time.",
-)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command group `backlog` to the app."""
-    app.add_typer(backlog, name="backlog", rich_help_panel=START)
-
-
-@backlog.command()
-def start(
-    context: typer.Context,
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE|-", help="The items, as YAML or JSON; - reads standard input.")
-    ] = None,
-    issues: Annotated[
-        str | None,
-        typer.Option("--issues", metavar="WHICH", help='Open issues as items: label:bug, milestone:1.0 or search:"…".'),
-    ] = None,
-    request: Annotated[
-        str | None,
-        typer.Option("--request", metavar="TEXT|-", help="One large request: made into items, which you approve."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Its items begin without your approval.")] = False,
-    id: Annotated[
-        str | None, typer.Option("--id", metavar="NAME", help="Name of the backlog; default: the file's.")
-    ] = None,
-    repo: Annotated[
-        str | None, typer.Option("--repo", metavar="PATH|URL", help="As for deliver; default: the one you are in.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="BRANCH", help="To begin from; default: the default branch.")
-    ] = None,
-    land: Annotated[
-        str | None,
-        typer.Option("--land", metavar="HOW", help="branch: one for all; stack: a pull request for each item."),
-    ] = None,
-    parallel: Annotated[
-        int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")
-    ] = None,
-    budget: options.Budget = None,
-    attempts: options.Attempts = None,
-    after_red: options.AfterRed = False,
-    window: Annotated[
-        str | None,
-        typer.Option("--window", metavar="HH:MM-HH:MM", help="Begin items in these hours only: 23:00-07:00."),
-    ] = None,
-    at: AtOption = None,
-    every: EveryOption = None,
-    gate: options.Gates = None,
-    label: options.Labels = None,
-    no_questions: options.NoQuestions = False,
-    model: options.Model = None,
-    agent: options.Agent = None,
-    config: options.ConfigFile = None,
-    detach: options.Detach = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
-    """Land many requests on one branch: each built, tested and reviewed, several at a time.
-
-    What an option says counts instead of the file's. Ctrl-C leaves, the work goes on. The same backlog again comes back
-    to it.
-    """
+def start(at: str | None, every: str | None, detach: bool, json: bool, **params: Any) -> None:
+    """Land many requests on one branch: each built, tested and reviewed, several at a time."""
     import asyncio
 
     from perdure.cli.backlog.start import BacklogOptions, check_backlog, schedule_backlog, submit_backlog
     from perdure.cli.look.watch import follow_backlog, leave_backlog
 
-    values = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
-    values["request"] = text_or_stdin(request) if request is not None else None
+    values = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
+    values["request"] = text_or_stdin(params["request"]) if params["request"] is not None else None
     backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
     screen, submitted, start_time = Screen(json=json), list["BacklogSubmission"](), parse_start_time(at, every)
 
@@ -197,11 +115,3 @@ def start(
         if not submitted:
             raise
         raise leave_backlog(screen, submitted[0].backlog.id) from None
-
-
-for _command in (
-    *(status, graph, report),
-    *(change.add, change.edit, change.skip, change.retry, change.prioritise),
-    *(change.follow, change.hold, change.resume, change.cancel),
-):
-    backlog.command()(_command)

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from perdure.cli.screen import Screen
-from perdure.cli.session import WAITING, DeliveryId, WaitingId, run_with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import MESSAGE_BYTES
 from perdure.text import one_line
@@ -21,12 +21,6 @@ from perdure.text import one_line
 if TYPE_CHECKING:
     from perdure.client import DecisionReply, Delivery
     from perdure.models.delivery.decisions import PendingDecision
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")]
-TargetOption = Annotated[
-    str, typer.Option("--of", metavar="NAME", help="Only if it is this plan, commit or question that waits.")
-]
 
 
 def not_received_message() -> str:
@@ -37,24 +31,8 @@ def not_received_message() -> str:
     return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if reason == NO_WORKER else reason}"
 
 
-def approve(
-    id: WaitingId = WAITING,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
-    target: TargetOption = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
-    edit: Annotated[bool, typer.Option("--edit", help="Edit plan or items first, in $VISUAL or $EDITOR.")] = False,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE|-", help="An edited plan, or items, in the place of what waits."),
-    ] = None,
-    show: Annotated[bool, typer.Option("--print", help="Only print plan or items, as --file takes them.")] = False,
-    json: Json = False,
-) -> None:
-    """Say yes to what a delivery waits with: its plan, its items, its pull request, or a price nobody knows.
-
-    What could not land, or was cut off again and again, is tried once more. On a terminal it shows the plan, the items
-    or the change first and asks; elsewhere it asks nothing.
-    """
+def approve(id: str, note: str, target: str, yes: bool, edit: bool, file: Path | None, show: bool, json: bool) -> None:
+    """Say yes to what a delivery waits with: its plan, its items, its pull request, or a price nobody knows."""
     if edit or file is not None or show:
         _approve_edited(id, note, target, yes, file, show, json)
         return
@@ -94,18 +72,8 @@ def _approve_edited(id: str, note: str, target: str, yes: bool, file: Path | Non
     )
 
 
-def reject(
-    id: WaitingId,
-    note: Annotated[
-        str | None, typer.Option("--note", metavar="TEXT|-", help="What is wrong, and what instead; - reads it.")
-    ] = None,
-    target: TargetOption = "",
-    json: Json = False,
-) -> None:
-    """Send back what a delivery waits with: planning or fixing begins again with your words.
-
-    What could not land, was cut off again and again, or has no budget left ends; its work is kept, retry goes on.
-    """
+def reject(id: str, note: str | None, target: str, json: bool) -> None:
+    """Send back what a delivery waits with: planning or fixing begins again with your words."""
     reason = text_or_stdin(note or "")
     if not reason.strip():
         fix = f'perdure reject {id} --note "what is wrong, and what instead"'
@@ -119,19 +87,8 @@ def reject(
     )
 
 
-def answer(
-    id: WaitingId,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The answer; - reads it.")] = None,
-    choice: Annotated[
-        str | None, typer.Option("--choice", metavar="N|TEXT", help="One of the choices: its number or its beginning.")
-    ] = None,
-    target: TargetOption = "",
-    json: Json = False,
-) -> None:
-    """Answer the question a delivery waits with; the agent reads it in its next turn.
-
-    A choice may be named by its number or by how it begins, yes and no by y and n.
-    """
+def answer(id: str, text: str | None, choice: str | None, target: str, json: bool) -> None:
+    """Answer the question a delivery waits with; the agent reads it in its next turn."""
     from perdure.cli.decide.decision_view import (
         choices_of,
         commands_for_decision,
@@ -260,14 +217,7 @@ def _run_decision(
     raise typer.Exit(run_with_delivery(screen, id, check_and_send, decision=decision))
 
 
-RecordedJson = Annotated[bool, typer.Option("--json", help="Print what was recorded as JSON.")]
-
-
-def say(
-    id: DeliveryId,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agent shall know; - reads it.")],
-    json: RecordedJson = False,
-) -> None:
+def say(id: str, text: str, json: bool) -> None:
     """Tell the agent something: its next turn reads it, exactly once, worker up or down."""
     message = text_or_stdin(text)
     if not message.strip():
@@ -280,11 +230,7 @@ def say(
     _run_signal(id, json, send_message)
 
 
-def hold(
-    id: DeliveryId = "@last",
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why, for those who wonder.")] = "",
-    json: RecordedJson = False,
-) -> None:
+def hold(id: str, note: str, json: bool) -> None:
     """Begin no further turn until resume; the one that runs goes on to its end."""
 
     async def begin_hold(delivery: Delivery) -> tuple[str, dict[str, Any]]:
@@ -294,7 +240,7 @@ def hold(
     _run_signal(id, json, begin_hold, next_command="resume")
 
 
-def resume(id: DeliveryId = "@last", json: RecordedJson = False) -> None:
+def resume(id: str, json: bool) -> None:
     """Go on after a hold."""
 
     async def end_hold(delivery: Delivery) -> tuple[str, dict[str, Any]]:

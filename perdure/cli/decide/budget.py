@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from perdure.cli.commands.options import LAST
 from perdure.cli.decide.answer import login_name, not_received_message, report_decision
 from perdure.cli.formatting import align_columns, money
 from perdure.cli.screen import Screen
-from perdure.cli.session import LAST, Json, connect_client, run_coroutine, run_with_delivery
+from perdure.cli.session import connect_client, run_coroutine, run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MOST
 
@@ -23,23 +22,7 @@ if TYPE_CHECKING:
     from perdure.models.budget.treasury import TreasuryTable
 
 
-def budget(
-    id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="A delivery; with --shared a budget as it is named there: label:team-a.",
-            show_default=True,
-        ),
-    ] = LAST,
-    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Dollars more.")] = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Tokens more.")] = None,
-    time: Annotated[str | None, typer.Option("--time", metavar="1h", help="Time more.")] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Of the day's budgets (UTC) that deliveries share by repository or label.")
-    ] = False,
-    json: Json = False,
-) -> None:
+def budget(id: str, add: float | None, tokens: int | None, time: str | None, shared: bool, json: bool) -> None:
     """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
     screen = Screen(json=json)
     if shared:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,7 +18,7 @@ from perdure import secrets
 from perdure.cli.formatting import align_columns
 from perdure.cli.request.repository import CONFIG_FILE, find_local_repository, origin_url, read_file_at_commit
 from perdure.cli.screen import Screen
-from perdure.cli.session import Json, run_coroutine
+from perdure.cli.session import run_coroutine
 from perdure.models.errors import BadInput
 from perdure.models.ids import cache_name, checkout_name
 
@@ -32,20 +32,8 @@ if TYPE_CHECKING:
     from perdure.models.config.repository import RepositoryConfig
 
 
-def config(
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each setting comes from.")] = False,
-    repo: Annotated[str, typer.Option("--repo", metavar="PATH|URL", help="Whose settings.")] = ".",
-    base: Annotated[str | None, typer.Option("--base", metavar="BRANCH", help="Whose perdure.toml counts.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A perdure.toml to use instead.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """The settings a delivery of this repository would run with.
-
-    Flags beat the request, that beats PERDURE_* variables, --config, perdure.toml of the base branch, the user's
-    file and the defaults. A repository's file can lower this host's limits, never raise them.
-    """
+def config(origin: bool, repo: str, base: str | None, file: Path | None, json: bool) -> None:
+    """The settings a delivery of this repository would run with."""
     screen = Screen(json=json)
     effective_settings = _read_effective(repo, base, file)
     values = dict(sorted(_flatten_settings(effective_settings.config.model_dump(mode="json", by_alias=True))))
@@ -133,11 +121,7 @@ _FIRST_COMMIT = "git add -A && git commit --allow-empty -m first"
 """The commands for a first commit; they also work where there is no file yet."""
 
 
-def init(
-    repo: Annotated[Path, typer.Option("--repo", help="A git repository.")] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Replace a perdure.toml that is there.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written; run nothing.")] = False,
-) -> None:
+def init(repo: Path, force: bool, dry_run: bool) -> None:
     """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
     from perdure.adapters.repository.config import load_repository_config, render_config
     from perdure.adapters.repository.detect import detect_commands

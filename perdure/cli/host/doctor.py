@@ -10,13 +10,12 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from perdure.cli.formatting import align_columns, pluralise, with_tilde
 from perdure.cli.screen import Screen
-from perdure.cli.session import Json, run_coroutine
+from perdure.cli.session import run_coroutine
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import CONFIG_BYTES
 from perdure.secrets import environment, without_secrets
@@ -280,11 +279,8 @@ def failed_checkup(name: str, error: PerdureError, mark: str = MISSING) -> Check
     return Checkup(name, mark, text, error.fix)
 
 
-def agents(json: Json = False) -> None:
-    """The agents of this host: what each can do, and whether it is installed.
-
-    `[steps.implement] agent = "NAME"` in perdure.toml, PERDURE_AGENT or --agent choose one.
-    """
+def agents(json: bool) -> None:
+    """The agents of this host: what each can do, and whether it is installed."""
     screen = Screen(json=json)
     agent_rows = list_agents()
     if json:
@@ -383,15 +379,8 @@ def check_agents() -> list[Checkup]:
     return checkups
 
 
-def doctor(
-    sandbox: Annotated[bool, typer.Option("--sandbox", help="Only run one command in the sandbox.")] = False,
-    notify: Annotated[
-        bool, typer.Option("--notify", help="Only send a test to every webhook; say what it answered.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Check this host, and the repository you are in: every line says what to do. Exit code 1 when something needed
-    is missing."""
+def doctor(sandbox: bool, notify: bool, json: bool) -> None:
+    """Check this host, and the repository you are in: every line says what to do."""
     if notify:
         from perdure.cli.host.remote_checks import try_notify
 

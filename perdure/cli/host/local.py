@@ -10,17 +10,15 @@ import webbrowser
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import typer
 
-from perdure.cli.commands import ADVANCED, CommandGroup
 from perdure.cli.formatting import pluralise
 from perdure.cli.screen import Screen
-from perdure.cli.session import Json, connect_client, run_coroutine
+from perdure.cli.session import connect_client, run_coroutine
 from perdure.models.errors import PerdureError, TemporalUnreachable
-from perdure.models.limits import DEMO_KILLS, DEMO_KILLS_MOST
 from perdure.secrets import environment, handed_over, is_secret
 
 if TYPE_CHECKING:
@@ -29,24 +27,7 @@ if TYPE_CHECKING:
     from perdure.page.server import ListenAddress, ServedPage
 
 
-Port = Annotated[
-    int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Of Temporal; default: the first free one.")
-]
-UiPort = Annotated[int | None, typer.Option("--ui-port", metavar="N", min=1, max=65535, help="Of the Web UI.")]
-
-server = CommandGroup(
-    no_args_is_help=True,
-    help="The embedded Temporal server of this home.",
-)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(server, name="server", rich_help_panel=ADVANCED)
-    raw = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command(rich_help_panel=ADVANCED, context_settings=raw)(temporal)
-
-
-def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:
+def up(detach: bool) -> None:
     """Run Temporal, a worker and the page for this home; a worker that dies is started again at once."""
     from perdure.adapters.repository.host import load_host_config
     from perdure.local.up import bring_up as run
@@ -56,20 +37,13 @@ def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the backg
 
 
 def down() -> None:
-    """End worker, page and server of this home. Deliveries go on with the next up."""
+    """End worker, page and server of this home."""
     from perdure.local.up import bring_down as run
 
     run_coroutine(run(_home(), Screen().say))
 
 
-def worker(
-    publisher: Annotated[
-        bool,
-        typer.Option(
-            "--publisher", help="Only publish: the worker of PERDURE_PUBLISHER_QUEUE, with the forge's token."
-        ),
-    ] = False,
-) -> None:
+def worker(publisher: bool) -> None:
     """Run one worker in the foreground, for service managers and containers; SIGTERM lets it finish its turns."""
     from perdure.local.checks import check_home
     from perdure.local.places import worker_command, worker_environment
@@ -84,15 +58,13 @@ def worker(
         os.execve(command[0], command, worker_environment(home, env))  # noqa: S606 - this process becomes it
 
 
-@server.command()
-def start(port: Port = None, ui_port: UiPort = None) -> None:
+def start(port: int | None, ui_port: int | None) -> None:
     """Start it in the background."""
     from perdure.local.server import ensure_server
 
     _print_server(run_coroutine(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
 
 
-@server.command()
 def stop() -> None:
     """End it; nothing is lost."""
     from perdure.local.server import stop_server
@@ -100,8 +72,7 @@ def stop() -> None:
     print("Temporal ended" if run_coroutine(stop_server(_home())) else "Temporal was not running")
 
 
-@server.command()
-def status(json: Json = False) -> None:
+def status(json: bool) -> None:
     """Say if it runs, and where; exit code 3 when it does not."""
     from perdure.local.server import find_server
 
@@ -115,9 +86,7 @@ def status(json: Json = False) -> None:
         _print_server(info)
 
 
-def ui(
-    show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
-) -> None:
+def ui(show: bool) -> None:
     """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
 
     from perdure.local.connect import external_server_config
@@ -170,16 +139,8 @@ def _print_server(info: ServerInfo) -> None:
     print(f"Temporal at {info.address} (pid {info.pid}), Web UI {info.ui_url}", flush=True)
 
 
-def gc(
-    days: Annotated[
-        int, typer.Option("--days", metavar="N", min=0, max=timedelta.max.days, help="Since a delivery ended.")
-    ] = 90,
-    unmerged: Annotated[bool, typer.Option("--unmerged", help="Also those whose commits are not merged.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    json: Json = False,
-) -> None:
-    """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago. What runs, and what was committed
-    and is not merged, stays. Exit code 1 when something could not be removed."""
+def gc(days: int, unmerged: bool, dry_run: bool, json: bool) -> None:
+    """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago."""
     from perdure.adapters.system.home import Home
     from perdure.local.connect import connect_to_temporal
     from perdure.local.retention import RetentionVerdict, collect_garbage
@@ -211,11 +172,8 @@ def gc(
     raise typer.Exit(1 if problems else 0)
 
 
-def rehearse(
-    file: Annotated[Path, typer.Argument(help="A screenplay: which reply to which conversation.")],
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 0,
-) -> None:
-    """Play a model: a Messages API server that answers from a screenplay. Point ANTHROPIC_BASE_URL at it."""
+def rehearse(file: Path, port: int) -> None:
+    """Play a model: a Messages API server that answers from a screenplay."""
     from perdure.rehearsal.server import play_file
 
     play_file(file, port)
@@ -259,27 +217,16 @@ async def web_ui_base_url(home: Home, kind: str = "workflows") -> str:
 
 
 def page(
-    port: Annotated[
-        int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Default: 8240; a taken one: the next.")
-    ] = None,
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser, on a terminal.")] = True,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
-    tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Its certificate, for other machines.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")] = None,
-    proxy_user_header: Annotated[
-        str, typer.Option("--proxy-user-header", metavar="NAME", help="In which a proxy before it names the person.")
-    ] = "",
-    proxy: Annotated[
-        list[str] | None, typer.Option("--proxy", metavar="HOST", help="The name that proxy is asked by; repeatable.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+    port: int | None,
+    open_: bool,
+    host: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    proxy_user_header: str,
+    proxy: list[str] | None,
+    json: bool,
 ) -> None:
-    """The page with all that runs and waits for you, in a browser, where you decide too.
-
-    Where perdure up keeps one, its address; otherwise one that runs until Ctrl-C.
-    """
+    """The page with all that runs and waits for you, in a browser, where you decide too."""
     from perdure.adapters.system.home import Home
     from perdure.local.page import page_address
     from perdure.page.server import PORT, ListenAddress, ServedPage
@@ -337,30 +284,15 @@ def _show_address(page: ServedPage, screen: Screen, show: bool) -> None:
 
 
 def demo(
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep", metavar="DIR", help="Play in this new directory; default: a temporary one, until the next demo."
-        ),
-    ] = None,
-    github: Annotated[
-        bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own; needs a clone.")
-    ] = False,
-    backlog: Annotated[
-        bool, typer.Option("--backlog", help="A backlog of eight items, four at a time, and its receipt.")
-    ] = False,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", metavar="NAME", help="Claude Code or Codex carries out every step: perdure agents."),
-    ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
-    kills: Annotated[
-        int,
-        typer.Option("--kills", min=0, max=DEMO_KILLS_MOST, help="How often it kills its worker by itself."),
-    ] = DEMO_KILLS,
-    no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: only you kill.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, wait for nobody.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and the story besides it.")] = False,
+    keep: Path | None,
+    github: bool,
+    backlog: bool,
+    agent: str | None,
+    fast: bool,
+    kills: int,
+    no_kill: bool,
+    yes: bool,
+    json: bool,
 ) -> None:
     """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
     from perdure.demo.demos import DemoOptions

@@ -5,13 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from perdure.cli.formatting import money, pluralise, short_sha
 from perdure.cli.screen import Screen
-from perdure.cli.session import Json, connect_client, resolve_id, run_coroutine
+from perdure.cli.session import connect_client, resolve_id, run_coroutine
 from perdure.models.errors import BadInput
 from perdure.text import one_line, span, visible
 
@@ -25,11 +23,7 @@ _FILES_SHOWN = 40
 """Changed files shown in a terminal; --json has all."""
 
 
-def compare(
-    first: Annotated[str, typer.Argument(metavar="ID1", help="A delivery: its id, the beginning of it, or @last.")],
-    second: Annotated[str, typer.Argument(metavar="ID2", help="Another one: a fork, an attempt, any.")],
-    json: Json = False,
-) -> None:
+def compare(first: str, second: str, json: bool) -> None:
     """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
 
     screen = Screen(json=json)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from perdure.cli.formatting import delivery_rows, entry_json, money, pluralise, short_sha, waiting_delivery_rows
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
-    DeliveryId,
-    Json,
     connect_client,
     resolve_id,
     run_coroutine,
@@ -28,12 +26,8 @@ if TYPE_CHECKING:
     from perdure.models.delivery.verify import Claim
 
 
-def watch(
-    id: DeliveryId = "@last",
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON at the end.")] = False,
-) -> None:
-    """Follow a delivery until it ends. Ctrl-C leaves, the work goes on."""
+def watch(id: str, no_wait: bool, json: bool) -> None:
+    """Follow a delivery until it ends."""
     from perdure.cli.look.watch import follow_delivery, print_detached
 
     screen, delivery_ids = Screen(json=json), []
@@ -50,7 +44,7 @@ def watch(
         raise print_detached(screen, delivery_ids[0]) from None
 
 
-def show(id: DeliveryId = "@last", json: Json = False) -> None:
+def show(id: str, json: bool) -> None:
     """Show where a delivery stands, or how it ended."""
     from perdure.cli.look.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
     from perdure.cli.look.step_lines import format_row, group_steps, line_of
@@ -96,13 +90,7 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
     run_with_delivery(screen, id, work)
 
 
-def list_(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many of each at most.")] = 20,
-    waiting: Annotated[
-        bool, typer.Option("--waiting", "-w", help="Only those that wait for you, and for what; the longest first.")
-    ] = False,
-    json: Json = False,
-) -> None:
+def list_(limit: int, waiting: bool, json: bool) -> None:
     """Those that wait for you, the longest first, and below them the newest by start."""
 
     screen = Screen(json=json)
@@ -136,7 +124,7 @@ def list_(
         screen.print_lines(["", *delivery_rows(backlogs, screen.table_width, kind="backlog")])
 
 
-def diff(id: DeliveryId = "@last") -> None:
+def diff(id: str) -> None:
     """Show what the delivery has changed so far, against its base."""
     screen = Screen()
 
@@ -191,12 +179,8 @@ def _fact_lines(progress: Progress) -> list[str]:
 MARKS = {"verified": "✓", "contradicted": "✗", "unknown": "?"}
 
 
-def verify(
-    id: DeliveryId = "@last",
-    no_tests: Annotated[bool, typer.Option("--no-tests", help="Do not run the tests again.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
-) -> None:
-    """Check every line of a delivery's receipt again. Exit 1 when one does not hold; ? could not be checked."""
+def verify(id: str, no_tests: bool, json: bool) -> None:
+    """Check every line of a delivery's receipt again."""
 
     raise typer.Exit(run_coroutine(_check_and_print(Screen(json=json), id, tests=not no_tests)))
 

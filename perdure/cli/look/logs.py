@@ -6,15 +6,14 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from perdure.cli.commands.options import LAST
 from perdure.cli.look.delivery_commands import read_pages
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
-    LAST,
-    DeliveryId,
     connect_client,
     describe_on_own_server,
     resolve_id,
@@ -34,13 +33,7 @@ LOGS_EVERY_S = 1.0
 """Seconds between two looks of `logs --follow` whether a turn has ended: turns take seconds."""
 
 
-def logs(
-    id: DeliveryId = "@last",
-    step: Annotated[
-        str | None, typer.Option("--step", metavar="STEP", help="Only its turns: plan, implement, fix_tests, review…")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until it ends.")] = False,
-) -> None:
+def logs(id: str, step: str | None, follow: bool) -> None:
     """Show what the agent said and did, turn by turn, with times (UTC)."""
     from perdure.cli.look.watch import EXIT_DETACHED
 
@@ -142,23 +135,8 @@ def _parse_step(text: str) -> str:
     return name
 
 
-EVERYTHING = "24h"
-
-
-def events(
-    id: Annotated[
-        str, typer.Argument(metavar="ID", help="A delivery or a backlog; without it all that ran since --since.")
-    ] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until it ends.")] = False,
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="Without ID: how far back, as 30m or 24h.")] = (
-        EVERYTHING
-    ),
-    first: Annotated[
-        int, typer.Option("--from", metavar="N", min=0, help="With the ID of a delivery: begin at this offset.")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-) -> None:
-    """Show what happened, in order: steps, turns, tests, decisions, deaths, the end. Read from Temporal's history."""
+def events(id: str, follow: bool, since: str, first: int, json: bool) -> None:
+    """Show what happened, in order: steps, turns, tests, decisions, deaths, the end."""
     from perdure.cli.look.watch import EXIT_DETACHED
 
     screen = Screen(json=json)

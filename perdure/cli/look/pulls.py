@@ -6,15 +6,12 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from perdure import secrets
 from perdure.cli.formatting import align_columns, short_sha
 from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
-from perdure.cli.session import Json
 from perdure.models.errors import BadInput
 from perdure.text import one_line, visible
 
@@ -23,15 +20,7 @@ if TYPE_CHECKING:
     from perdure.adapters.forges.local import LocalForge
 
 
-def pulls(
-    number: Annotated[
-        int | None, typer.Argument(metavar="N", min=1, help="Only this one, with the exact git command to take it.")
-    ] = None,
-    repo: Annotated[
-        str, typer.Option("--repo", metavar="PATH|URL", help="A path with an origin means that origin.")
-    ] = ".",
-    json: Json = False,
-) -> None:
+def pulls(number: int | None, repo: str, json: bool) -> None:
     """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
     screen = Screen(json=json)
     if number is None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from perdure.cli.commands import STEER, CommandGroup
 from perdure.cli.formatting import align_columns, pluralise, span
 from perdure.cli.screen import Screen
-from perdure.cli.session import Json, connect_client, run_coroutine
+from perdure.cli.session import connect_client, run_coroutine
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 
@@ -24,19 +23,7 @@ if TYPE_CHECKING:
     from perdure.models.schedule import RecurringTime
 
 
-ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="A schedule, as perdure schedules shows it.")]
-
-schedules = CommandGroup(
-    help="All that begins at a time (--at, --every): listed; paused, resumed or removed by its id."
-)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(schedules, name="schedules", rich_help_panel=STEER)
-
-
-@schedules.callback(invoke_without_command=True)
-def list_schedules(context: typer.Context, json: Json = False) -> None:
+def list_schedules(context: typer.Context, json: bool) -> None:
     """List all that begins at a time (--at, --every), and what became of it the last time."""
     if context.invoked_subcommand is not None:
         return
@@ -55,23 +42,18 @@ def list_schedules(context: typer.Context, json: Json = False) -> None:
         screen.print_line('nothing is scheduled: perdure backlog start FILE --every "weekdays 23:00"')
 
 
-@schedules.command()
-def pause(
-    id: ScheduleId, note: Annotated[str, typer.Option("--note", metavar="TEXT", help="For who looks at it.")] = ""
-) -> None:
+def pause(id: str, note: str) -> None:
     """Begin nothing until it is resumed; what runs goes on."""
     _run_and_print(lambda perdure: perdure.schedules.pause(id, note), f"{id} is paused; perdure schedules resume {id}")
 
 
-@schedules.command()
-def resume(id: ScheduleId) -> None:
+def resume(id: str) -> None:
     """Begin again at its times; those that passed meanwhile are not made up for."""
     _run_and_print(lambda perdure: perdure.schedules.resume(id), f"{id} goes on; perdure schedules shows when")
 
 
-@schedules.command()
-def remove(id: ScheduleId) -> None:
-    """Forget it. What it has started goes on."""
+def remove(id: str) -> None:
+    """Forget it."""
     _run_and_print(lambda perdure: perdure.schedules.remove(id), f"{id} is removed; what it has started goes on")
 
 
@@ -125,18 +107,6 @@ def _next_cell(info: ScheduleInfo, now: datetime | None) -> str:
 def _last_cell(info: ScheduleInfo) -> str:
     """Return the id of what the schedule started last, and what became of it; `-` where it has started nothing."""
     return f"{info.last} {info.outcome.replace('_', ' ')}" if info.last else "-"
-
-
-AtOption = Annotated[
-    str | None,
-    typer.Option("--at", metavar="TIME", help="Begin then: 23:00, 2026-11-23 23:00 Europe/Berlin; else UTC."),
-]
-EveryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--every", metavar="TIMES", help="Begin again and again: weekdays 23:00, mon,thu 09:30 Europe/Berlin."
-    ),
-]
 
 
 @dataclass(frozen=True)

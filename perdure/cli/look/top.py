@@ -6,10 +6,8 @@ import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-import typer
 
 from perdure.cli.decide.answer import login_name
 from perdure.cli.formatting import align_columns, money, time_ago
@@ -34,16 +32,8 @@ _WIDE, _CHANGE = 132, 48
 _ACTION_KEYS = ("a", "r", "s", "h", "o")
 
 
-def top(
-    once: Annotated[bool, typer.Option("--once", help="Print one table and leave, as where there is no terminal.")] = (
-        False
-    ),
-    json: Annotated[bool, typer.Option("--json", help="Print one table as JSON and leave.")] = False,
-) -> None:
-    """All deliveries and backlogs, live: what waits for you first, with phase, turn, worker and cost.
-
-    Looking wakes nothing and writes nothing.
-    """
+def top(once: bool, json: bool) -> None:
+    """All deliveries and backlogs, live: what waits for you first, with phase, turn, worker and cost."""
     from perdure.cli.keys import is_at_terminal
     from perdure.client.server.overview import Overview, row_data
 

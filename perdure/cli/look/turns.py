@@ -4,15 +4,11 @@ sibling from it."""
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.formatting import pluralise
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
-    DeliveryId,
-    Json,
     connect_client,
     ensure_worker,
     resolve_id,
@@ -27,25 +23,8 @@ if TYPE_CHECKING:
     from perdure.client.delivery.turns import TurnRecord
 
 
-Model = Annotated[str, typer.Option("--model", metavar="M", help="Another model for all steps from there on.")]
-Agent = Annotated[str, typer.Option("--agent", metavar="A", help="Another agent, likewise.")]
-
-
-def fork(
-    id: DeliveryId,
-    at: Annotated[
-        str, typer.Option("--at", metavar="STEP[:TURN]", help="The turn it begins before, as perdure turns names it.")
-    ],
-    say: Annotated[str, typer.Option("--say", metavar="TEXT", help="Words for that turn.")] = "",
-    model: Model = "",
-    agent: Agent = "",
-    name: Annotated[str, typer.Option("--id", metavar="NAME", help="The sibling's id.")] = "",
-    json: Json = False,
-) -> None:
-    """Start a sibling from a turn of a delivery, running or ended: its files and conversation, then its own way.
-
-    It has its own branch, workspace and cost; the delivery goes on as if nothing were.
-    """
+def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bool) -> None:
+    """Start a sibling from a turn of a delivery, running or ended: its files and conversation, then its own way."""
 
     screen = Screen(json=json)
     sibling = run_coroutine(_start_sibling(screen, id, at, say, model, agent, name))
@@ -88,8 +67,8 @@ async def _start_sibling(
     return await forked(delivery, turn, say=message, model=model, agent=agent, id=name, key=key)
 
 
-def turns(id: DeliveryId = "@last", json: Json = False) -> None:
-    """List the turns a delivery stands on: what each did, its cost, its checkpoint. Read from Temporal's history."""
+def turns(id: str, json: bool) -> None:
+    """List the turns a delivery stands on: what each did, its cost, its checkpoint."""
     from perdure.client.delivery.turns import turns as turns_of
 
     screen = Screen(json=json)
@@ -122,21 +101,8 @@ def _format_turn(turn: TurnRecord, place_width: int) -> str:
     return f"{place}  {one_line(outcome, 100)}".rstrip()
 
 
-def rewind(
-    id: DeliveryId,
-    to: Annotated[
-        str, typer.Option("--to", metavar="STEP[:TURN]", help="The turn to take anew, as perdure turns names it.")
-    ],
-    say: Annotated[str, typer.Option("--say", metavar="TEXT", help="Words for that turn.")] = "",
-    model: Model = "",
-    agent: Agent = "",
-    repeat: Annotated[bool, typer.Option("--again", help="Also where it was rewound just so before.")] = False,
-    json: Json = False,
-) -> None:
-    """Go back to before a turn of a delivery: files and conversation as they were, taken anew from there.
-
-    One that has ended goes on in a new run; its pull request is brought up to date.
-    """
+def rewind(id: str, to: str, say: str, model: str, agent: str, repeat: bool, json: bool) -> None:
+    """Go back to before a turn of a delivery: files and conversation as they were, taken anew from there."""
     from perdure.client.delivery.rewinding import rewind as rewound
 
     screen = Screen(json=json)

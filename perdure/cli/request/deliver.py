@@ -3,14 +3,12 @@ that may be anybody's."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from perdure import secrets
-from perdure.cli.look.schedules import AtOption, EveryOption, StartTime, parse_start_time, schedule_delivery
-from perdure.cli.request import options
+from perdure.cli.look.schedules import StartTime, parse_start_time, schedule_delivery
 from perdure.cli.screen import Screen
 from perdure.cli.session import run_coroutine
 from perdure.models.errors import PerdureError
@@ -24,63 +22,12 @@ if TYPE_CHECKING:
     from perdure.models.delivery.result import DeliveryResult
 
 
-def deliver(
-    context: typer.Context,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What you want, in your own words.")] = None,
-    request: Annotated[
-        str | None, typer.Option("--request", metavar="TEXT|-", help="The same; - reads it from standard input.")
-    ] = None,
-    issue: Annotated[
-        str | None,
-        typer.Option("--issue", metavar="N|URL", help="An open issue says what you want; #12 in TEXT names it too."),
-    ] = None,
-    repo: Annotated[
-        str | None,
-        typer.Option(
-            "--repo", metavar="PATH|URL", help="A path with an origin means that origin; default: the one you are in."
-        ),
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option("--base", metavar="BRANCH", help="To start from and merge into; default: the default branch."),
-    ] = None,
-    branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="An existing one to work on instead of the base.")
-    ] = None,
-    phases: Annotated[
-        str | None, typer.Option("--phases", metavar="LIST", help="Some of plan,build,test,review,ship.")
-    ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="NAME", help="Name of the delivery: the same name is never delivered twice."),
-    ] = None,
-    budget: options.Budget = None,
-    tokens: options.Tokens = None,
-    model: options.Model = None,
-    agent: options.Agent = None,
-    attempts: options.Attempts = None,
-    after_red: options.AfterRed = False,
-    config: options.ConfigFile = None,
-    allow_test_changes: options.AllowTestChanges = False,
-    at: AtOption = None,
-    every: EveryOption = None,
-    gate: options.Gates = None,
-    label: options.Labels = None,
-    no_questions: options.NoQuestions = False,
-    new: options.New = False,
-    detach: options.Detach = False,
-    no_wait: options.NoWait = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
-    """Turn one request into one tested, reviewed pull request.
-
-    Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
-    start another.
-    """
+def deliver(at: str | None, every: str | None, detach: bool, no_wait: bool, json: bool, **params: Any) -> None:
+    """Turn one request into one tested, reviewed pull request."""
     from perdure.cli.look.watch import print_detached
     from perdure.cli.request.validation import DeliverOptions
 
-    deliver_options = DeliverOptions.from_params(context.params)
+    deliver_options = DeliverOptions.from_params(params)
     screen = Screen(json=json)
     submitted: list[Submission] = []
     start_time = parse_start_time(at, every)
@@ -127,57 +74,13 @@ async def _submit_and_follow(
     return 0 if detach else await follow_delivery(submission.delivery, screen, wait=wait)
 
 
-def run(
-    context: typer.Context,
-    phase: Annotated[str, typer.Argument(metavar="PHASE", help="plan, build, test, review or ship.")],
-    request: Annotated[
-        str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it from standard input.")
-    ] = None,
-    issue: Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says it.")] = None,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="A plan to build, or to review against.")
-    ] = None,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="test, review: mend what is found, and push that to the branch.")
-    ] = False,
-    repo: Annotated[
-        str | None,
-        typer.Option("--repo", metavar="PATH|URL", help="As for deliver; default: the one you are in."),
-    ] = None,
-    branch: Annotated[
-        str | None, typer.Option("--branch", metavar="BRANCH", help="An existing one, as it is on the remote.")
-    ] = None,
-    base: Annotated[
-        str | None,
-        typer.Option("--base", metavar="BRANCH", help="To compare with and merge into; default: the default branch."),
-    ] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="NAME", help="Name of the delivery.")] = None,
-    budget: options.Budget = None,
-    tokens: options.Tokens = None,
-    model: options.Model = None,
-    agent: options.Agent = None,
-    config: options.ConfigFile = None,
-    allow_test_changes: options.AllowTestChanges = False,
-    gate: options.Gates = None,
-    label: options.Labels = None,
-    no_questions: options.NoQuestions = False,
-    new: options.New = False,
-    at: AtOption = None,
-    every: EveryOption = None,
-    detach: options.Detach = False,
-    no_wait: options.NoWait = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
-) -> None:
-    """Carry out one phase alone: plan, build, test, review or ship.
-
-    plan prints a plan. build commits and pushes. test and review say what they found and stop, or mend it with --fix.
-    ship opens a pull request for the branch as it is. Exit code 1: red tests, blockers, or not done.
-    """
+def run(phase: str, at: str | None, every: str | None, detach: bool, no_wait: bool, json: bool, **params: Any) -> None:
+    """Carry out one phase alone: plan, build, test, review or ship."""
     from perdure.cli.look.watch import print_detached
     from perdure.cli.request.single_phase import PhaseOptions, parse_phase
 
     wanted_phase = parse_phase(phase)
-    phase_options = PhaseOptions.from_params(context.params)
+    phase_options = PhaseOptions.from_params(params)
     screen = Screen(json=json, to_stderr=wanted_phase is Phase.PLAN and not detach)
     submitted: list[Submission] = []
     start_time = parse_start_time(at, every)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from perdure.cli.screen import Screen
-from perdure.cli.session import DeliveryId, connect_client, ensure_worker, resolve_id, run_coroutine, run_with_delivery
+from perdure.cli.session import connect_client, ensure_worker, resolve_id, run_coroutine, run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.text import span
@@ -23,17 +23,7 @@ CANCEL_TURN_S = 120.0
 ended."""
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-def retry(
-    id: DeliveryId,
-    budget: Annotated[
-        float | None, typer.Option("--budget", metavar="USD", min=0.01, help="A new limit for all its runs together.")
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it and leave.")] = False,
-    json: Json = False,
-) -> None:
+def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
     """Go on from the last checkpoint of a delivery that ended without delivering."""
     from perdure.cli.look.watch import print_detached
 
@@ -47,15 +37,8 @@ def retry(
         raise print_detached(screen, started[0]) from None
 
 
-def cancel(
-    id: DeliveryId,
-    now: Annotated[bool, typer.Option("--now", help="End its running tools at once.")] = False,
-    json: Json = False,
-) -> None:
-    """Stop a delivery and wait until it has ended. Its branch and last checkpoint stay; retry goes on from there.
-
-    The turn that runs may end first, so that nothing of it is lost, unless --now.
-    """
+def cancel(id: str, now: bool, json: bool) -> None:
+    """Stop a delivery and wait until it has ended."""
     from perdure.cli.look.progress_lines import closing_lines
     from perdure.models.delivery.result import Status
 

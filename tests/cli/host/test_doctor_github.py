@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -261,13 +257,6 @@ def test_pulls_of_a_bare_clone_are_its_own(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_help_does_not_load_what_doctor_needs(cli: Cli) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "perdure.cli", "doctor", "--help"],
-        env={**cli.environment(), "HOME": os.environ["HOME"]},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    loaded: Any = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "perdure.cli.host.doctor" in loaded
-    assert not loaded & {"github", "requests", "perdure.cli.host.remote_checks", "perdure.adapters.forges.select"}
+    loaded = cli.modules("doctor", "--help")
+    assert "perdure.cli.commands.host" in loaded
+    assert not loaded & {"github", "requests", "perdure.cli.host.doctor", "perdure.adapters.forges.select"}

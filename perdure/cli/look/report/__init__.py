@@ -5,21 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from perdure.cli.screen import Screen
-from perdure.cli.session import DeliveryId, run_with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput
 
-Html = Annotated[
-    str, typer.Option("--html", metavar="FILE", help="Write one self-contained page; - is standard output.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON, without the pictures.")]
 
-
-def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> None:
+def report(id: str, html: str, json: bool) -> None:
     """Timeline, plan, tests, review, cost and screenshots of a delivery, whether it runs or has ended."""
     from perdure.cli.look.report.gather import gather_report
 
