@@ -54,8 +54,8 @@ class ContractBuilder(OnHost):
         task is made from its parent's. Raises InvalidRequest for a request or settings that cannot be carried out,
         BadInput, ForgeRefused, ForgeUnavailable.
         """
-        if request.landing is not None and request.landing.within is not None:
-            return self._build_for_task(delivery, request, request.landing, request.landing.within)
+        if request.landing is not None and request.parent_delivery is not None:
+            return self._build_for_task(delivery, request, request.landing, request.parent_delivery)
         forges = self._host.forges
         is_ours = is_from_this_home(self._host.home, delivery, request, activity.info().workflow_id or "")
         target = find_target(request, is_ours, self._host.config.local_repositories, forges)
@@ -168,9 +168,9 @@ class ContractBuilder(OnHost):
 def task_fields(contract: Contract) -> dict[str, Any]:
     """Return the fields of PreparedWorkspace that are different for a plan's task: nobody is asked about its limits,
     and its change is not inspected alone; empty for any other delivery."""
-    if contract.landing is None or contract.landing.within is None:
+    if contract.parent_delivery is None:
         return {}
-    return {"inspects": False, "asks": False, "gates": (), "title": contract.landing.within.title}
+    return {"inspects": False, "asks": False, "gates": (), "title": contract.parent_delivery.title}
 
 
 def _read_prompts(vault: Vault, base_sha: str, request: DeliveryRequest, *, specialists: bool) -> dict[str, str]:

@@ -75,7 +75,7 @@ class PrepareActivity:
             return await self._prepare_retry(work, work.previous)
         journal.record_deciders(EscalationSettings(asks=work.request.questions is not False, notifies=notifies))
         update_heartbeat(doing="fetching")
-        parent = work.request.landing.within if work.request.landing is not None else None
+        parent = work.request.parent_delivery
         vault, contract, settings = await self._read_contract(work)
         expiry = settings.config.gates.expire
         expiry_s = parse_duration(expiry) if expiry else 0.0
@@ -272,7 +272,7 @@ class PrepareActivity:
 def _has_limits(request: DeliveryRequest, limits: Limits) -> bool:
     """Return whether the delivery has to ask for a place under its repository's limits before it goes on. A task of
     another delivery's plan has that delivery's place."""
-    if request.landing is not None and request.landing.within is not None:
+    if request.parent_delivery is not None:
         return False
     return limits.deliveries is not None or limits.open_pull_requests is not None
 

@@ -7,18 +7,14 @@ them, tests them once more as its own, and goes on. The review of that attempt i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from pydantic import ValidationError
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
-from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+from temporalio.exceptions import ApplicationError, ChildWorkflowError
 
 from perdure.models.delivery import fold
 from perdure.models.delivery.decisions import PendingDecision, UserMessage
@@ -27,17 +23,15 @@ from perdure.models.delivery.result import AttemptResult, DeliveryResult, Reason
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.summary import UNREAD_SHOWN, shorten_message
 from perdure.models.delivery.work import AttemptWaits, PreparedWorkspace, TakeAttemptInput, TakeAttemptResult
-from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
+from perdure.models.limits import USD_LEAST
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, initial_attempt_state
+from workflows.children import Child, Children, Relay, budget_signal, message_signal
 from workflows.endings import DeliveryStopped, not_delivered
-from workflows.plan_tasks import SharedWithChildren, added_budget
 from workflows.signals import send_signal
 from workflows.step_runner import StepRunner
 from workflows.steps import Steps
-
-ChildHandle = ChildWorkflowHandle[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -48,102 +42,39 @@ class AttemptEnd:
     unread: tuple[str, ...] | None = None
 
 
-class AttemptChildren:
-    """Attempts that run at once, as child workflows. A message counts as heard where a turn has read it, not once it
-    was sent."""
-
-    def __init__(self, state: DeliveryState) -> None:
-        self.children: dict[int, ChildHandle] = {}
-        self._state = state
-        self._sent_ids: dict[int, set[str]] = {}
-        self._undelivered: set[tuple[int, str]] = set()
-
-    def add(self, number: int, child: ChildHandle, messages: tuple[UserMessage, ...]) -> None:
-        """Add an attempt that has started; `messages` are those that it started with."""
-        self.children[number], self._sent_ids[number] = child, {message.id for message in messages}
-
-    async def forward_until_ended(self) -> None:
-        """Send the attempts what people send to the delivery, until all have ended: hold and resume, messages, and an
-        equal share of added budget."""
-        state, shared = self._state, SharedWithChildren(added_budget(self._state))
-        while True:
-            await workflow.wait_condition(
-                lambda: (
-                    not self._running_children()
-                    or bool(self._unsent_messages())
-                    or (state.hold_reason, added_budget(state)) != (shared.held, shared.extra_budget)
-                )
-            )
-            if not (running := self._running_children()):
-                return
-            if state.hold_reason != shared.held:
-                shared.held = state.hold_reason
-                note = shared.held.removeprefix("held").removeprefix(": ").strip()
-                await _signal_children(running, *(("hold", {"note": note}) if shared.held else ("resume", {})))
-            for message in self._unsent_messages():
-                unsent_children = {
-                    number: child for number, child in running.items() if message.id not in self._sent_ids[number]
-                }
-                for number in unsent_children:
-                    self._sent_ids[number].add(message.id)
-                self._undelivered |= {
-                    (number, message.id)
-                    for number in await _signal_children(
-                        unsent_children, "say", {"text": message.text, "id": message.id}
-                    )
-                }
-            if (budget_now := added_budget(state)) != shared.extra_budget:
-                state.budget_raises += 1
-                share = _budget_share(shared.extra_budget, budget_now, len(running)) | {
-                    "id": f"shared-{state.budget_raises}"
-                }
-                shared.extra_budget = budget_now
-                await _signal_children(running, "decide", {"update": "add_budget", "said": share})
-
-    def settle_messages(self, attempt_ends: list[AttemptEnd]) -> None:
-        """Mark pending messages as read where every attempt with a commit has read them; the others stay pending for
-        the delivery's next turn."""
-        state, with_commit = self._state, [end for end in attempt_ends if end.attempted.head]
-        read_messages = [
-            message
-            for message in state.pending_messages
-            if with_commit and all(self._has_read(message, end) for end in with_commit)
-        ]
-        state.add_delivered_messages(*read_messages)
-        state.pending_messages = tuple(message for message in state.pending_messages if message not in read_messages)
-
-    def _running_children(self) -> dict[int, ChildHandle]:
-        return {number: child for number, child in self.children.items() if not child.done()}
-
-    def _unsent_messages(self) -> list[UserMessage]:
-        """Return the pending messages that some running attempt was not sent."""
-        return [
-            message
-            for message in self._state.pending_messages
-            if any(message.id not in self._sent_ids[number] for number in self._running_children())
-        ]
-
-    def _has_read(self, message: UserMessage, end: AttemptEnd) -> bool:
-        """Return whether an attempt has read a message; False where that is not known, as when it lists as many unread
-        messages as a result can show."""
-        number = end.attempted.number
-        if end.unread is None or message.id not in self._sent_ids[number] or (number, message.id) in self._undelivered:
-            return False
-        return len(end.unread) <= UNREAD_SHOWN and shorten_message(message.text) not in end.unread
+def settle_messages(state: DeliveryState, attempt_ends: list[AttemptEnd], relay: Relay[int]) -> None:
+    """Mark pending messages as read where every attempt with a commit has read them; the others stay pending for the
+    delivery's next turn."""
+    with_commit = [end for end in attempt_ends if end.attempted.head]
+    read_messages = [
+        message
+        for message in state.pending_messages
+        if with_commit and all(_has_read(message, end, relay) for end in with_commit)
+    ]
+    state.add_delivered_messages(*read_messages)
+    state.pending_messages = tuple(message for message in state.pending_messages if message not in read_messages)
 
 
-async def wait_for_attempt(number: int, id: str, child: ChildHandle) -> AttemptEnd:
+def _has_read(message: UserMessage, end: AttemptEnd, relay: Relay[int]) -> bool:
+    """Return whether an attempt has read a message; False where that is not known, as when it lists as many unread
+    messages as a result can show."""
+    if end.unread is None or not relay.has_sent(end.attempted.number, message):
+        return False
+    return len(end.unread) <= UNREAD_SHOWN and shorten_message(message.text) not in end.unread
+
+
+async def wait_for_attempt(number: int, child: Child) -> AttemptEnd:
     """Wait for the end of one attempt and return it. A failed attempt is returned as well, with the reason; it raises
     nothing."""
     try:
-        return _end_from_result(number, id, await child)
+        return _end_from_result(number, child.id, await child)
     except ChildWorkflowError as error:
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
             with suppress(ValidationError):
-                return _end_from_result(number, id, DeliveryResult.model_validate(cause.details[0]))
+                return _end_from_result(number, child.id, DeliveryResult.model_validate(cause.details[0]))
         reason = str(getattr(cause, "message", "") or cause or error).partition("\n")[0]
-        return AttemptEnd(AttemptResult(number=number, delivery=id, failure=reason[:200] or "it was ended"))
+        return AttemptEnd(AttemptResult(number=number, delivery=child.id, failure=reason[:200] or "it was ended"))
 
 
 def _end_from_result(number: int, id: str, result: DeliveryResult) -> AttemptEnd:
@@ -162,38 +93,17 @@ def _end_from_result(number: int, id: str, result: DeliveryResult) -> AttemptEnd
     return AttemptEnd(attempted, result.unread)
 
 
-def _budget_share(
-    budget_before: tuple[float, int, float], budget_now: tuple[float, int, float], share_count: int
-) -> dict[str, Any]:
-    """Return one attempt's part of what was added to the budget, as fields of update `add_budget`: an equal share of
-    dollars and tokens, and all of the time. Parts of nothing are left out."""
-    usd, tokens, time_s = (b - a for a, b in zip(budget_before, budget_now, strict=True))
-    parts = {"usd": round(usd / share_count, 6), "tokens": int(tokens) // share_count, "time": f"{int(time_s)}s"}
-    return {name: value for name, value in parts.items() if value and value != "0s"}
-
-
-async def _signal_children(children: dict[int, ChildHandle], name: str, payload: dict[str, Any]) -> set[int]:
-    """Send a signal to each child; return the numbers of those that have ended just now and did not get it."""
-    return {number for number, child in children.items() if not await send_signal(child, name, payload)}
-
-
-SAME_ATTEMPT_PAUSE = timedelta(minutes=1)
-"""Pause between looks for the end of the same attempt, started by a run before a rewind: what that one makes counts no
-more."""
-
 _PHASES = (Phase.BUILD, Phase.TEST, Phase.REVIEW)
 
 
 class PlanAttempts:
-    """The attempts of one delivery at its plan. `tell_backlog`: tells the delivery's backlog what it waits for; None:
-    it has no backlog."""
+    """The attempts of one delivery at its plan. `tell_backlog`: tells the delivery's backlog, if any, what it waits
+    for."""
 
-    def __init__(self, runner: StepRunner, steps: Steps, tell_backlog: Callable[[str], Awaitable[None]] | None) -> None:
+    def __init__(self, runner: StepRunner, steps: Steps, tell_backlog: Callable[[str], Awaitable[None]]) -> None:
         self._runner, self._steps, self._tell_backlog = runner, steps, tell_backlog
         self._wait_text = ""
         self._wait_reasons: dict[int, str] = {}
-        if runner.request.forked is not None and runner.request.forked.attempt:
-            runner.gates.tell_backlog = self._tell_plan_delivery
 
     @property
     def _prepared(self) -> PreparedWorkspace:
@@ -278,32 +188,30 @@ class PlanAttempts:
         self._wait_text = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
         workflow.set_signal_handler("attempt_waits", self._record_wait)
         self._show_wait()
-        attempt_children = AttemptChildren(runner.state)
-        for number, id in ids.items():
-            sent_messages = runner.state.pending_messages
-            attempt_children.add(number, await self._start_attempt(number, id, usd, len(numbers)), sent_messages)
-        children = attempt_children.children
+        children = Children[int]()
+        relay = Relay(runner.state, children, message_signal, budget_signal)
         try:
-            await attempt_children.forward_until_ended()
-        except asyncio.CancelledError:
-            for child in children.values():
-                child.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(*children.values(), return_exceptions=True)
-            raise
+            for number, id in ids.items():
+                relay.record_sent(number, runner.state.pending_messages)
+                await children.start(
+                    number,
+                    "Delivery",
+                    [self._attempt_request(number, usd, len(numbers))],
+                    id=id,
+                    summary=f"attempt {number} of {self._prepared.attempts} at the plan",
+                    result_type=DeliveryResult,
+                )
+            await relay.relay_until_ended()
         finally:
             self._wait_text = runner.state.waiting = ""
         runner.gates.exclude_time(workflow.now() - since)
-        attempt_ends = [await wait_for_attempt(number, ids[number], child) for number, child in children.items()]
-        attempt_children.settle_messages(attempt_ends)
+        attempt_ends = [await wait_for_attempt(number, child) for number, child in children.handles.items()]
+        settle_messages(runner.state, attempt_ends, relay)
         return [end.attempted for end in attempt_ends]
 
-    async def _start_attempt(self, number: int, id: str, usd: float, share_count: int) -> ChildHandle:
-        """Start one attempt as a child delivery that goes on from the plan's checkpoint, with `usd` dollars and its
-        share of the tokens; return its handle.
-
-        Waits first for the end of an attempt of the same id that a run before this one started.
-        """
+    def _attempt_request(self, number: int, usd: float, share_count: int) -> dict[str, Any]:
+        """Return the request of one attempt, as JSON: a delivery that goes on from the plan's checkpoint, with `usd`
+        dollars and one of `share_count` shares of the tokens."""
         state, prepared = self._runner.state, self._prepared
         tokens = prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0
         changes: dict[str, Any] = {
@@ -338,21 +246,7 @@ class PlanAttempts:
             "forked": forked,
         }
         request = self._runner.request.model_copy(update=request_changes)
-        while True:
-            try:
-                return await workflow.start_child_workflow(
-                    "Delivery",
-                    request.model_dump(mode="json", exclude_defaults=True),
-                    id=id,
-                    task_queue=TASK_QUEUE,
-                    task_timeout=WORKFLOW_TASK,
-                    parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
-                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                    result_type=DeliveryResult,
-                    static_summary=f"attempt {number} of {prepared.attempts} at the plan",
-                )
-            except WorkflowAlreadyStartedError:
-                await workflow.sleep(SAME_ATTEMPT_PAUSE, summary="the same attempt, begun before, is not over yet")
+        return request.model_dump(mode="json", exclude_defaults=True)
 
     async def _record_wait(self, signal: AttemptWaits) -> None:
         """Record that an attempt waits for a person, or goes on (no reason given), show that, and tell the backlog. The
@@ -361,8 +255,7 @@ class PlanAttempts:
         if signal.waiting_for:
             self._wait_reasons[signal.number] = signal.waiting_for
         self._show_wait()
-        if self._tell_backlog is not None:
-            await self._tell_backlog("; ".join(self._wait_lines()))
+        await self._tell_backlog("; ".join(self._wait_lines()))
 
     def _show_wait(self) -> None:
         """Show that the delivery waits for its attempts, and which of them wait for a person; nothing while none are
@@ -379,11 +272,12 @@ class PlanAttempts:
             for number, reason in sorted(self._wait_reasons.items())
         ]
 
-    async def _tell_plan_delivery(self, pending: PendingDecision | None) -> None:
-        """Send signal `attempt_waits` to the delivery whose plan this is: this attempt waits for a person; None: it
-        goes on."""
+    async def tell_plan_delivery(self, pending: PendingDecision | None) -> None:
+        """Send signal `attempt_waits` to the delivery at whose plan this is an attempt: it waits for a person; None: it
+        goes on. Does nothing where this is no attempt."""
         forked = self._runner.request.forked
-        assert forked is not None
+        if forked is None or not forked.attempt:
+            return
         signal = AttemptWaits(number=forked.attempt, waiting_for=pending.summary[:200] if pending is not None else "")
         await send_signal(workflow.get_external_workflow_handle(forked.delivery), "attempt_waits", signal)
 

@@ -27,13 +27,19 @@ from perdure.models.webui.backlog import render_backlog_details
 from perdure.models.webui.details import render_refused
 from workflows.backlog_inbox import BacklogInbox
 from workflows.base_follower import BaseFollower, FollowUpdate
-from workflows.endings import BAD_REQUESTS, foreign_start_error, invalid_request, is_cancellation, raise_if_cancelled
+from workflows.endings import (
+    BAD_REQUESTS,
+    failure_reason,
+    foreign_start_error,
+    invalid_request,
+    is_cancellation,
+    raise_if_cancelled,
+)
 from workflows.follow_up import PullRequestStack, stack_to_follow
 from workflows.forwarding import DecisionForwarder, TaskMessages
 from workflows.items import Items
 from workflows.notification import start_notification
 from workflows.signals import set_search_attributes
-from workflows.start_item import failure_reason, start_item
 
 BACKLOG_LOOK = timedelta(minutes=5)
 """Pause between looks for deliveries that ended without saying so (terminated, or run by an older worker): 6 events
@@ -58,7 +64,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             self.request = self._parse_request(raw, is_continued=state is not None)
         except InvalidRequest as error:
             self.submission_error = invalid_request(error.what)
-        if self.state.opened is not None and self.state.opened.within is not None:
+        if self.state.parent_delivery is not None:
             self.submission_error = self.submission_error or foreign_start_error(workflow.info().workflow_id)
         self.items = Items(self.request, self.state, raw)
         self.base_follower = BaseFollower(self.request, self.state, self.items)
@@ -91,7 +97,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             self.state.status = "cancelled"
             self.base_follower.stop()
             await self.items.cancel_running()
-            if self.state.opened is not None and self.state.opened.within is not None:
+            if self.state.parent_delivery is not None:
                 await self.items.wait_for_ends()
             self.items.mark_running_cancelled()
             self.update_listing()
@@ -118,7 +124,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         while not self.is_over():
             await self.stack.update_if_due()
             for start in startable_items(self.request, self.state, workflow.now()):
-                await start_item(self.items, start)
+                await self.items.start(start)
             if not self.base_follower.is_busy:
                 await self.items.grant_landing_turn()
             await self.wait_for_change()
@@ -140,9 +146,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         """Start workflow `Following` for a stack: people merge its pull requests after the backlog has ended, and those
         that stand on a merged one have to move. Does nothing where none stands on another."""
         id, info = workflow.info().workflow_id, workflow.info()
-        stack_left = (
-            stack_to_follow(id, self.items.request_fields, self.state) if self.request.land == "stack" else None
-        )
+        stack_left = stack_to_follow(id, self.items.request_fields, self.state) if self.request.is_stack else None
         if stack_left is not None:
             await workflow.start_child_workflow(
                 "Following",

@@ -40,8 +40,9 @@ from perdure.models.rules.changes import change_refusal, end_idle_item, ended_re
 from perdure.models.rules.dependencies import no_place_reason
 from perdure.models.rules.landed_checks import record_branch_move
 from perdure.models.rules.scheduling import record_conflicts
+from workflows.children import hold_signal
+from workflows.endings import failure_reason
 from workflows.items import Items
-from workflows.start_item import failure_reason
 
 T = TypeVar("T")
 
@@ -162,7 +163,7 @@ class BacklogInbox:
     @property
     def _fairness_place(self) -> dict[str, Any]:
         """Return as much of a delivery's request as says with whom it shares its turns."""
-        within = self.state.opened is not None and self.state.opened.within is not None
+        within = self.state.parent_delivery is not None
         return {"landing": {"backlog": workflow.info().workflow_id, "within": within}}
 
     @prioritise.validator
@@ -175,14 +176,14 @@ class BacklogInbox:
         note = self._parse_leniently(Hold, raw_hold, lambda parsed: parsed.note) or ""
         self.state.hold_reason = f"held: {note}" if note else "held"
         self._mark_changed("")
-        await self.items.hold_running(note)
+        await self.items.send(self.items.running_ids, hold_signal(self.state.hold_reason))
 
     @workflow.signal(description="Go on after a hold: {}")
     async def resume(self, raw_resume: Any = None) -> None:
         """Let the backlog and its deliveries go on after a hold."""
         self.state.hold_reason = ""
         self._mark_changed("")
-        await self.items.resume_running()
+        await self.items.send(self.items.running_ids, hold_signal(""))
 
     @workflow.signal(description="Sent by a delivery that wants to land")
     def landing_asked(self, signal: LandingRequested) -> None:
@@ -275,7 +276,7 @@ class BacklogInbox:
         except InvalidRequest as error:
             raise ApplicationError(error.what, type="NotCounted", non_retryable=True) from None
         reason = closed_reason or change_refusal(self.state, name, id, item, self.request.repository)
-        if not reason and item is not None and self.request.land == "stack":
+        if not reason and item is not None and self.request.is_stack:
             reason = no_place_reason(item, {other_id: entry.item for other_id, entry in self.state.items.items()})
         if reason:
             raise ApplicationError(reason, type="NotCounted", non_retryable=True)

@@ -41,10 +41,9 @@ from perdure.models.rules.landed_checks import (
     record_branch_move,
     record_passed_checks,
 )
-from workflows.endings import interpret_failure
+from workflows.endings import failure_reason, interpret_failure
 from workflows.items import FORGE_RETRIES, TURN_LIMIT, Items
 from workflows.publishing import FORGE_PATIENCE
-from workflows.start_item import failure_reason
 
 T = TypeVar("T")
 
@@ -133,7 +132,7 @@ class BaseFollower:
             return ""
         if opened is None:
             return "its branch is not there yet"
-        if self._request.land == "stack":
+        if self._request.is_stack:
             return "a stack follows its base by hand: rebase what is at the bottom"
         return (
             ""
@@ -200,7 +199,7 @@ class BaseFollower:
 
     def _has_owed_checks(self) -> bool:
         """Return whether something landed whose checks did not run on the branch as it is; never for a stack."""
-        return self._request.land != "stack" and bool(due_checks(self._state))
+        return not self._request.is_stack and bool(due_checks(self._state))
 
     async def _check_landed(self, opened: OpenBacklogResult) -> LandedChecksResult:
         """Run owed checks of landed items on the branch, as many as run at once, by activity `check_landed`."""

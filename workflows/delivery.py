@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.delivery import fold
-from perdure.models.delivery.decisions import Gate
+from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.request import DeliveryRequest, ResumePoint
 from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
 from perdure.models.delivery.state import DeliveryState, Progress
@@ -43,14 +43,13 @@ class Delivery(DeliveryInbox):
             self.request, self.state = parse_submission(raw, extra_args)
         except ApplicationError as error:
             self._submission_error = error
-        self.runner = StepRunner(delivery_key(workflow.info().workflow_id), self.request, self.state)
+        delivery = delivery_key(workflow.info().workflow_id)
+        self.runner = StepRunner(delivery, self.request, self.state, self.announce_wait)
         resume = self.request.resume
         self.forge = ForgeSteps(self.runner, has_commented=resume is not None and resume.continued)
-        self.steps = Steps(self.runner, self.forge)
+        self.steps = Steps(self.runner, self.forge, self.tell_conflicts)
         self.landing = Landing(self.runner, self.forge, self.steps)
-        self.attempts = PlanAttempts(
-            self.runner, self.steps, self.landing.tell_wait_reason if self.request.landing else None
-        )
+        self.attempts = PlanAttempts(self.runner, self.steps, self.landing.tell_wait_reason)
 
     @workflow.run
     async def run(self, raw: Any = None, *extra_args: Any) -> DeliveryResult:
@@ -284,6 +283,17 @@ class Delivery(DeliveryInbox):
             await self.ensure_publishable()
             await self.steps.push_branch()
         self.state.status = Status.COMPLETED
+
+    async def announce_wait(self, pending: PendingDecision | None) -> None:
+        """Tell the issue, the backlog and the delivery whose attempt this is, where there are any, what a person has to
+        decide here; None: it is decided."""
+        await self.forge.tell_issue(pending.summary if pending is not None else "")
+        await self.landing.tell_backlog(pending)
+        await self.attempts.tell_plan_delivery(pending)
+
+    async def tell_conflicts(self, conflicts: dict[str, str]) -> None:
+        """Tell the backlog, if any, which open deliveries a new commit would conflict with."""
+        await self.landing.tell_conflicts(conflicts)
 
     async def _refuse_secrets(self) -> None:
         """Raise DeliveryStopped where the change holds a secret. What was pushed is no secret any more, so not even a

@@ -166,7 +166,7 @@ def check_parent(request: DeliveryRequest) -> None:
     """Check that a plan's task, or an attempt at a plan, was started by its delivery. Raises ApplicationError
     InvalidRequest where somebody else has started it."""
     place, forked, info = request.landing, request.forked, workflow.info()
-    error = foreign_start_error(place.backlog) if place is not None and place.within is not None else None
+    error = foreign_start_error(place.backlog) if place is not None and request.parent_delivery is not None else None
     if forked is not None and forked.attempt and (info.parent is None or info.parent.workflow_id != forked.delivery):
         error = invalid_request(f"attempts at a plan are begun by their delivery: perdure retry {forked.delivery}")
     if error is not None:
@@ -203,6 +203,13 @@ async def wait_for_activity(activity: ActivityHandle[T]) -> T:
     if not activity.done():
         activity.cancel()
     return await activity
+
+
+def failure_reason(error: ActivityError) -> str:
+    """Return why an activity failed, as text that people can use."""
+    meaning = interpret_failure(error)
+    text = meaning.message if isinstance(meaning, ApplicationError) else str(meaning)
+    return text.removeprefix("InvalidRequest: ")
 
 
 def is_cancellation(error: BaseException) -> bool:

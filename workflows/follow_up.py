@@ -36,7 +36,7 @@ class PullRequestStack:
         """Look at the open pull requests where it is time, or for the last time, and move each whose base was merged to
         the branch it belongs into. A failure becomes a note: the next look may get through."""
         state = self._state
-        if self._request.land != "stack" or state.opened is None:
+        if not self._request.is_stack or state.opened is None:
             return
         since = state.base_checked_at or state.began_at
         if not is_last and since is not None and workflow.now() < since + STACK_LOOK:

@@ -16,9 +16,10 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.models.backlog.state import BacklogState, ItemPhase
 from perdure.models.delivery.decisions import UserMessage
-from perdure.models.delivery.specialists import TaskBudgetIncrease
+from perdure.models.delivery.specialists import BudgetIncrease
 from perdure.models.rules.changes import resolve_item_decision
 from perdure.models.rules.inbox import DECISION_MODELS, NotCounted
+from workflows.children import budget_signal, message_signal
 from workflows.items import Items
 
 READ_PATIENCE = timedelta(seconds=10)
@@ -101,11 +102,10 @@ class TaskMessages:
         """Send a person's message on to every task that runs, once, and keep it for those that start later."""
         if message.id not in {other.id for other in self.state.task_messages}:
             self.state.task_messages = (*self.state.task_messages, message)
-            for id in self.items.running_ids:
-                await self.items.signal_delivery(id, "say", {"id": message.id, "text": message.text})
+            await self.items.send(self.items.running_ids, message_signal(message))
 
     @workflow.signal(description="Sent by a delivery to its tasks: a person has added to its budget")
-    async def more(self, increase: TaskBudgetIncrease) -> None:
+    async def more(self, increase: BudgetIncrease) -> None:
         """Split added budget equally among the tasks that run or have still to start: those that run are sent a
         decision, the others get theirs from what is left. An increase that comes twice counts once."""
         state, running = self.state, self.items.running_ids
@@ -113,15 +113,13 @@ class TaskMessages:
             return
         state.budget_raises, state.extra_usd = increase.number, round(state.extra_usd + increase.usd, 6)
         count = len(running) + sum(entry.phase is ItemPhase.WAITING for entry in state.items.values())
-        usd, tokens = round(increase.usd / max(count, 1), 6), increase.tokens // max(count, 1)
-        opened = state.opened
-        if opened is not None and opened.within is not None and opened.within.tokens:
-            within = opened.within.model_copy(update={"tokens": opened.within.tokens + tokens})
-            state.opened = opened.model_copy(update={"within": within})
-        decision: dict[str, Any] = {"id": f"more-{increase.number}", "usd": usd, "tokens": tokens}
-        decision |= {"time": f"{increase.time_s:.0f}s"} if increase.time_s >= 1 else {}
-        for id in running:
-            entry = state.items[id]
+        count = max(count, 1)
+        usd, tokens = round(increase.usd / count, 6), increase.tokens // count
+        opened, parent = state.opened, state.parent_delivery
+        if opened is not None and parent is not None and parent.tokens:
+            parent = parent.model_copy(update={"tokens": parent.tokens + tokens})
+            state.opened = opened.model_copy(update={"within": parent})
+        for entry in (state.items[id] for id in running):
             entry.granted_usd = round(entry.granted_usd + usd, 6) if entry.granted_usd is not None else None
-            await self.items.signal_delivery(id, "decide", {"update": "add_budget", "said": decision})
+        await self.items.send(running, budget_signal(increase, count))
         self.items.changed = True

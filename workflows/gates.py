@@ -36,16 +36,19 @@ class DeliveryGates:
 
     show          brings what is seen from outside up to date
     notify        sends a notice that something waits: `waiting`, `reminder`
+    announce      tells others what a person has to decide; None: it is decided
     time_waited   how long it has waited, in this run
-    tell_issue    says where the request came from what the delivery waits for; empty: it goes on
-    tell_backlog  says so to the backlog it is part of; None: it goes on
     """
 
-    def __init__(self, state: DeliveryState, show: Callable[[], None], notify: Callable[[str], None]) -> None:
-        self.state, self._show, self._notify = state, show, notify
+    def __init__(
+        self,
+        state: DeliveryState,
+        show: Callable[[], None],
+        notify: Callable[[str], None],
+        announce: Callable[[PendingDecision | None], Awaitable[None]],
+    ) -> None:
+        self.state, self._show, self._notify, self._announce = state, show, notify, announce
         state.started = state.started or workflow.now()
-        self.tell_issue: Callable[[str], Awaitable[None]] = _tell_nobody
-        self.tell_backlog: Callable[[PendingDecision | None], Awaitable[None]] = _tell_nobody
         self._started = state.started
         self.time_waited = timedelta(0)
 
@@ -166,11 +169,9 @@ class DeliveryGates:
             workflow.upsert_memo({"asked": pending.model_dump(mode="json")})  # readable without a worker
             with self.show_waiting(prompt):
                 self._notify("waiting")
-                await self.tell_issue(prompt)
-                await self.tell_backlog(pending)
+                await self._announce(pending)
                 await self._wait_for_decision(pending)
-            await self.tell_issue("")
-            await self.tell_backlog(None)
+            await self._announce(None)
         return state.decided[pending.key]
 
     async def _wait_for_decision(self, pending: PendingDecision) -> None:
@@ -277,7 +278,3 @@ class DeliveryGates:
         if prepared is None:
             return None
         return reached_limit(self.state, prepared, self._started, workflow.now(), paying=paying)
-
-
-async def _tell_nobody(_: object) -> None:
-    """Do nothing: there is nobody to tell."""

@@ -1,16 +1,18 @@
-"""A backlog's deliveries: started as child workflows, heard by signals, and looked up where they are silent."""
+"""A backlog's deliveries: started as child workflows, heard by signals, and looked up where they are silent.
+
+Messages that come while one is being started count: what was left out, cancelled or held by then.
+"""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
-from temporalio.workflow import ChildWorkflowHandle
+from temporalio.common import Priority, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 
 from perdure.models.backlog.landing import (
     CloseBacklogInput,
@@ -21,9 +23,14 @@ from perdure.models.backlog.landing import (
     ItemEnded,
     LandingGranted,
     OpenBacklogInput,
+    ResumeInput,
+    ResumeResult,
+    SignRequestInput,
+    SignRequestResult,
 )
-from perdure.models.backlog.request import BacklogItem, BacklogRequest
+from perdure.models.backlog.request import BacklogItem, BacklogRequest, LandingPlace
 from perdure.models.backlog.state import (
+    SATISFIED,
     BacklogState,
     ItemPhase,
     ItemState,
@@ -32,14 +39,20 @@ from perdure.models.backlog.state import (
     PreviousRunResult,
     state_digest,
 )
+from perdure.models.concurrency_limit import fairness_key, temporal_priority
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
+from perdure.models.phases import Phase
 from perdure.models.rules.changes import apply_item_end, end_idle_item
+from perdure.models.rules.dependencies import start_branch
 from perdure.models.rules.landed_checks import checks_for_landing, unchecked_summary
-from perdure.models.rules.scheduling import count_items_to_land, next_to_land
+from perdure.models.rules.parallel_builds import parent_of_task
+from perdure.models.rules.scheduling import ItemStart, count_items_to_land, next_to_land
 from perdure.models.webui.backlog import render_items_table
+from workflows.children import Child, Children, Signal, hold_signal, message_signal, send_to_all
+from workflows.endings import failure_reason
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE, wait_for_pull_request_room
 from workflows.signals import send_signal
-from workflows.start_item import failure_reason
 
 T = TypeVar("T")
 
@@ -52,6 +65,10 @@ ENDS_PATIENCE = timedelta(minutes=2)
 
 FORGE_RETRIES = RetryPolicy(initial_interval=FORGE_PAUSE, backoff_coefficient=2.0, maximum_interval=FORGE_PAUSE_MAX)
 """Retries while a remote is away; what it refuses is not tried again."""
+
+
+def _own_or_default(own: T | None, default: T | None) -> T | None:
+    return own if own is not None else default
 
 
 class Items:
@@ -73,7 +90,7 @@ class Items:
         self.changed = False
         self.unsure: set[str] = set()
         self.starting: dict[str, str | None] = {}
-        self._children: dict[str, asyncio.Task[None]] = {}
+        self.children = Children[str]()
 
     @property
     def running_ids(self) -> list[str]:
@@ -99,7 +116,7 @@ class Items:
         )
         self.state.waiting = "for its branch"
         opened = await self.run_activity("open_backlog", work, OpenBacklogResult, "the base")
-        if self.request.land == "stack":  # each item has a branch of its own
+        if self.request.is_stack:  # each item has a branch of its own
             if self.request.issues:
                 self._add_issue_items(
                     await self.run_activity(
@@ -143,9 +160,135 @@ class Items:
         )
         return (await self.run_activity("former_run", work, PreviousRunResult, "where it goes on from")).reason
 
-    def watch_child(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
-        """Watch a child delivery in a task of its own, for an end that it tells nobody."""
-        self._children[id] = asyncio.create_task(self._watch_end(id, child))
+    async def start(self, start: ItemStart) -> None:
+        """Start an item's delivery, as another run where there were runs before; one that is running already is
+        adopted. Does nothing where the item may no longer start.
+
+        A cancellation or hold that came while it started is passed on to it.
+        """
+        entry = self.state.items[start.id]
+        if not self._may_still_start(entry):
+            return
+        entry.phase, entry.runs, entry.began_at, entry.granted_usd = (
+            ItemPhase.BUILDING,
+            entry.runs + 1,
+            workflow.now(),
+            start.usd,
+        )
+        entry.delivery = f"{workflow.info().workflow_id}/{start.id}"
+        entry.waiting_for = entry.gate = entry.target = entry.message = entry.status = entry.reason = ""
+        self.starting[start.id] = None
+        try:
+            await self._start_delivery(start, entry)
+        finally:
+            cancelled = self.starting.pop(start.id)
+        if entry.phase is ItemPhase.BUILDING and cancelled is not None:
+            await self.cancel_delivery(start.id)
+        if entry.phase is ItemPhase.BUILDING and self.state.hold_reason:
+            await self.send([start.id], hold_signal(self.state.hold_reason))
+
+    async def _make_request(self, entry: ItemState) -> dict[str, Any]:
+        """Make the request of an item's delivery, as JSON; of a later run with the point where it goes on, if there is
+        one.
+
+        Records in the item the branch that it begins from, in a stack. Signed where the backlog came with a proof.
+        Raises ActivityError.
+        """
+        backlog, item, opened = self.request, entry.item, self.state.opened
+        assert opened is not None
+        resumed_request: dict[str, Any] | None = None
+        if entry.runs > 1:
+            work = ResumeInput(workflow_id=entry.delivery)
+            resumed_request = (
+                await self.run_activity("resume_point", work, ResumeResult, f"where {item.id} goes on")
+            ).request
+        budget = entry.granted_usd if entry.granted_usd is not None else item.budget_usd
+        is_stacked = backlog.is_stack
+        if is_stacked and not resumed_request:
+            entry.into = start_branch(self.state, item.id)
+        raw = DeliveryRequest.model_construct(
+            repository=backlog.repository,
+            request=item.request,
+            base=entry.into or opened.branch,
+            gates=tuple(backlog.gates),
+            budget_usd=budget,
+            questions=backlog.questions,
+            labels=(*backlog.labels, *item.labels),
+            issue=item.issue,
+            phases=(Phase.PLAN,) if item.decompose else None,
+            attempts=_own_or_default(item.attempts, backlog.attempts) if not item.decompose else None,
+            after_red=_own_or_default(item.after_red, backlog.after_red) if not item.decompose else None,
+            model=backlog.model,
+            agent=backlog.agent,
+            config=backlog.config,
+            source=backlog.source,
+            landing=LandingPlace(
+                backlog=workflow.info().workflow_id,
+                item=item.id,
+                branch=opened.base if is_stacked else opened.branch,
+                role=item.role,
+                decompose=item.decompose,
+                within=parent_of_task(opened.within, item),
+                ships=is_stacked,
+            ),
+        ).model_dump(mode="json", exclude_defaults=True)
+        if backlog.proof:
+            sign_input = SignRequestInput(
+                backlog=workflow.info().workflow_id,
+                backlog_request=self.request_fields,
+                workflow_id=entry.delivery,
+                request=raw,
+            )
+            signed = await self.run_activity("vouch", sign_input, SignRequestResult, f"{item.id} is of this backlog")
+            raw |= {"proof": signed.proof} if signed.proof else {}
+        return raw | (
+            {"resume": resumed_request["resume"]} if resumed_request and resumed_request.get("resume") else {}
+        )
+
+    async def _start_delivery(self, start: ItemStart, entry: ItemState) -> None:
+        """Start the child workflow of an item's delivery, and send it what people have said so far.
+
+        Not started where the item was cancelled or everything held while its request was made. Where the delivery runs
+        already, the item is noted in `self.unsure`; where an activity fails, the item has failed.
+        """
+        try:
+            raw = await self._make_request(entry)
+            if (note := self.starting[start.id]) is not None:
+                entry.runs -= 1  # no run was started
+                return end_idle_item(entry, ItemPhase.CANCELLED, note, workflow.now())
+            if self.state.hold_reason:
+                entry.phase, entry.runs, entry.granted_usd = ItemPhase.WAITING, entry.runs - 1, None
+                return None
+            child = await self.children.start_detached(
+                start.id,
+                "Delivery",
+                [raw],
+                id=entry.delivery,
+                summary=f"{start.id}: {entry.item.request}"[:100],
+                priority=Priority(temporal_priority(entry.item.priority), fairness_key(entry.delivery, raw)),
+            )
+        except WorkflowAlreadyStartedError:
+            self.unsure.add(start.id)
+        except ActivityError as error:
+            entry.phase, entry.message, entry.ended_at = ItemPhase.FAILED, failure_reason(error)[:300], workflow.now()
+            self.changed = True
+        else:
+            entry.run_id = child.first_execution_run_id or ""
+            self.children.watch(start.id, self._record_child_end)
+            for message in self.state.task_messages:
+                await self.send([start.id], message_signal(message))
+
+    def _may_still_start(self, entry: ItemState) -> bool:
+        """Return whether an item still waits to be started, nothing is held, and all it depends on is satisfied.
+
+        Messages may have changed that since it was decided, while another one was started.
+        """
+        dependencies = [self.state.items[id] for id in entry.item.depends_on if id in self.state.items]
+        return (
+            entry.phase is ItemPhase.WAITING
+            and not self.state.hold_reason
+            and all(dependency.phase in SATISFIED for dependency in dependencies)
+        )
 
     async def grant_landing_turn(self) -> None:
         """Give the turn to land to the next delivery in the queue, by signal, unless another one has it; nobody keeps
@@ -173,7 +316,7 @@ class Items:
         """Look up what became of the deliveries of the items in `unsure`, and record it."""
         ids_by_delivery = {self.state.items[id].delivery: id for id in sorted(self.unsure) if id in self.state.items}
         self.unsure.clear()
-        work = DeliveryLookupInput(deliveries=tuple(ids_by_delivery), ships=self.request.land == "stack")
+        work = DeliveryLookupInput(deliveries=tuple(ids_by_delivery), ships=self.request.is_stack)
         lookup = await self.run_activity("look_for", work, DeliveryLookup, f"{len(ids_by_delivery)} of its deliveries")
         for delivery, fate in lookup.statuses.items():
             self._record_fate(ids_by_delivery[delivery], fate)
@@ -186,10 +329,10 @@ class Items:
         """
         state, opened = self.state, self.state.opened
         landed = [id for id, entry in state.items.items() if entry.phase is ItemPhase.LANDED]
-        if opened is None or not landed or opened.within is not None:  # tasks: their delivery takes it from here
+        if opened is None or not landed or state.parent_delivery is not None:  # the delivery takes over its tasks
             state.message = f"{len(landed)} tasks built" if landed else "nothing landed"
             return
-        if self.request.land == "stack":
+        if self.request.is_stack:
             state.message = f"{len(landed)} of {count_items_to_land(state)} items have a pull request"
             return
         id, notes = workflow.info().workflow_id, (*state.notes, unchecked_summary(state))
@@ -218,33 +361,21 @@ class Items:
     async def cancel_running(self) -> None:
         """Cancel every delivery that runs; each keeps its work."""
         for id in self.running_ids:
-            await self._signal_or_cancel(id, None)
+            await self._cancel(id)
 
     def mark_running_cancelled(self) -> None:
         """Mark items that still run as cancelled: this backlog hears of no end any more. A retry goes on with them."""
         for id in self.running_ids:
             end_idle_item(self.state.items[id], ItemPhase.CANCELLED, "its backlog was cancelled", workflow.now())
 
-    async def hold_running(self, note: str) -> None:
-        """Hold every delivery that runs, by signal."""
-        await asyncio.gather(*(self._signal_or_cancel(id, ("hold", {"note": note})) for id in self.running_ids))
-
-    async def resume_running(self) -> None:
-        """Let every delivery that runs go on after a hold, by signal."""
-        await asyncio.gather(*(self._signal_or_cancel(id, ("resume", {})) for id in self.running_ids))
+    async def send(self, ids: Iterable[str], signal: Signal) -> None:
+        """Send a signal to the deliveries of items; those that have ended are left alone."""
+        await send_to_all([self.state.items[id].delivery for id in ids], signal)
 
     async def wait_for_ends(self) -> None:
         """Wait until the cancelled deliveries have ended, ENDS_PATIENCE at most: only then does the delivery whose plan
         it is know what its tasks cost."""
-        with suppress(TimeoutError):
-            await workflow.wait_condition(self._all_ended, timeout=ENDS_PATIENCE, timeout_summary="its deliveries end")
-
-    def _all_ended(self) -> bool:
-        return all(child.done() for child in self._children.values())
-
-    async def signal_delivery(self, id: str, signal: str, payload: dict[str, Any]) -> None:
-        """Send a signal to an item's delivery; one that has ended is left alone."""
-        await self._signal_or_cancel(id, (signal, payload))
+        await self.children.wait_for_ends(ENDS_PATIENCE, "its deliveries end")
 
     async def cancel_delivery(self, id: str, note: str = "") -> None:
         """Cancel an item's delivery; where it is just being started, note that, so that it is not started, or is
@@ -252,7 +383,7 @@ class Items:
         if id in self.starting:
             self.starting[id] = note
         else:
-            await self._signal_or_cancel(id, None)
+            await self._cancel(id)
 
     def record_end(self, end: ItemEnded) -> None:
         """Record the end that a delivery reports itself. A report of another delivery, or of an earlier run than the
@@ -274,7 +405,7 @@ class Items:
 
     def _end_item(self, id: str, entry: ItemState, end: ItemEnded | DeliveryStatus) -> None:
         """End an item as its delivery ended, give its turn back, and wake the backlog's loop."""
-        apply_item_end(self.state, id, end, workflow.now(), stacked=self.request.land == "stack")
+        apply_item_end(self.state, id, end, workflow.now(), stacked=self.request.is_stack)
         self.give_turn_back(id)
         self.changed = True
 
@@ -284,32 +415,23 @@ class Items:
         if self.state.landing_item == id:
             self.state.landing_item, self.state.turn_granted_at, self.state.landing_checks = "", None, ()
 
-    async def _watch_end(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
-        """Wait for the end of a child delivery. Where that has not reported it by then, note the item in `unsure`, or
-        end it where its request was refused."""
-        refusal = ""
-        try:
-            await child
-        except ChildWorkflowError as error:
-            cause = error.cause
-            refusal = cause.message if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest" else ""
-        except asyncio.CancelledError:
-            return
+    def _record_child_end(self, id: str, child: Child, failure: ChildWorkflowError | None) -> None:
+        """Record that a child delivery has ended. Where it has not reported that by now, note the item in `unsure`, or
+        end it where its request was refused: such a delivery reports no end."""
         entry = self.state.items.get(id)
         if entry is None or entry.phase is not ItemPhase.BUILDING or entry.run_id != child.first_execution_run_id:
             return
-        if refusal:  # refused before it began: such a delivery reports no end
-            self._end_item(
-                id, entry, DeliveryStatus(status="not_delivered", message=refusal.removeprefix("InvalidRequest: "))
-            )
+        cause = failure.cause if failure is not None else None
+        if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
+            message = cause.message.removeprefix("InvalidRequest: ")
+            self._end_item(id, entry, DeliveryStatus(status="not_delivered", message=message))
         else:
             self.unsure.add(id)
 
-    async def _signal_or_cancel(self, id: str, signal: tuple[str, dict[str, Any]] | None) -> None:
-        """Send a signal to an item's delivery; None cancels it. One that has ended meanwhile is left alone."""
-        handle = workflow.get_external_workflow_handle(self.state.items[id].delivery)
+    async def _cancel(self, id: str) -> None:
+        """Cancel an item's delivery. One that has ended meanwhile is left alone."""
         with suppress(ApplicationError):
-            await (handle.cancel() if signal is None else send_signal(handle, *signal))
+            await workflow.get_external_workflow_handle(self.state.items[id].delivery).cancel()
 
     async def run_activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
         """Run an activity of the backlog and return its result. A remote that is away is waited for, FORGE_PATIENCE at

@@ -53,13 +53,10 @@ class Landing:
         self._is_landed_already = False
         self._keeps_turn = False
         self._last_signal_number = 0
-        self._parent_delivery = runner.request.landing.within if runner.request.landing is not None else None
-        if self._parent_delivery is not None:
-            runner.state.kind = self._parent_delivery.kind
+        if (parent := runner.request.parent_delivery) is not None:
+            runner.state.kind = parent.kind
         if runner.request.landing is not None:
             workflow.set_signal_handler("landing_granted", self._record_grant)
-            runner.gates.tell_backlog = self._tell_decision_wait
-            steps.on_conflicts = self._tell_conflicts
 
     @property
     def _place(self) -> LandingPlace:
@@ -219,7 +216,7 @@ class Landing:
             onto=rebased.onto,
             tests=self._runner.state.tests,
         )
-        if self._parent_delivery is not None:  # a plan's task: its branch is in the vault, which this host alone has
+        if self._runner.request.parent_delivery is not None:  # its branch is in the vault, which this host alone has
             fold.apply_landing(self._runner.state, await self._runner.run_step(Step.LAND, work, landing.LandResult))
         else:
             fold.apply_landing(self._runner.state, await self._forge.land_commit(work))
@@ -296,9 +293,11 @@ class Landing:
         self._last_signal_number = max(self._last_signal_number + 1, round(workflow.now().timestamp() * 1000))
         return self._last_signal_number
 
-    async def _tell_decision_wait(self, pending: PendingDecision | None) -> None:
+    async def tell_backlog(self, pending: PendingDecision | None) -> None:
         """Tell the backlog that a person has to decide something here; None: somebody has. Planned files are told
-        before."""
+        before. Does nothing without a backlog."""
+        if self._runner.request.landing is None:
+            return
         await self.tell_planned_files()
         signal = landing.ItemWaits(
             item=self._place.item, delivery=workflow.info().workflow_id, number=self._next_signal_number()
@@ -326,10 +325,10 @@ class Landing:
         )
         await self._signal_backlog("item_waits", signal)
 
-    async def _tell_conflicts(self, conflicts: dict[str, str]) -> None:
-        """Tell the backlog which other open deliveries the newest commit would conflict with, where that has changed
-        since it was told last."""
-        if conflicts == self._runner.state.foreseen_conflicts:
+    async def tell_conflicts(self, conflicts: dict[str, str]) -> None:
+        """Tell the backlog, if any, which other open deliveries the newest commit would conflict with, where that has
+        changed since it was told last."""
+        if self._runner.request.landing is None or conflicts == self._runner.state.foreseen_conflicts:
             return
         self._runner.state.foreseen_conflicts = conflicts
         delivery = workflow.info().workflow_id

@@ -114,8 +114,8 @@ class DeliveryNotices:
     async def send_end_notice(self, result: DeliveryResult, *, notifies: bool) -> None:
         """Send the last notice, and return once the server has it: who is told, and how long that takes, is no matter
         of the delivery's. None is sent of a plan's task or an attempt: their delivery tells of its own end."""
-        prepared, place = self._state.prepared, self._request.landing
-        if place is not None and place.within is not None:  # a plan's task: its delivery tells of its own end
+        prepared = self._state.prepared
+        if self._request.parent_delivery is not None:  # a plan's task: its delivery tells of its own end
             return
         if notifies or (prepared is not None and prepared.notifies):
             forked = self._request.forked

@@ -6,16 +6,8 @@ itself: one agent goes on with what is left.
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
-
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ChildWorkflowError, WorkflowAlreadyStartedError
-from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+from temporalio.exceptions import ChildWorkflowError
 
 from perdure.models.backlog.request import BacklogItem
 from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemState, OpenBacklogResult
@@ -29,40 +21,15 @@ from perdure.models.delivery.specialists import (
     SplitPlanResult,
     TakeTasksInput,
     TakeTasksResult,
-    TaskBudgetIncrease,
     TaskResult,
 )
-from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.work import PreparedWorkspace
-from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
+from perdure.models.limits import USD_LEAST
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import has_landed_task, remaining_tasks_text, tasks_backlog_id, tasks_branch
+from workflows.children import Children, Relay
 from workflows.endings import not_delivered
-from workflows.signals import send_signal
 from workflows.step_runner import StepRunner
-
-SAME_TASKS_PAUSE = timedelta(minutes=1)
-"""Pause between looks for the end of the same tasks, started by a run before a rewind: then they are adopted."""
-
-
-@dataclass
-class SharedWithChildren:
-    """The facts that the children of a delivery share with it: a hold, messages by their ids, what was added to the
-    budget."""
-
-    extra_budget: tuple[float, int, float]
-    held: str = ""
-    message_ids: set[str] = field(default_factory=set)
-
-    def is_stale(self, state: DeliveryState) -> bool:
-        """Return whether the delivery's state has something that the children do not know."""
-        new = any(message.id not in self.message_ids for message in state.pending_messages)
-        return new or (state.hold_reason, added_budget(state)) != (self.held, self.extra_budget)
-
-
-def added_budget(state: DeliveryState) -> tuple[float, int, float]:
-    """Return what people have added to the budget so far: dollars, tokens, seconds."""
-    return state.extra_usd, state.extra_tokens, state.extra_time_s
 
 
 class PlanTasks:
@@ -107,11 +74,9 @@ class PlanTasks:
         runner.state.waiting = f"for its tasks, built at the same time: perdure backlog status {id}"
         runner.refresh_details()
         try:
-            progress = await self._wait_for_end(await self._start_backlog(id, tasks))
-        except (Exception, asyncio.CancelledError):
+            progress = await self._build_in_backlog(id, tasks)
+        finally:
             runner.state.waiting = ""
-            raise
-        runner.state.waiting = ""
         runner.gates.exclude_time(workflow.now() - since)
         return progress
 
@@ -139,31 +104,37 @@ class PlanTasks:
         """Return the dollars that the delivery may still spend."""
         return round(budget_usd(self._runner.state, self._prepared) - paid_usd(self._runner.state), 6)
 
-    async def _start_backlog(self, id: str, tasks: tuple[PlannedTask, ...]) -> ChildWorkflowHandle[Any, Any]:
-        """Start the child backlog of the tasks and return its handle. Waits first for the end of one of the same id
-        that a run before this one started: nothing is built twice."""
+    async def _build_in_backlog(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogProgress:
+        """Run the child backlog of the tasks, which gets what people send meanwhile, and return how all tasks ended.
+
+        Raises DeliveryStopped where the backlog failed or was ended.
+        """
         request = self._runner.request
         request_fields = {
             "repository": request.repository,
             "parallel": TASKS_AT_ONCE,
             "budget_usd": self._remaining_usd,
+            "labels": list(request.labels),
+            "questions": request.questions,
         }
-        request_fields |= {"labels": list(request.labels), "questions": request.questions}
-        while True:
-            try:
-                return await workflow.start_child_workflow(
-                    "Backlog",
-                    args=[request_fields, self._initial_state(id, tasks)],
-                    id=id,
-                    task_queue=TASK_QUEUE,
-                    task_timeout=WORKFLOW_TASK,
-                    parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
-                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                    result_type=BacklogProgress,
-                    static_summary=f"{len(tasks)} tasks of the plan",
-                )
-            except WorkflowAlreadyStartedError:
-                await workflow.sleep(SAME_TASKS_PAUSE, summary="the same tasks, begun before, are not over yet")
+        children = Children[str]()
+        relay = Relay(
+            self._runner.state, children, lambda message: ("said", message), lambda increase, _: ("more", increase)
+        )
+        child = await children.start(
+            id,
+            "Backlog",
+            [request_fields, self._initial_state(id, tasks)],
+            id=id,
+            summary=f"{len(tasks)} tasks of the plan",
+            result_type=BacklogProgress,
+        )
+        await relay.relay_until_ended()
+        try:
+            return BacklogProgress.model_validate(await child)
+        except ChildWorkflowError as error:
+            reason = str(getattr(error.cause, "message", "") or error)
+            raise not_delivered(Reason.LIMITS, f"its tasks were ended: {reason}; retry goes on with them") from error
 
     def _initial_state(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogState:
         """Return the state that the backlog of tasks begins with: its branch is there, each task is an item, and the
@@ -206,59 +177,6 @@ class PlanTasks:
             for task in tasks
         }
         return BacklogState(items=items, opened=opened, began_at=workflow.now())
-
-    async def _wait_for_end(self, child: ChildWorkflowHandle[Any, Any]) -> BacklogProgress:
-        """Wait for the end of all tasks and return it, forwarding what people send. A cancellation cancels the tasks.
-        Raises DeliveryStopped where their backlog failed or was ended."""
-        try:
-            await self._forward_until_ended(child)
-        except asyncio.CancelledError:
-            child.cancel()
-            with suppress(ChildWorkflowError, asyncio.CancelledError):
-                await child
-            raise
-        try:
-            return BacklogProgress.model_validate(await child)
-        except ChildWorkflowError as error:
-            reason = str(getattr(error.cause, "message", "") or error)
-            raise not_delivered(Reason.LIMITS, f"its tasks were ended: {reason}; retry goes on with them") from error
-
-    async def _forward_until_ended(self, child: ChildWorkflowHandle[Any, Any]) -> None:
-        """Send the child what people send to the delivery, until it has ended: hold and resume, messages, added
-        budget."""
-        shared = SharedWithChildren(added_budget(self._runner.state))
-        while True:
-            await workflow.wait_condition(lambda: child.done() or shared.is_stale(self._runner.state))
-            if child.done():
-                return
-            await self._forward_news(child, shared)
-
-    async def _forward_news(self, child: ChildWorkflowHandle[Any, Any], shared: SharedWithChildren) -> None:
-        """Send the child what it does not know yet: a change of hold alone, else new messages and what was added to the
-        budget; record in `shared` what it knows now."""
-        state = self._runner.state
-        if state.hold_reason != shared.held:
-            shared.held = state.hold_reason
-            note = shared.held.removeprefix("held").removeprefix(": ").strip()
-            await send_signal(child, *(("hold", {"note": note}) if shared.held else ("resume", {})))
-            return
-        new_messages, budget_before = (
-            [message for message in state.pending_messages if message.id not in shared.message_ids],
-            shared.extra_budget,
-        )
-        shared.message_ids |= {message.id for message in new_messages}
-        shared.extra_budget = added_budget(state)
-        for message in new_messages:
-            await send_signal(child, "said", message)
-        if shared.extra_budget != budget_before:
-            usd, tokens, time_s = (
-                after - before for after, before in zip(shared.extra_budget, budget_before, strict=True)
-            )
-            state.budget_raises += 1
-            increase = TaskBudgetIncrease(
-                number=state.budget_raises, usd=round(usd, 6), tokens=int(tokens), time_s=time_s
-            )
-            await send_signal(child, "more", increase)
 
     async def _take_over_commits(self, id: str, tasks: tuple[PlannedTask, ...], progress: BacklogProgress) -> None:
         """Make the commits of the tasks this delivery's own, with their cost, by activity `take_tasks`."""

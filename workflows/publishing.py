@@ -59,10 +59,8 @@ class ForgeSteps:
     """A delivery's steps at its forge. Access, comments and artifacts do nothing where the origin has none."""
 
     def __init__(self, runner: StepRunner, *, has_commented: bool = False) -> None:
-        """Take over the issue's notices of waiting. `has_commented`: a run before this one has commented on the
-        issue."""
+        """`has_commented`: a run before this one has commented on the issue."""
         self._runner, self._has_commented = runner, has_commented
-        runner.gates.tell_issue = self._tell_issue_waiting
 
     @property
     def _prepared(self) -> PreparedWorkspace:
@@ -87,7 +85,7 @@ class ForgeSteps:
             raise interpret_failure(error) from error
         self._runner.state.notes = checked.notes
 
-    async def _tell_issue_waiting(self, reason: str) -> None:
+    async def tell_issue(self, reason: str) -> None:
         """Tell the issue that a person has to decide something, or that they did (empty `reason`), where that is
         configured. Raises CancelledError where the delivery was cancelled."""
         prepared = self._runner.state.prepared

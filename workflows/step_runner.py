@@ -15,7 +15,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 from perdure.models.budget.ledger import SpendingLimits
 from perdure.models.delivery import fold
-from perdure.models.delivery.decisions import UserMessage
+from perdure.models.delivery.decisions import PendingDecision, UserMessage
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import Reason, StepRecord
 from perdure.models.delivery.state import DeliveryState
@@ -57,12 +57,18 @@ number (holes.md H6)."""
 
 
 class StepRunner:
-    """Runs the steps of one delivery and keeps its state up to date."""
+    """Runs the steps of one delivery and keeps its state up to date. `announce`: as in DeliveryGates."""
 
-    def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState) -> None:
+    def __init__(
+        self,
+        delivery: str,
+        request: DeliveryRequest,
+        state: DeliveryState,
+        announce: Callable[[PendingDecision | None], Awaitable[None]],
+    ) -> None:
         self.delivery, self.request, self.state = delivery, request, state
         self.notices = DeliveryNotices(delivery, request, state, self.show_state)
-        self.gates = DeliveryGates(state, self.show_state, self.notices.send_notice)
+        self.gates = DeliveryGates(state, self.show_state, self.notices.send_notice, announce)
         self.allowance = Allowance(delivery, state, self.gates.show_waiting, self.notices.send_notice)
         self._waiting_since = ("", workflow.now())
 

@@ -46,14 +46,19 @@ from workflows.step_runner import StepRunner
 class Steps:
     """A delivery's steps; `prepare` comes first. Most of them raise DeliveryStopped where they fail.
 
-    on_conflicts     hears which other open deliveries a new commit would conflict with
+    tell_conflicts   tells others which open deliveries a new commit would conflict with
     reviewed_before  the commit whose review is bought and stands
     plan_tasks       the tasks of the plan, where several agents build them
     """
 
-    def __init__(self, runner: StepRunner, forge: ForgeSteps) -> None:
-        self._runner, self._forge, self.plan_tasks = runner, forge, PlanTasks(runner)
-        self.on_conflicts: Callable[[dict[str, str]], Awaitable[None]] | None = None
+    def __init__(
+        self,
+        runner: StepRunner,
+        forge: ForgeSteps,
+        tell_conflicts: Callable[[dict[str, str]], Awaitable[None]],
+    ) -> None:
+        self._runner, self._forge, self._tell_conflicts = runner, forge, tell_conflicts
+        self.plan_tasks = PlanTasks(runner)
         self.reviewed_before, self._verdict_before = runner.state.reviewed_commit, runner.state.tests
 
     @property
@@ -199,8 +204,8 @@ class Steps:
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
         """Make a commit of what a step has changed, and return True; False where it has changed nothing.
 
-        A review fix that takes out a secret replaces all commits so far by one. Conflicts with other open deliveries go
-        to `on_conflicts`.
+        A review fix that takes out a secret replaces all commits so far by one. Conflicts with other open deliveries
+        are told.
         """
         state = self._state
         replaces_all = step is Step.FIX_REVIEW and state.inspection.secrets > 0
@@ -221,9 +226,8 @@ class Steps:
             return False
         fold.apply_commit(state, result)
         self._runner.record_commit(result.commit, result.summary)
-        if self.on_conflicts is not None:
-            with suppress(asyncio.CancelledError):  # the next step notices it: this commit has to be counted first
-                await self.on_conflicts(result.conflicts)
+        with suppress(asyncio.CancelledError):  # the next step notices it: this commit has to be counted first
+            await self._tell_conflicts(result.conflicts)
         return True
 
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:

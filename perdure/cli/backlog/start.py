@@ -307,5 +307,5 @@ def _limit_texts(request: BacklogRequest) -> list[str]:
     window = [f"begins {request.window}"] if request.window else []
     items = [pluralise(len(request.items), "item")] if request.items else []
     issues = [f"issues {request.issues}"] if request.issues else []
-    stack = ["a pull request for each"] if request.land == "stack" else []
+    stack = ["a pull request for each"] if request.is_stack else []
     return [*items, *issues, *stack, f"{request.parallel} at a time", *budget, *window]

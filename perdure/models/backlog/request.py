@@ -219,10 +219,15 @@ class BacklogRequest(UserInputModel):
     _require_bools = field_validator("questions", "after_red", mode="before")(require_bool)
     _check_config_size = field_validator("config")(check_text_size)
 
+    @property
+    def is_stack(self) -> bool:
+        """Return whether each item gets a branch and a pull request of its own, on top of those it depends on."""
+        return self.land == "stack"
+
     @model_validator(mode="after")
     def _check_branch(self) -> BacklogRequest:
         """Return the request. Raises ValueError for a stack that names an integration branch: it has none."""
-        if self.land == "stack" and self.branch is not None:
+        if self.is_stack and self.branch is not None:
             raise ValueError("branch: a stack has none of its own: leave it out, or land: branch")
         return self
 

@@ -203,6 +203,11 @@ class BacklogState(BaseModel):
     budget_raises: int = 0
     reopened_from: ReopenedFrom | None = None
 
+    @property
+    def parent_delivery(self) -> ParentDelivery | None:
+        """Return the delivery of whose plan the items are tasks; None: they are no tasks, or nothing is opened yet."""
+        return self.opened.within if self.opened is not None else None
+
     def dump_for_next_run(self) -> dict[str, Any]:
         """Return the state as JSON values without defaults, for another run: of a thousand items, half the bytes."""
         return self.model_dump(mode="json", exclude_defaults=True)

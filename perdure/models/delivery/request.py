@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from perdure.models.backlog.request import LandingPlace, check_issue, check_text_size, drop_nulls, require_bool
 from perdure.models.base import ContractHash, HistoryModel, UserInputModel, json_type_name, require_number
+from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import SCHEDULED_ID, delivery_key
 from perdure.models.issue import IssueName
@@ -158,16 +159,21 @@ class DeliveryRequest(UserInputModel):
         return IssueName.parse(self.issue).number if self.issue is not None else None
 
     @property
+    def parent_delivery(self) -> ParentDelivery | None:
+        """Return the delivery of whose plan this is a task; None: it is no task."""
+        return self.landing.within if self.landing is not None else None
+
+    @property
     def task_text(self) -> str:
         """Return the text of the plan's task that this delivery builds; empty: it builds no task."""
-        return self.request if self.landing is not None and self.landing.within is not None else ""
+        return self.request if self.parent_delivery is not None else ""
 
     @property
     def prepare_queue(self) -> str:
         """Return the queue where it is prepared: any host's, but for a task or a fork that of its origin's host."""
         if self.forked is not None:
             return self.forked.queue
-        return self.landing.within.queue if self.landing is not None and self.landing.within is not None else TASK_QUEUE
+        return self.parent_delivery.queue if self.parent_delivery is not None else TASK_QUEUE
 
     @property
     def caption(self) -> str:
@@ -203,7 +209,7 @@ class DeliveryRequest(UserInputModel):
             raise ValueError("request: required field is missing (or name an issue)")
         elif not self.request.strip():
             raise ValueError("request: is empty: say what you want")
-        if (self.attempts or 1) > 1 and (self.branch is not None or (self.landing and self.landing.within)):
+        if (self.attempts or 1) > 1 and (self.branch is not None or self.parent_delivery is not None):
             raise ValueError("attempts: work on a branch that is there, and a task of a plan, are built once")
         return self
 

@@ -36,12 +36,13 @@ class ParentDelivery(UserInputModel):
     tokens: int = Field(default=0, ge=0)
 
 
-class TaskBudgetIncrease(HistoryModel):
-    """Signal `more`, delivery to the backlog of its tasks: its budget was raised by this much.
+class BudgetIncrease(HistoryModel):
+    """What people have added to a delivery's budget while its children run. Sent to its backlog of tasks as signal
+    `more`.
 
     number         counted by the delivery, so that each increase counts once
-    usd, tokens    for all tasks together
-    time_s         seconds, for each task
+    usd, tokens    for all children together
+    time_s         seconds, for each child
     """
 
     number: int

@@ -13,6 +13,7 @@ from perdure.models.base import ContractHash, HistoryModel
 from perdure.models.budget.ledger import Spend, SpendingLimits, Usage
 from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.decisions import Question, UserMessage
+from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.issue import ForgeIssue
 from perdure.models.phases import Step
 
@@ -195,6 +196,11 @@ class Contract(HistoryModel):
     forked_from: tuple[str, ...] = ()
 
     @property
+    def parent_delivery(self) -> ParentDelivery | None:
+        """Return the delivery of whose plan this is a task; None: it is no task."""
+        return self.landing.within if self.landing is not None else None
+
+    @property
     def is_task(self) -> bool:
         """Return whether this is a task of another delivery's plan, so that the verdict is about all tasks together."""
-        return self.landing is not None and self.landing.within is not None
+        return self.parent_delivery is not None

@@ -193,7 +193,7 @@ def _find_mistakes(request: BacklogRequest) -> Iterable[tuple[int, str]]:
             yield index, reason
     if reason := describe_cycle(request.items):
         yield first_indexes[reason.split(" ")[0]], f"depends_on: none of these can be the first: {reason}"
-    elif request.land == "stack":
+    elif request.is_stack:
         yield from (
             (first_indexes[id], reason)
             for id, item in items_by_id.items()

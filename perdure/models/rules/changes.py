@@ -113,7 +113,8 @@ def _lacks_pull_request(state: BacklogState) -> bool:
     """Return whether something landed on a branch that was to have a pull request, and has none."""
     opened = state.opened
     landed = any(item_state.phase is ItemPhase.LANDED for item_state in state.items.values())
-    return landed and not state.pull_request and opened is not None and bool(opened.branch) and opened.within is None
+    has_branch = opened is not None and bool(opened.branch) and state.parent_delivery is None
+    return landed and has_branch and not state.pull_request
 
 
 def decompose_item(

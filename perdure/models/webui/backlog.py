@@ -110,7 +110,7 @@ def _resume_lines(state: BacklogState, id: str) -> list[str]:
 
     None for a plan's tasks either: their delivery says so.
     """
-    if not id or (state.opened is not None and state.opened.within is not None):  # tasks: their delivery says so
+    if not id or state.parent_delivery is not None:  # tasks: their delivery says so
         return []
     quoted_id = shlex.quote(id)
     if state.status == "running":

@@ -163,10 +163,10 @@ def _role_lines(step: Step, contract: Contract) -> list[str]:
     repository's own prompt for that role; none where it is neither, and for classify."""
     if contract.landing is None or step is Step.CLASSIFY:
         return []
-    within, role = contract.landing.within, contract.landing.role
+    parent, role = contract.parent_delivery, contract.landing.role
     lines = [f"Work on it in the role: {role}."] if role else []
-    if within is not None:
-        lines.insert(0, f"You do task {within.task} of the plan. {_prompt_text('specialist')}")
+    if parent is not None:
+        lines.insert(0, f"You do task {parent.task} of the plan. {_prompt_text('specialist')}")
     elif role:
         lines = [f"The request is one item of a backlog. {lines[0]}"]
     return lines + (
