@@ -1,4 +1,4 @@
-"""The picture in docs/architecture.md is that of the sources."""
+"""The picture in docs/architecture.md is that of the sources, and what it and docs/children.md name exists."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+BOTH = TEXT + (ROOT / "docs" / "children.md").read_text(encoding="utf-8")
 
 
 def drawn() -> dict[str, set[str]]:
@@ -56,7 +57,7 @@ def test_every_arrow_of_the_picture_is_an_import_and_every_import_is_an_arrow() 
 def test_every_file_and_directory_that_the_text_names_exists() -> None:
     tops = [path for path in ROOT.iterdir() if not path.name.startswith(".")]
     paths = [f"{path}/" for top in tops for path in (top, *top.rglob("*"))]
-    names = set(re.findall(r"`([\w./-]+(?:\.py|\.md|\.toml|/))`", TEXT))
+    names = set(re.findall(r"`([\w./-]+(?:\.py|\.md|\.toml|/))`", BOTH))
     assert len(names) > 50
     assert [name for name in names if not any(path.endswith(f"/{name.rstrip('/')}/") for path in paths)] == []
 
@@ -65,6 +66,6 @@ def test_every_function_class_and_table_that_the_text_names_exists() -> None:
     files = [file for top in ("perdure", "workflows", "activities") for file in (ROOT / top).rglob("*.py")]
     sources = "\n".join(file.read_text(encoding="utf-8") for file in (*files, ROOT / "tests" / "needs.py"))
     defined = set(re.findall(r"^ *(?:async )?(?:def |class )?(\w+)", sources, re.MULTILINE))
-    names = set(re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z_]+_[a-z_]+)`", TEXT)) - {"CHANGELOG.md", "PERDURE_HOME"}
+    names = set(re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z_]+_[a-z_]+)`", BOTH)) - {"CHANGELOG.md", "PERDURE_HOME"}
     assert len(names) > 40
     assert sorted(name for name in names if not {*name.split(".")} <= defined) == []
