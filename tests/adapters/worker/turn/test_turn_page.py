@@ -77,3 +77,31 @@ async def test_a_turn_calls_the_functions_of_the_picture_in_its_order(
     called.clear()  # the first turn of a run also makes the run's ref
     await bench.take(bench.work(2, first.checkpoint))
     assert list(dict.fromkeys(called)) == rows
+
+
+@pytest.fixture
+def asked_by() -> Iterator[list[list[str]]]:
+    """The functions of ours on the stack each time the API's library is asked for a reply, the innermost first."""
+    stacks = list[list[str]]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "stream" and "anthropic" in frame.f_code.co_filename:
+            stack, caller = list[str](), frame.f_back
+            while caller is not None:
+                if "perdure/" in caller.f_code.co_filename and "site-packages" not in caller.f_code.co_filename:
+                    stack.append(caller.f_code.co_qualname)
+                caller = caller.f_back
+            stacks.append(stack)
+
+    sys.setprofile(note)
+    yield stacks
+    sys.setprofile(None)
+
+
+async def test_eight_calls_lie_between_the_activity_and_the_model(asked_by: list[list[str]], bench: Bench) -> None:
+    """A request passes twenty: with these, eight in the workflow (`Delivery.run` to `wait_for_activity`), and four
+    around the activity (two interceptors)."""
+    await bench.take(bench.work(1, bench.prepared.checkpoint))
+    (stack,) = asked_by
+    assert stack[-1] == "take_turn"
+    assert len(stack) <= 8, stack
