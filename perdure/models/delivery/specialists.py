@@ -37,8 +37,7 @@ class ParentDelivery(UserInputModel):
 
 
 class BudgetIncrease(HistoryModel):
-    """What people have added to a delivery's budget while its children run. Sent to its backlog of tasks as signal
-    `more`.
+    """An increase of a delivery's budget while its children run. Its backlog of tasks gets it as signal `more`.
 
     number         counted by the delivery, so that each increase counts once
     usd, tokens    for all children together
