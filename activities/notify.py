@@ -14,7 +14,6 @@ from urllib.parse import quote
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.forges.markdown import is_web_address
 from perdure.adapters.notify.webhook import make_message, post_notice
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
@@ -24,6 +23,7 @@ from perdure.models.crash import CrashPoint
 from perdure.models.errors import NoticeUnheard
 from perdure.models.limits import NOTIFY_PAUSE_MAX
 from perdure.models.notice import Addresses, Notice, NotifyInput, NotifyResult
+from perdure.text import is_web_address
 
 _NO_SUCH_ADDRESS = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
 

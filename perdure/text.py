@@ -74,3 +74,8 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m {whole % 60:02d}s"
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def is_web_address(url: str) -> bool:
+    """Return True when a text is an http(s) address that can stand in a Markdown link, without ending it."""
+    return re.fullmatch(r"https?://[^\s()<>\"'`\\]+", url) is not None

@@ -15,10 +15,10 @@ from perdure.adapters.checks.tamper import missing_tests
 from perdure.adapters.forges import artifacts
 from perdure.adapters.forges import markdown as forge_markdown
 from perdure.adapters.notify import webhook
-from perdure.cli import formatting
 from perdure.models.checks import verdict_text
 from perdure.models.checks.report import Tampering
 from perdure.models.webui import details
+from perdure.render import formatting
 from perdure.text import one_line, visible, without_control
 
 UNSEEN = {

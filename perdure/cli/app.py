@@ -16,8 +16,7 @@ from perdure import __version__, startup
 from perdure.cli import screen
 from perdure.cli.command_groups import ADVANCED_PAGE, CommandGroup, RootGroup
 from perdure.cli.screen import PLAIN_ERRORS
-from perdure.cli.session import adapt_no_worker_error
-from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
+from perdure.models.errors import BadInput, NoWorker, PerdureError, TemporalUnreachable
 from perdure.text import is_text
 
 app = CommandGroup(
@@ -172,8 +171,12 @@ def _presentable_error(error: BaseException) -> PerdureError | None:
     A mistake on the command line becomes BadInput. An error that nobody foresaw is appended with its traceback to the
     log of commands, which the returned error names.
     """
-    if isinstance(error, PerdureError):
+    if isinstance(error, NoWorker):
+        from perdure.local.connect import adapt_no_worker_error
+
         return adapt_no_worker_error(error)
+    if isinstance(error, PerdureError):
+        return error
     if isinstance(error, typer.TyperException):
         return _usage_error(error)
     if isinstance(error, KeyboardInterrupt | typer.Abort | BrokenPipeError):

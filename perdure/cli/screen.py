@@ -71,7 +71,7 @@ class Screen:
     @property
     def width(self) -> int:
         """Return the terminal's width; without a terminal the usual WIDTH."""
-        from perdure.cli.look.step_lines import WIDTH
+        from perdure.render.step_lines import WIDTH
 
         return self.console.width if self.is_terminal else WIDTH
 

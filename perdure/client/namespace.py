@@ -11,6 +11,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from perdure.client.backlog import Backlog, BacklogSubmission, submit_backlog
 from perdure.client.delivery.handle import Delivery
@@ -27,6 +28,8 @@ from perdure.client.submit import (
     start_workflow,
 )
 from perdure.models.backlog.request import BacklogRequest
+from perdure.models.backlog.state import BacklogProgress
+from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.request import DeliveryRequest, parse_request, request_proof
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
@@ -180,3 +183,19 @@ class Perdure:
             (entry for entry in running if entry.waiting),
             key=lambda entry: entry.pending_decision.since if entry.pending_decision else entry.started,
         )
+
+
+async def read_pending_decisions(backlog: Backlog, progress: BacklogProgress) -> dict[str, PendingDecision]:
+    """Ask each delivery that waits for a person which decision it waits for; return these by item.
+
+    A delivery that cannot be found or described is left out.
+    """
+    decisions = dict[str, PendingDecision]()
+    for view in [view for view in progress.items if view.phase == "waits" and view.delivery]:
+        try:
+            pending_decision = (await Delivery(backlog.client, view.delivery).describe()).pending_decision
+        except (RPCError, BadInput):
+            continue
+        if pending_decision is not None:
+            decisions[view.id] = pending_decision
+    return decisions

@@ -16,17 +16,11 @@ from types import MappingProxyType
 
 from perdure import __version__
 from perdure.adapters.git.command import Git
-from perdure.cli.backlog.drawing import draw_graph
-from perdure.cli.backlog.report import BacklogReceipt, read_receipt
-from perdure.cli.backlog.text import change_lines, headline, status_lines
-from perdure.cli.formatting import own_command
-from perdure.cli.host.local import web_ui_url
+from perdure.cli.backlog.receipt import read_receipt
+from perdure.cli.backlog.start import read_backlog_file
 from perdure.cli.keys import ENTER, TerminalKeys, is_at_terminal
-from perdure.cli.look.progress_lines import RETRY, ProgressReporter, closing_lines
-from perdure.cli.look.step_lines import BAD
 from perdure.cli.look.watch import BACKLOG_LOOK_S, DeliveryWatcher
 from perdure.cli.screen import Screen
-from perdure.cli.yaml_files import read_backlog_file
 from perdure.client import Backlog, Delivery, Perdure, RunDescription
 from perdure.demo import scenario as words
 from perdure.demo.environment import (
@@ -38,9 +32,9 @@ from perdure.demo.environment import (
     open_directories,
     run_supervisor,
 )
-from perdure.demo.scenario import DemoScenario, scenario_for
+from perdure.demo.scenario import DemoScenario, own_command, scenario_for
 from perdure.demo.worker_killer import KILL_POINTS, WorkerKiller, without_waiting
-from perdure.local.connect import connect_to_temporal
+from perdure.local.connect import connect_to_temporal, web_ui_url
 from perdure.local.places import Places, examples_directory, read_running_supervisor
 from perdure.local.processes import last_lines, signal_lock_holder
 from perdure.local.server import stop_server
@@ -52,6 +46,11 @@ from perdure.models.errors import PerdureError
 from perdure.models.rules.allowance import Limit
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from perdure.render.backlog.drawing import draw_graph
+from perdure.render.backlog.report import BacklogReceipt
+from perdure.render.backlog.text import change_lines, headline, status_lines
+from perdure.render.progress_lines import RETRY, ProgressReporter, closing_lines
+from perdure.render.step_lines import BAD
 from perdure.secrets import within
 from perdure.text import visible
 

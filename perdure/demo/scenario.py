@@ -3,6 +3,9 @@ story itself: who plays, what is real, and what came out of it."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,14 +17,14 @@ from typing import Any
 from perdure import __version__
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.command import Git
-from perdure.cli.formatting import own_command, short_sha
-from perdure.cli.look.progress_lines import RETRY, Header
-from perdure.cli.look.step_lines import WARN
 from perdure.demo.environment import PACKAGE, DemoDirectories
 from perdure.local.places import worker_script
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.delivery.decisions import Gate
 from perdure.models.errors import BadInput
+from perdure.render.formatting import short_sha
+from perdure.render.progress_lines import RETRY, Header
+from perdure.render.step_lines import WARN
 from perdure.text import one_line, visible
 
 _MAX_BODY_LINES = 6
@@ -209,3 +212,16 @@ def waiting_lines(outcome: DemoOutcome, page: str) -> list[str]:
         return [f"The Web UI stays until you press Enter: {page}"]
     rows = {**outcome.pages, "Web UI": page}
     return ["These pages stay until you press Enter:", *(f"  {name:<16} {address}" for name, address in rows.items())]
+
+
+def own_command() -> str:
+    """Return how to type this very program: `perdure`, its path where PATH does not lead to it, or Python with `-m
+    perdure.cli`."""
+    own_script = Path(sys.executable).parent / "perdure"
+    on_path = shutil.which("perdure")
+    if on_path is not None and (not own_script.exists() or Path(on_path).resolve() == own_script.resolve()):
+        return "perdure"
+    if not own_script.exists():
+        return f"{shlex.quote(sys.executable)} -m perdure.cli"
+    relative = os.path.relpath(own_script)
+    return shlex.quote(relative if not relative.startswith("..") else str(own_script))

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.adapters.system.home import Home
-from perdure.cli.look.progress_lines import RETRY
-from perdure.cli.look.step_lines import BAD, NEUTRAL
 from perdure.client import PendingActivity, RunDescription
 from perdure.local.places import Places, read_running_supervisor
 from perdure.local.processes import last_lines, signal_lock_holder
@@ -20,6 +18,8 @@ from perdure.models.limits import DEMO_KILLS_MOST, WORKER_QUICK_DEATHS
 from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from perdure.render.progress_lines import RETRY
+from perdure.render.step_lines import BAD, NEUTRAL
 from perdure.text import one_line
 
 KILLER_POLL_S = 0.02

@@ -9,7 +9,8 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
 
 from temporalio import activity
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -18,16 +19,20 @@ from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.identity import NAMESPACE, identity_namespace, quiet_runtime, read_server_record, worker_runtime
 from perdure.local.places import Places
 from perdure.local.server import ensure_server, find_server
-from perdure.models.errors import BadInput, TemporalUnreachable
+from perdure.models.errors import BadInput, NoWorker, PerdureError, TemporalUnreachable
 from perdure.models.limits import SERVER_ANSWER_S, SERVER_LOOK_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 from perdure.text import is_text
+
+if TYPE_CHECKING:
+    from perdure.adapters.system.home import Home
 
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
 """The interval at which a heartbeat is sent on; the SDK's default is only after 0.8 × timeout (24 s) (holes.md H3)."""
@@ -245,3 +250,72 @@ def _exit_worker(reason: str) -> NoReturn:
     log.error("%s: this worker ends", reason)
     logging.shutdown()
     os._exit(1)
+
+
+_LIST_QUERY = 'WorkflowType="Delivery" OR WorkflowType="Backlog"'
+UI_VARIABLE = "PERDURE_UI_URL"
+"""The variable that names the Web UI of a server that is not the embedded one: Temporal itself does not say it."""
+
+
+async def find_web_ui(home: Home) -> tuple[str, str] | None:
+    """Return the Web UI's address and the namespace; None when the address is not known or the server does not run."""
+    config = external_server_config()
+    if config is not None:
+        url = os.environ.get(UI_VARIABLE, "").rstrip("/")
+        return (url, config.get("namespace") or "default") if url else None
+    server = await find_server(home)
+    return (server.ui_url, server.namespace) if server else None
+
+
+async def web_ui_url(home: Home, id: str = "", kind: str = "workflows") -> str:
+    """Return the address in the Web UI of the delivery, backlog or schedule `id`; empty `id`: of the list of all.
+
+    `kind` is `workflows` or `schedules`. Empty where there is no Web UI.
+    """
+    base_url = await web_ui_base_url(home, kind)
+    if not base_url:
+        return ""
+    return f"{base_url}/{quote(id, safe='')}" if id else f"{base_url}?query={quote(_LIST_QUERY)}"
+
+
+async def web_ui_base_url(home: Home, kind: str = "workflows") -> str:
+    """Return the address of all `kind` pages in the Web UI, to which `/<id>` is added; empty where there is no Web
+    UI."""
+    web_ui = await find_web_ui(home)
+    return f"{web_ui[0]}/namespaces/{quote(web_ui[1], safe='')}/{kind}" if web_ui is not None else ""
+
+
+NO_WORKER = "no worker is running: perdure up --detach starts one"
+WORKER_STARTING = "the worker has not answered yet: it is starting, or the host is busy"
+WORKER_RESTARTS = "this home's is starting, or the host is busy: ask again in some seconds"
+
+
+def no_worker_reason() -> str:
+    """Return the reason why no worker answers, as far as this host can tell.
+
+    Where a supervisor of this home lives, it starts a worker again as soon as one dies: advice to start one would only
+    confuse. Of workers on other hosts nothing is known here.
+    """
+    return WORKER_STARTING if has_supervisor() else NO_WORKER
+
+
+def adapt_no_worker_error(error: PerdureError) -> PerdureError:
+    """Return the error; a NoWorker error without advice to start a worker, where this home's supervisor does that."""
+    if not (isinstance(error, NoWorker) and has_supervisor()):
+        return error
+    return PerdureError(
+        error.what,
+        where=error.where,
+        fix=f"{WORKER_RESTARTS}; {error.consequence}" if error.consequence else WORKER_RESTARTS,
+    )
+
+
+def has_supervisor() -> bool:
+    """Return whether a supervisor of this home lives, and Temporal is the embedded server for which it works."""
+    return external_server_config() is None and is_locked(Places(Home.find()).supervisor_lock)
+
+
+def not_received_message() -> str:
+    """Return the message about a decision that is recorded and that no worker has received yet, with the reason."""
+    reason = no_worker_reason()
+    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if reason == NO_WORKER else reason}"

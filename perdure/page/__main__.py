@@ -23,9 +23,8 @@ async def main() -> int:
     """
     from perdure.adapters.system.files import try_lock
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.local import web_ui_base_url
     from perdure.client import Perdure
-    from perdure.local.connect import connect_to_temporal
+    from perdure.local.connect import connect_to_temporal, web_ui_base_url
     from perdure.local.page import ensure_page_token, read_page_record, wait_until_token_invalid, write_page_record
     from perdure.local.places import Places
     from perdure.models.errors import PerdureError, TemporalUnreachable

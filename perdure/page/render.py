@@ -18,11 +18,11 @@ from markupsafe import escape
 from temporalio.service import RPCError
 
 from perdure import __version__
-from perdure.cli.look.report.page import report_environment as of_report
 from perdure.client import Delivery, Perdure
 from perdure.client.server.overview import Overview
 from perdure.models.errors import PerdureError
 from perdure.page.guard import PERSON, SESSION, Guard
+from perdure.render.report.page import report_environment as of_report
 from perdure.text import span, visible
 
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
@@ -171,7 +171,7 @@ def web_link(address: str) -> str:
 def static_contents() -> Mapping[str, tuple[bytes, str]]:
     """Read the bytes and type of all static files, once, by name: nothing else is ever served."""
     folder = files("perdure.page").joinpath("static")
-    report = files("perdure.cli.look.report").joinpath("templates", "page.css")
+    report = files("perdure.render.report").joinpath("templates", "page.css")
     contents = {
         file.name: (file.read_bytes(), kind)
         for file in folder.iterdir()

@@ -14,9 +14,9 @@ from pathlib import Path
 from aiohttp import web
 from temporalio.service import RPCError
 
-from perdure.cli.session import adapt_no_worker_error
 from perdure.client import Perdure
 from perdure.client.server.overview import Overview
+from perdure.local.connect import adapt_no_worker_error
 from perdure.local.identity import HOST
 from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import Guard, Handler, add_security_headers, login_name

@@ -151,7 +151,7 @@ def a_dotted_key_in_a_pyproject_toml() -> None:
 
 
 def _plan(text: str) -> None:
-    from perdure.cli.yaml_files import parse_plan
+    from perdure.client.yaml_files import parse_plan
 
     parse_plan(text, markdown=False)
 

@@ -127,7 +127,7 @@ def _details(_: Ground) -> Seen:
 
 def _markup(_: Ground) -> Seen:
     """The report is a file that people open in a browser."""
-    from perdure.cli.formatting import visible_text
+    from perdure.render.formatting import visible_text
 
     seen = visible_text("what is \u202enettirw\u200b")
     return held("\u202e" not in seen, seen)

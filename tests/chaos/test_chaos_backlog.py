@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.backlog.report import read_receipt
-from perdure.cli.yaml_files import read_backlog_file
+from perdure.cli.backlog.receipt import read_receipt
+from perdure.cli.backlog.start import read_backlog_file
 from perdure.client import Backlog
 from perdure.demo.demos import answer_questions
 from perdure.demo.environment import DemoDirectories, build_repository

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.app import BROKEN_PIPE, INTERRUPTED, failure_lines, print_failure, run_command_line
-from perdure.cli.formatting import align_columns, time_ago
 from perdure.cli.screen import PLAIN_ERRORS, as_json
 from perdure.cli.session import exact_id_query, match_id_prefix
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError, TemporalUnreachable
+from perdure.render.formatting import align_columns, time_ago
 from tests.cli.conftest import ROOT
 
 IDS = ["calc-add-sub-1a2b", "calc-add-mul-3c4d", "durations-parse-3f9c"]

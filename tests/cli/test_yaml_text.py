@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.yaml_files import InvalidYaml, parse_yaml
+from perdure.client.yaml_files import InvalidYaml, parse_yaml
 
 
 def test_what_looks_like_a_switch_a_time_or_an_octal_number_is_the_word_that_was_typed() -> None:

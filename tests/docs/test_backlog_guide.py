@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from perdure.cli.app import app
-from perdure.cli.yaml_files import parse_backlog_file
+from perdure.client.yaml_files import parse_backlog_file
 from perdure.models.backlog.request import BacklogItem, BacklogRequest
 from perdure.models.rules.backlog import parse_backlog
 

@@ -11,7 +11,6 @@ import pytest
 import typer.main
 
 from perdure.cli.app import app
-from perdure.cli.decide.decision_view import pending_lines
 from perdure.models.base import UserInputModel
 from perdure.models.delivery.decisions import (
     Decide,
@@ -26,6 +25,7 @@ from perdure.models.delivery.decisions import (
     parse_input,
 )
 from perdure.models.rules.inbox import DECISION_MODELS
+from perdure.render.decision_lines import pending_lines
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "control.md").read_text(encoding="utf-8")
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)

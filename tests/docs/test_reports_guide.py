@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from perdure.adapters.worker.turn.delivery_text import TURN_SAID_CHARS
 from perdure.cli.app import app
-from perdure.cli.formatting import REPORT_TEXT_CHARS
-from perdure.cli.look.report.gather import REPORT_PATIENCE, REPORT_PICTURES_BYTES
-from perdure.cli.look.report.page import REPORT_TESTS_SHOWN
 from perdure.client import Delivery
 from perdure.client.delivery.handle import ARTIFACT_READ_BYTES
+from perdure.render.formatting import REPORT_TEXT_CHARS
+from perdure.render.report.gather import REPORT_PATIENCE, REPORT_PICTURES_BYTES
+from perdure.render.report.page import REPORT_TESTS_SHOWN
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.look.report.facts import DeliveryReport
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.steps import Plan
+from perdure.render.report.facts import DeliveryReport
 from tests.cli.conftest import Cli
 from tests.engine import FIXES, Engine, finished, git, make_target
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.session import WORKER_RESTARTS
 from perdure.client.server import calls
+from perdure.local.connect import WORKER_RESTARTS
 from perdure.local.places import Places
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli

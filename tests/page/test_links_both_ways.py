@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.cli.host.local import web_ui_base_url
+from perdure.local.connect import web_ui_base_url
 from perdure.local.page import ensure_page_token, write_page_record
 from perdure.local.places import Places
 from perdure.local.server import find_server

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from perdure.cli.formatting import pluralise
-from perdure.cli.look.step_lines import BAD
 from perdure.demo.environment import PACKAGE, DemoDirectories
 from perdure.demo.scenario import DemoOutcome, DemoScenario, pull_request_lines
+from perdure.render.formatting import pluralise
+from perdure.render.step_lines import BAD
 from perdure.text import one_line, visible
 from tests.twins.github import GitHubTwin
 

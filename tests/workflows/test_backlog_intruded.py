@@ -9,8 +9,8 @@ from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
 from workflow_fixtures import playing
 
-from perdure.cli.backlog.text import status_lines
 from perdure.models.backlog.state import BacklogProgress
+from perdure.render.backlog.text import status_lines
 from tests.waiting import patient
 
 PUSH = f"git -C /{'vault' * 60} push /origin.git 17e4a050907c:refs/heads/perdure/night"

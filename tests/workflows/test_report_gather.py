@@ -16,9 +16,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 from workflow_fixtures import Cast, playing
 
-from perdure.cli.look.report.gather import PNG, REPORT_PICTURES_BYTES, gather_report
-from perdure.cli.look.report.page import page_of
-from perdure.cli.look.report.text import lines_of
 from perdure.client import Perdure
 from perdure.models.checks.report import Review, Screenshot, Screenshots, TestReport
 from perdure.models.delivery.steps import Plan
@@ -26,6 +23,9 @@ from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultR
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
+from perdure.render.report.gather import PNG, REPORT_PICTURES_BYTES, gather_report
+from perdure.render.report.page import page_of
+from perdure.render.report.text import lines_of
 from tests.engine import until
 from tests.waiting import patient
 from workflows import WORKFLOWS
@@ -98,7 +98,7 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
 
 
 async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure: Perdure) -> None:
-    from perdure.cli.look.report.gather import HostReader
+    from perdure.render.report.gather import HostReader
 
     vault = Vault()
 

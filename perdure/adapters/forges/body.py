@@ -15,7 +15,6 @@ from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.markdown import (
     Addresses,
     code_span,
-    is_web_address,
     neutral_line,
     neutral_span,
     neutral_text,
@@ -34,6 +33,7 @@ from perdure.models.delivery.steps import Plan
 from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FORGE_TEXT_CHARS
 from perdure.models.webui.details import dollars
+from perdure.text import is_web_address
 
 BODY_CHARS = 60_000
 """The most characters of a pull request's text: fewer than FORGE_TEXT_CHARS, so that a person can still add to it."""

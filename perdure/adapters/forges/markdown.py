@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from perdure.models.checks.report import ReviewIssue, Screenshot, Screenshots
-from perdure.text import visible
+from perdure.text import is_web_address, visible
 
 _BREAK = "\u200b"
 """A zero-width space. Those that come with a text are removed first, so that none of its own can hide what is looked
@@ -94,11 +94,6 @@ def neutral_span(text: str) -> str:
     and is not for copying. Empty for a blank one."""
     name = neutral_text(" ".join(text.replace("`", "").split()))
     return f"`{name}`" if name.strip() else ""
-
-
-def is_web_address(url: str) -> bool:
-    """Return True when a text is an http(s) address that can stand in a Markdown link, without ending it."""
-    return re.fullmatch(r"https?://[^\s()<>\"'`\\]+", url) is not None
 
 
 def _break_references(text: str, replacements: _Replacements) -> str:

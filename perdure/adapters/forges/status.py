@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from perdure.adapters.forges.markdown import code_span, is_web_address, neutral_line
+from perdure.adapters.forges.markdown import code_span, neutral_line
 from perdure.models.budget.ledger import Spend
 from perdure.models.delivery.publishing import CommentInput
 from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
 from perdure.models.delivery.turn import Contract
 from perdure.models.webui.details import dollars
+from perdure.text import is_web_address
 
 STATUS_CHARS = 4000
 """The most characters of the comment on an issue: a screen or two."""

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import perdure
-from perdure.adapters.forges.markdown import is_web_address, neutral_line
+from perdure.adapters.forges.markdown import neutral_line
 from perdure.adapters.notify.addresses import Address, webhook_headers
 from perdure.adapters.system.threads import in_thread
 from perdure.models.delivery.decisions import PendingDecision, QuestionKind
@@ -25,7 +25,7 @@ from perdure.models.delivery.summary import local_repository
 from perdure.models.errors import NoticeRefused, NoticeUnheard
 from perdure.models.notice import Links, Notice, WebhookMessage, decision_options
 from perdure.models.webui.details import dollars
-from perdure.text import visible
+from perdure.text import is_web_address, visible
 
 if TYPE_CHECKING:
     import httpx2

@@ -104,7 +104,7 @@ def _build_item(params: dict[str, Any], previous: dict[str, Any]) -> BacklogItem
     Raises BadInput where neither an option nor a file says anything, and for a file that cannot be read;
     InvalidRequest, with a file BadInput with its line, for values that are not valid.
     """
-    from perdure.cli.yaml_files import read_backlog_file
+    from perdure.cli.backlog.start import read_backlog_file
     from perdure.models.rules.backlog import parse_item
 
     fields = {
@@ -171,7 +171,7 @@ def _apply_change(id: str, json: bool, item: str, done: str, work: Callable[[Bac
 def _print_change(screen: Any, id: str, item: str, done: str, reply: str) -> None:
     """Print the backlog's reply, or `<item or id> <done>` where it is empty, and the next command; or all of it as
     JSON."""
-    from perdure.cli.look.step_lines import GOOD
+    from perdure.render.step_lines import GOOD
 
     if screen.json:
         screen.print_json({"backlog_id": id, "item": item or None, "done": done, "answer": reply})

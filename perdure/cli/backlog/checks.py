@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.formatting import money
 from perdure.models.backlog.request import ITEMS_MOST, BacklogRequest
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest
 from perdure.models.forges import issue_sources
 from perdure.models.issue import IssueQuery, parse_repository_address
 from perdure.models.phases import Phase
 from perdure.models.rules.backlog import ignored_fields
+from perdure.render.formatting import money
 from perdure.text import one_line
 
 if TYPE_CHECKING:

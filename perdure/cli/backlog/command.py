@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 def status(id: str, watch: bool, json: bool) -> None:
     """First what waits for you, with the command that decides it; then every item by its state."""
-    from perdure.cli.backlog.text import status_lines
-    from perdure.cli.look.watch import follow_backlog, leave_backlog, read_pending_decisions
+    from perdure.cli.look.watch import follow_backlog, leave_backlog
+    from perdure.client.namespace import read_pending_decisions
+    from perdure.render.backlog.text import status_lines
 
     screen, backlog_ids = Screen(json=json), list[str]()
 
@@ -49,8 +50,8 @@ def status(id: str, watch: bool, json: bool) -> None:
 
 def graph(id: str, format: str, json: bool) -> None:
     """Draw which item depends on which, with states, and the longest chain marked."""
-    from perdure.cli.backlog.drawing import FORMATS, draw_graph
     from perdure.cli.request.validation import suggest_name
+    from perdure.render.backlog.drawing import FORMATS, draw_graph
 
     if format not in FORMATS:
         fix = suggest_name("--format", format, list(FORMATS))
@@ -68,7 +69,8 @@ def graph(id: str, format: str, json: bool) -> None:
 
 def report(id: str, html: str, json: bool) -> None:
     """One page: every item with what came of it, the graph, and the night's receipt, counted from history and git."""
-    from perdure.cli.backlog.report import backlog_report_lines, gather_backlog_report, render_backlog_page
+    from perdure.cli.backlog.receipt import gather_backlog_report
+    from perdure.render.backlog.report import backlog_report_lines, render_backlog_page
 
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")

@@ -3,6 +3,7 @@ scheduled."""
 
 from __future__ import annotations
 
+import sys
 import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,6 @@ from perdure.cli.backlog.checks import (
     missing_issues_line,
     without_proposed_issues,
 )
-from perdure.cli.formatting import money, pluralise
 from perdure.cli.look.schedules import StartTime, create_schedule
 from perdure.cli.request.repository import read_config
 from perdure.cli.request.validation import (
@@ -31,12 +31,13 @@ from perdure.cli.request.validation import (
     parse_labels,
 )
 from perdure.cli.screen import Screen
-from perdure.cli.yaml_files import BacklogFile, parse_backlog_file, read_backlog_file
+from perdure.client.yaml_files import BACKLOG_BYTES, BacklogFile, parse_backlog_file
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
+from perdure.render.formatting import money, pluralise
 
 if TYPE_CHECKING:
     from perdure.client import BacklogSubmission
@@ -309,3 +310,27 @@ def _limit_texts(request: BacklogRequest) -> list[str]:
     issues = [f"issues {request.issues}"] if request.issues else []
     stack = ["a pull request for each"] if request.is_stack else []
     return [*items, *issues, *stack, f"{request.parallel} at a time", *budget, *window]
+
+
+def read_backlog_file(path: str) -> BacklogFile:
+    """Read a backlog from a file, `-` for standard input. Raises BadInput with file and line."""
+    name = "standard input" if path == "-" else path
+    return parse_backlog_file(_read_text(path, name), name)
+
+
+def _read_text(path: str, name: str) -> str:
+    """Read the file, or standard input for `-`. Raises BadInput for what is not readable, not UTF-8 or over
+    BACKLOG_BYTES."""
+    from perdure.adapters.system.bounded import read_text, unreadable_reason
+
+    try:
+        if path != "-":
+            return read_text(Path(path).expanduser(), BACKLOG_BYTES)
+        data = sys.stdin.buffer.read(BACKLOG_BYTES + 1)
+        if len(data) > BACKLOG_BYTES:
+            raise ValueError(f"it is longer than {BACKLOG_BYTES // 1024} KiB")
+        return data.decode()
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"the backlog cannot be read: {unreadable_reason(error)}", where=name, fix="name a YAML file"
+        ) from None

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from perdure.models.delivery.decisions import PendingDecision
 
 
-def not_received_message() -> str:
-    """Return the message about a decision that is recorded and that no worker has received yet, with the reason."""
-    from perdure.cli.session import NO_WORKER, no_worker_reason
-
-    reason = no_worker_reason()
-    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if reason == NO_WORKER else reason}"
-
-
 def approve(id: str, note: str, target: str, yes: bool, edit: bool, file: Path | None, show: bool, json: bool) -> None:
     """Say yes to what a delivery waits with: its plan, its items, its pull request, or a price nobody knows."""
     if edit or file is not None or show:
@@ -89,7 +81,7 @@ def reject(id: str, note: str | None, target: str, json: bool) -> None:
 
 def answer(id: str, text: str | None, choice: str | None, target: str, json: bool) -> None:
     """Answer the question a delivery waits with; the agent reads it in its next turn."""
-    from perdure.cli.decide.decision_view import (
+    from perdure.render.decision_lines import (
         choices_of,
         commands_for_decision,
         explain_invalid_answer,
@@ -152,7 +144,8 @@ def report_decision(
     hold_reason   the delivery does not go on all the same, because a person holds it
     next_command  the command that one types next; empty: none is named
     """
-    from perdure.cli.look.step_lines import GOOD, WARN
+    from perdure.local.connect import not_received_message
+    from perdure.render.step_lines import GOOD, WARN
 
     if screen.json:
         screen.print_json({"delivery_id": id, **facts, "answer": answered.message, "read": answered.received})
@@ -188,8 +181,8 @@ def _run_decision(
     Raises BadInput when the delivery waits for nothing, for another target, or for something that this decision does
     not decide.
     """
-    from perdure.cli.decide.decision_view import commands_for_decision, pending_summary
     from perdure.models.rules.inbox import NotCounted
+    from perdure.render.decision_lines import commands_for_decision, pending_summary
 
     screen = Screen(json=json)
 
@@ -254,7 +247,7 @@ def resume(id: str, json: bool) -> None:
 async def _check_is_held(delivery: Delivery) -> None:
     """Raise BadInput, which says what the delivery does or waits for, when no person holds it. Nothing is raised where
     no worker can tell, or the hold may not be received yet."""
-    from perdure.cli.decide.decision_view import commands_for_decision, pending_summary
+    from perdure.render.decision_lines import commands_for_decision, pending_summary
 
     if not (await delivery.describe()).running:
         return  # delivery.resume refuses it with a message of its own
@@ -279,7 +272,7 @@ def _run_signal(
 ) -> None:
     """Find the delivery, send it a signal by `send` and print the message that it returns, with the next command, or
     its facts as JSON."""
-    from perdure.cli.look.step_lines import GOOD
+    from perdure.render.step_lines import GOOD
 
     screen = Screen(json=json)
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from perdure.cli.commands.options import LAST
-from perdure.cli.decide.answer import login_name, not_received_message, report_decision
-from perdure.cli.formatting import align_columns, money
+from perdure.cli.decide.answer import login_name, report_decision
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, run_coroutine, run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MOST
+from perdure.render.formatting import align_columns, money
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -31,7 +31,7 @@ def budget(id: str, add: float | None, tokens: int | None, time: str | None, sha
     _check_amounts(id, add, tokens)
 
     async def show_or_raise(delivery: Delivery) -> None:
-        from perdure.cli.decide.decision_view import budget_json, budget_lines
+        from perdure.render.decision_lines import budget_json, budget_lines
 
         if add is None and tokens is None and time is None:
             progress = await delivery.progress()
@@ -105,6 +105,8 @@ def check_amount(name: str, usd: float) -> None:
 async def add_for_today(screen: Screen, name: str, usd: float) -> None:
     """Add dollars to a shared budget for today (UTC) and print the result. Deliveries that wait for it go on at once,
     in the order in which they began to wait."""
+    from perdure.local.connect import not_received_message
+
     table = await _add_and_read((await connect_client(screen)).client, name, usd)
     if screen.json:
         screen.print_json({"added": {"budget": name, "usd": usd}, "read": table is not None})

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,20 +16,22 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure.cli.decide.answer import login_name, report_decision
-from perdure.cli.keys import TerminalKeys
+from perdure.cli.keys import TerminalKeys, discard_typed
 from perdure.cli.look.delivery_commands import read_pages
 from perdure.cli.screen import Screen
 from perdure.cli.session import handle_interrupts
+from perdure.client.delivery.decisions import wait_for_next_decision
+from perdure.client.yaml_files import fetch_editable_plan, is_blank, parse_plan
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
 from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
+from perdure.render.decision_lines import commands_for_decision, pending_details, pending_summary, test_report_lines
 from perdure.text import visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.models.delivery.decisions import PendingDecision
 
 
 LATER_KEY = "l"
@@ -73,9 +74,8 @@ async def decide_at_gate(
     is_open  whether it still waits: where somebody else decides meanwhile, True is returned and no key is waited for
     any more
     """
-    from perdure.cli.decide.decision_view import show_pending
-
-    await show_pending(delivery, pending_decision, screen)
+    screen.print_line(f"{delivery.id}  {pending_summary(pending_decision)}")
+    screen.print_lines(await pending_details(delivery, pending_decision))
     offered = gate_choices(pending_decision)
     while True:
         key = await _wait_for_key(offered, is_open)
@@ -97,7 +97,6 @@ async def _handle_key(
     True also when the delivery did not count the decision, since somebody else was faster. Errors are printed and
     return False.
     """
-    from perdure.cli.decide.decision_view import test_report_lines
 
     facts = {
         "decided": "approve" if key == "a" else "reject",
@@ -172,10 +171,6 @@ async def _show_diff(delivery: Delivery, screen: Screen) -> None:
     screen.print_diff(visible("".join([text async for text in read_pages(delivery, "diff")])))
 
 
-NEXT_DECISION_WAIT_S = 30.0
-"""The time until a delivery has to wait with the edited plan for approval: milliseconds where a worker lives."""
-
-
 _EDITORS = ("sensible-editor", "nano", "vi")
 """Tried in this order where neither VISUAL nor EDITOR names one."""
 
@@ -227,8 +222,6 @@ def _file_commands(id: str, name: str) -> str:
 async def _find_pending_plan(delivery: Delivery, target: str) -> PendingDecision:
     """Return the decision that a delivery waits for. Raises BadInput when it is about no plan or items, or not about
     `target` (empty: any)."""
-    from perdure.cli.decide.decision_view import commands_for_decision, pending_summary
-    from perdure.models.rules.inbox import NotCounted
 
     try:
         pending_decision = await delivery.waits_for()
@@ -244,17 +237,6 @@ async def _find_pending_plan(delivery: Delivery, target: str) -> PendingDecision
             fix=f"--of {pending_decision.target}",
         )
     return pending_decision
-
-
-async def fetch_editable_plan(delivery: Delivery) -> tuple[str, str, bool]:
-    """Fetch the plan that waits and return (text to edit, suffix of its file, True when it is Markdown in somebody's
-    own words)."""
-    from perdure.cli.yaml_files import to_editable
-
-    progress = await delivery.progress()
-    written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
-    text, suffix = to_editable(written, delivery.id)
-    return text, suffix, suffix == ".md"
 
 
 async def _send_edited_plan(
@@ -279,9 +261,6 @@ async def _send_edited_plan(
 
     Raises BadInput when the text is no valid plan, or when the delivery did not count it.
     """
-    from perdure.cli.keys import discard_typed
-    from perdure.cli.yaml_files import is_blank, parse_plan
-    from perdure.models.rules.inbox import NotCounted
 
     where = "standard input" if str(source) == "-" else str(source)
 
@@ -317,27 +296,6 @@ async def _send_edited_plan(
         facts = {"decided": "approve", "gate": new_decision.gate, "of": new_decision.target}
     report_decision(screen, delivery.id, answered, facts, await delivery.hold_reason() if answered.received else "")
     return 0
-
-
-async def wait_for_next_decision(delivery: Delivery, previous: PendingDecision) -> PendingDecision:
-    """Wait until a delivery waits for another decision than `previous`, such as the edited plan's approval, and return
-    it. Raises PerdureError after NEXT_DECISION_WAIT_S."""
-    from perdure.models.rules.inbox import NotCounted
-
-    deadline = time.monotonic() + NEXT_DECISION_WAIT_S
-    while time.monotonic() < deadline:
-        try:
-            pending_decision = await delivery.waits_for()
-        except NotCounted:
-            pending_decision = previous
-        if pending_decision.target != previous.target:
-            return pending_decision
-        await asyncio.sleep(WATCH_EVERY_S)
-    raise PerdureError(
-        "the edited plan was counted, but does not wait for approval yet",
-        where=delivery.id,
-        fix=f"perdure approve {delivery.id}",
-    )
 
 
 def _draft_path(id: str, name: str) -> Path:

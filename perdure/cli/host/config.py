@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure import secrets
-from perdure.cli.formatting import align_columns
 from perdure.cli.request.repository import CONFIG_FILE, find_local_repository, origin_url, read_file_at_commit
 from perdure.cli.screen import Screen
 from perdure.cli.session import run_coroutine
 from perdure.models.errors import BadInput
 from perdure.models.ids import cache_name, checkout_name
+from perdure.render.formatting import align_columns
 
 if TYPE_CHECKING:
     from perdure.adapters.git.target import TargetRepository

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import typer
 
-from perdure.cli.formatting import align_columns, pluralise, with_tilde
 from perdure.cli.screen import Screen
 from perdure.cli.session import run_coroutine
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import CONFIG_BYTES
+from perdure.render.formatting import align_columns, pluralise, with_tilde
 from perdure.secrets import environment, without_secrets
 
 GIT_NEEDED = (2, 30)

@@ -11,14 +11,13 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import typer
 
-from perdure.cli.formatting import pluralise
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, run_coroutine
 from perdure.models.errors import PerdureError, TemporalUnreachable
+from perdure.render.formatting import pluralise
 from perdure.secrets import environment, handed_over, is_secret
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def status(json: bool) -> None:
 def ui(show: bool) -> None:
     """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
 
-    from perdure.local.connect import external_server_config
+    from perdure.local.connect import UI_VARIABLE, external_server_config, web_ui_url
     from perdure.local.page import page_address
 
     home = _home()
@@ -179,43 +178,6 @@ def rehearse(file: Path, port: int) -> None:
     play_file(file, port)
 
 
-_LIST_QUERY = 'WorkflowType="Delivery" OR WorkflowType="Backlog"'
-
-UI_VARIABLE = "PERDURE_UI_URL"
-"""The variable that names the Web UI of a server that is not the embedded one: Temporal itself does not say it."""
-
-
-async def find_web_ui(home: Home) -> tuple[str, str] | None:
-    """Return the Web UI's address and the namespace; None when the address is not known or the server does not run."""
-    from perdure.local.connect import external_server_config
-    from perdure.local.server import find_server
-
-    config = external_server_config()
-    if config is not None:
-        url = os.environ.get(UI_VARIABLE, "").rstrip("/")
-        return (url, config.get("namespace") or "default") if url else None
-    server = await find_server(home)
-    return (server.ui_url, server.namespace) if server else None
-
-
-async def web_ui_url(home: Home, id: str = "", kind: str = "workflows") -> str:
-    """Return the address in the Web UI of the delivery, backlog or schedule `id`; empty `id`: of the list of all.
-
-    `kind` is `workflows` or `schedules`. Empty where there is no Web UI.
-    """
-    base_url = await web_ui_base_url(home, kind)
-    if not base_url:
-        return ""
-    return f"{base_url}/{quote(id, safe='')}" if id else f"{base_url}?query={quote(_LIST_QUERY)}"
-
-
-async def web_ui_base_url(home: Home, kind: str = "workflows") -> str:
-    """Return the address of all `kind` pages in the Web UI, to which `/<id>` is added; empty where there is no Web
-    UI."""
-    web_ui = await find_web_ui(home)
-    return f"{web_ui[0]}/namespaces/{quote(web_ui[1], safe='')}/{kind}" if web_ui is not None else ""
-
-
 def page(
     port: int | None,
     open_: bool,
@@ -250,6 +212,7 @@ async def _serve_page(place: ListenAddress, screen: Screen, *, show: bool) -> No
 
     from perdure.adapters.system.home import Home
     from perdure.client import Perdure
+    from perdure.local.connect import web_ui_base_url
     from perdure.local.page import ensure_page_token, wait_until_token_invalid
     from perdure.page.server import freeze_loaded_objects, serve_page
 

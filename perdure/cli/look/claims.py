@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from perdure.cli.formatting import money, pluralise, short_sha
 from perdure.cli.look.evidence import Evidence, Judgement, UnknownFacts, contradicted, unknown, verified
 from perdure.models.delivery.result import SUCCESSES, ReviewStatus, Status, TestsStatus
 from perdure.models.delivery.verify import Claim, CommitFact, LedgerFact
+from perdure.render.formatting import money, pluralise, short_sha
 
 
 def check_start(evidence: Evidence) -> Judgement:

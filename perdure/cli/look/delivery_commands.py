@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perdure.cli.formatting import delivery_rows, entry_json, money, pluralise, short_sha, waiting_delivery_rows
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
     connect_client,
@@ -18,6 +17,8 @@ from perdure.cli.session import (
 )
 from perdure.models.errors import PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
+from perdure.render.formatting import money, pluralise, short_sha
+from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ def watch(id: str, no_wait: bool, json: bool) -> None:
 
 def show(id: str, json: bool) -> None:
     """Show where a delivery stands, or how it ended."""
-    from perdure.cli.look.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
-    from perdure.cli.look.step_lines import format_row, group_steps, line_of
+    from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
+    from perdure.render.step_lines import format_row, group_steps, line_of
 
     screen = Screen(json=json)
 
@@ -59,8 +60,8 @@ def show(id: str, json: bool) -> None:
             except PerdureError:
                 if json:
                     raise
-                from perdure.cli.look.report.gather import progress_from
-                from perdure.cli.session import no_worker_reason
+                from perdure.local.connect import no_worker_reason
+                from perdure.render.report.gather import progress_from
 
                 progress = progress_from(await delivery.past(), delivery.id, described.run_id)
                 if (pending_decision := described.pending_decision) is not None:
@@ -155,7 +156,7 @@ def _fact_lines(progress: Progress) -> list[str]:
 
     It ends with an empty line.
     """
-    from perdure.cli.decide.decision_view import decision_line
+    from perdure.render.decision_lines import decision_line
 
     base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status

@@ -22,7 +22,8 @@ from perdure.cli.session import (
 )
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
-from perdure.text import one_line, visible
+from perdure.render.lists import format_event
+from perdure.text import visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, Perdure
@@ -74,7 +75,7 @@ async def _follow_logs(delivery: Delivery, screen: Screen, step: str) -> None:
     """
     import asyncio
 
-    from perdure.cli.look.progress_lines import REWOUND
+    from perdure.render.progress_lines import REWOUND
 
     printed: list[str] = []
     last_state: object = None
@@ -176,26 +177,3 @@ async def _open_stream(perdure: Perdure, id: str, since: str, first: int, *, fol
             raise BadInput("a backlog's deliveries have offsets of their own", where="--from", fix=fix)
         return backlog_events(perdure.client, id, follow=follow)
     return perdure.events(await resolve_id(perdure, id), follow=follow, since=first)
-
-
-def format_event(event: Event) -> str:
-    """Return an event as a line for people: time (UTC), delivery or backlog, offset, type, step and turn, and its data
-    as plain text."""
-    subject = event.delivery or event.backlog or ""
-    where = " ".join(str(part) for part in (event.step, event.turn and f"turn {event.turn}") if part)
-    parts = (event.time[11:19], subject, f"{event.offset:>4}", event.type, where, one_line(format_data(event), 160))
-    return "  ".join(part for part in parts if part)
-
-
-def format_data(event: Event) -> str:
-    """Return the values of an event's data in one line, without those that are empty or only for programs."""
-    values = (
-        value
-        for name, value in event.data.items()
-        if value not in (None, "", [], {}, False) and name not in _PROGRAM_FIELDS
-    )
-    return " · ".join(one_line(str(value)) for value in values)
-
-
-_PROGRAM_FIELDS = ("checkpoint", "commit", "of", "options")
-"""Fields that are for programs: people are not shown them."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure import secrets
-from perdure.cli.formatting import align_columns, short_sha
 from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
+from perdure.render.formatting import align_columns, short_sha
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:

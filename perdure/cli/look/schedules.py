@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from perdure.cli.formatting import align_columns, pluralise, span
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, run_coroutine
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
+from perdure.render.formatting import align_columns, pluralise, span
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import CheckedRequest, DeliverOptions
@@ -161,8 +161,8 @@ async def create_schedule(
     import asyncio
 
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.local import web_ui_url
     from perdure.cli.request.submit import header_lines, start_worker_and_connect
+    from perdure.local.connect import web_ui_url
     from perdure.models.schedule import RecurringTime
 
     perdure = await start_worker_and_connect(checked, screen)

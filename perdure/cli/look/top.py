@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from perdure.cli.decide.answer import login_name
-from perdure.cli.formatting import align_columns, money, time_ago
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, handle_interrupts, run_coroutine
 from perdure.models.errors import PerdureError
+from perdure.render.formatting import align_columns, money, time_ago
 from perdure.text import one_line
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def mark_of(row: OverviewRow) -> str:
 
 def phase_cell(row: OverviewRow) -> str:
     """Return how far a delivery has come among the phases, `▰▰▱▱▱ build`; of a backlog, which has none, `backlog`."""
-    from perdure.cli.look.step_lines import phase_bar
+    from perdure.render.step_lines import phase_bar
 
     if row.kind == "backlog":
         return "backlog"
@@ -226,8 +226,8 @@ async def _decide_row(row: OverviewRow, delivery: Delivery, screen: Screen) -> s
 
     Only the decision that was shown is sent, never another one in its place.
     """
-    from perdure.cli.decide.decision_view import pending_lines, resolve_answer
     from perdure.cli.decide.gate import decide_at_gate, gate_choices
+    from perdure.render.decision_lines import pending_lines, resolve_answer
 
     if (pending_decision := row.pending_decision) is None or row.closed is not None:
         return f"{row.id} waits for no decision"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.formatting import pluralise
 from perdure.cli.screen import Screen
 from perdure.cli.session import (
     connect_client,
@@ -15,6 +14,7 @@ from perdure.cli.session import (
     run_coroutine,
     run_with_delivery,
 )
+from perdure.render.formatting import pluralise
 from perdure.text import one_line
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
-from perdure.cli.formatting import pluralise, short_sha
 from perdure.cli.look.claims import check_claims
 from perdure.cli.look.evidence import (
     Evidence,
@@ -24,7 +23,6 @@ from perdure.cli.look.evidence import (
     unknown,
     verified,
 )
-from perdure.cli.look.report.gather import request_of
 from perdure.client import Delivery, Perdure
 from perdure.client.history.runs import DeliveryHistory
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
@@ -35,6 +33,8 @@ from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsSta
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
+from perdure.render.formatting import pluralise, short_sha
+from perdure.render.report.gather import request_of
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perdure.cli.backlog.text import change_lines, headline, status_lines, waiting_item_rows
-from perdure.cli.decide.decision_view import pending_lines
 from perdure.cli.decide.gate import decide_at_gate, gate_choices
 from perdure.cli.keys import is_at_terminal
-from perdure.cli.look.progress_lines import ProgressReporter, closing_lines
-from perdure.cli.look.step_lines import WARN, format_row, phase_bar
 from perdure.cli.screen import Screen
-from perdure.cli.session import WORKER_STARTING, describe_on_own_server, no_worker_reason
+from perdure.cli.session import describe_on_own_server
+from perdure.local.connect import WORKER_STARTING, no_worker_reason
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.delivery.state import Progress
-from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
+from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
+from perdure.render.backlog.text import change_lines, headline, status_lines, waiting_item_rows
+from perdure.render.decision_lines import pending_lines
+from perdure.render.progress_lines import ProgressReporter, closing_lines
+from perdure.render.step_lines import WARN, format_row, phase_bar
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -365,26 +366,6 @@ def _show_progress(
         screen.print_lines(change_lines(previous, progress))
     if live is not None:
         live.update("\n".join([headline(progress), *waiting_item_rows(progress, {})]), refresh=True)
-
-
-async def read_pending_decisions(backlog: Backlog, progress: BacklogProgress) -> dict[str, PendingDecision]:
-    """Ask each delivery that waits for a person which decision it waits for; return these by item.
-
-    A delivery that cannot be found or described is left out.
-    """
-    from temporalio.service import RPCError
-
-    from perdure.client import Perdure
-
-    perdure, decisions = Perdure(backlog.client), {}
-    for view in [view for view in progress.items if view.phase == "waits" and view.delivery]:
-        try:
-            pending_decision = (await perdure.delivery(view.delivery).describe()).pending_decision
-        except (RPCError, BadInput):
-            continue
-        if pending_decision is not None:
-            decisions[view.id] = pending_decision
-    return decisions
 
 
 def _no_worker_reason() -> str:

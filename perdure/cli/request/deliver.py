@@ -136,9 +136,9 @@ async def _follow_phase(phase: Phase, delivery: Delivery, screen: Screen, *, wai
     With `wait` False, returns EXIT_WAITS as soon as it waits for a person. Raises PerdureError when phase test had no
     test command.
     """
-    from perdure.cli.look.progress_lines import closing_lines
     from perdure.cli.look.watch import EXIT_WAITS, DeliveryWatcher, come_back_lines, exit_code
     from perdure.models.delivery.result import TestsStatus
+    from perdure.render.progress_lines import closing_lines
 
     watcher = DeliveryWatcher(delivery, screen)
     result = await watcher.watch(wait=wait)
@@ -186,8 +186,8 @@ async def _fetch_artifacts(delivery: Delivery, result: DeliveryResult, screen: S
 
 def _print_artifacts(screen: Screen, phase: Phase, artifacts: dict[str, str]) -> None:
     """Print the phase's artifacts: the plan on standard output; test report, review and findings as lines."""
-    from perdure.cli.look.findings_text import plan_text, report_lines, review_lines
     from perdure.models.checks.report import Findings, Review, TestReport
+    from perdure.render.findings_text import plan_text, report_lines, review_lines
 
     if phase is Phase.PLAN and "plan" in artifacts:
         print(plan_text(artifacts["plan"]), end="", flush=True)

@@ -39,8 +39,8 @@ def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
 
 def cancel(id: str, now: bool, json: bool) -> None:
     """Stop a delivery and wait until it has ended."""
-    from perdure.cli.look.progress_lines import closing_lines
     from perdure.models.delivery.result import Status
+    from perdure.render.progress_lines import closing_lines
 
     screen, delivery_ids = Screen(json=json), list[str]()
 
@@ -97,8 +97,8 @@ async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult
     it."""
     import asyncio
 
-    from perdure.cli.look.progress_lines import no_worker_line
-    from perdure.cli.session import no_worker_reason
+    from perdure.local.connect import no_worker_reason
+    from perdure.render.progress_lines import no_worker_line
 
     result = asyncio.ensure_future(delivery.result())
     finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)

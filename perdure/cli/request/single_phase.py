@@ -8,15 +8,13 @@ from pathlib import Path
 
 from perdure.cli.request.options import RequestOptions
 from perdure.cli.request.validation import DeliverOptions, suggest_name
-from perdure.models.delivery.steps import Plan
+from perdure.models.delivery.steps import plan_title
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
 
 _FIXING_PHASES = (Phase.TEST, Phase.REVIEW)
 """Phases whose findings can be fixed; the others find nothing."""
-
-_TITLE_CHARS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +79,6 @@ def read_plan_file(path: Path) -> str:
     if not text.strip():
         raise BadInput("the plan is empty", where=where, fix=fix)
     return text
-
-
-def plan_title(plan: str) -> str:
-    """Return a plan's title, else its first line with a letter or digit, else `Carry out the plan`; at most 200
-    characters."""
-    try:
-        return Plan.model_validate_json(plan).title[:_TITLE_CHARS]
-    except ValueError:
-        lines = (line.strip().lstrip("#").strip() for line in plan.splitlines())
-        return next((line for line in lines if any(c.isalnum() for c in line)), "Carry out the plan")[:_TITLE_CHARS]
 
 
 def _check_options(phase: Phase, options: PhaseOptions) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure import __version__, secrets
-from perdure.cli.formatting import money, short_sha, with_tilde
 from perdure.cli.screen import Screen
 from perdure.models.limits import DECISION_ACCEPTED
+from perdure.render.formatting import money, short_sha, with_tilde
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import CheckedRequest, DeliverOptions
@@ -84,8 +84,7 @@ async def print_start(
     restart_hint   what starts another one, printed after the note that it existed
     """
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.local import web_ui_url
-    from perdure.cli.session import no_worker_reason
+    from perdure.local.connect import no_worker_reason, web_ui_url
 
     if not screen.json:
         page = await web_ui_url(Home.find(), id)
@@ -132,7 +131,7 @@ def header_lines(checked: CheckedRequest, id: str, watching: Sequence[str], limi
     """
     from perdure.adapters.git.command import redact
     from perdure.adapters.git.target import list_not_included
-    from perdure.cli.look.progress_lines import Header
+    from perdure.render.progress_lines import Header
 
     checkout, target = checked.target.checkout, redact(checked.target.url)
     has_origin = checkout is not None and str(checkout) != checked.target.url

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -288,3 +289,26 @@ class Decisions(ABC):
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
             raise await self._ended_error(await self.describe()) from None
+
+
+NEXT_DECISION_WAIT_S = 30.0
+"""The time until a delivery has to wait with the edited plan for approval: milliseconds where a worker lives."""
+
+
+async def wait_for_next_decision(delivery: Decisions, previous: PendingDecision) -> PendingDecision:
+    """Wait until a delivery waits for another decision than `previous`, such as the edited plan's approval, and return
+    it. Raises PerdureError after NEXT_DECISION_WAIT_S."""
+    deadline = time.monotonic() + NEXT_DECISION_WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            pending_decision = await delivery.waits_for()
+        except NotCounted:
+            pending_decision = previous
+        if pending_decision.target != previous.target:
+            return pending_decision
+        await asyncio.sleep(WATCH_EVERY_S)
+    raise PerdureError(
+        "the edited plan was counted, but does not wait for approval yet",
+        where=delivery.id,
+        fix=f"perdure approve {delivery.id}",
+    )

@@ -259,3 +259,16 @@ STEPS: dict[Step, StepSpec] = {
 AGENTIC = tuple(step for step, about in STEPS.items() if about.agentic)
 WRITERS = tuple(step for step in AGENTIC if STEPS[step].writes)
 FIXES = tuple(step for step in AGENTIC if STEPS[step].fixes)
+
+
+_TITLE_CHARS = 200
+
+
+def plan_title(plan: str) -> str:
+    """Return a plan's title, else its first line with a letter or digit, else `Carry out the plan`; at most 200
+    characters."""
+    try:
+        return Plan.model_validate_json(plan).title[:_TITLE_CHARS]
+    except ValueError:
+        lines = (line.strip().lstrip("#").strip() for line in plan.splitlines())
+        return next((line for line in lines if any(c.isalnum() for c in line)), "Carry out the plan")[:_TITLE_CHARS]

@@ -15,12 +15,12 @@ from aiohttp import web
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from perdure.cli.look.logs import format_data
 from perdure.client.history.event_feed import all_events
 from perdure.models.config.repository import parse_duration
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 from perdure.page.render import ALIVE_S, STILL_HERE, perdure_of, render, render_text
+from perdure.render.lists import format_data
 
 UNREAD = 5000
 """Most events that wait for one browser: one that reads no more has to ask again, from where it stands."""

@@ -11,15 +11,15 @@ from typing import Any
 from aiohttp import web
 from markupsafe import Markup
 
-from perdure.cli.backlog.drawing import draw_graph
-from perdure.cli.backlog.report import MARKS, item_state
-from perdure.cli.backlog.text import PHASE_ORDER
-from perdure.cli.formatting import short_sha
-from perdure.cli.look.watch import read_pending_decisions
 from perdure.client import Backlog, RunDescription
+from perdure.client.namespace import read_pending_decisions
 from perdure.models.errors import BadInput
 from perdure.models.webui.backlog import count_phases
 from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render, stream_part
+from perdure.render.backlog.drawing import draw_graph
+from perdure.render.backlog.report import MARKS, item_state
+from perdure.render.backlog.text import PHASE_ORDER
+from perdure.render.formatting import short_sha
 
 _MESSAGES = {
     "hold": "nothing further begins until it is resumed",

@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from perdure.cli.decide.answer import not_received_message
-from perdure.cli.decide.decision_view import explain_invalid_answer, pending_details, resolve_answer
-from perdure.cli.decide.gate import fetch_editable_plan, wait_for_next_decision
-from perdure.cli.yaml_files import is_blank, parse_plan
 from perdure.client import DecisionReply, Delivery
+from perdure.client.delivery.decisions import wait_for_next_decision
+from perdure.client.yaml_files import fetch_editable_plan, is_blank, parse_plan
+from perdure.local.connect import not_received_message
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
 from perdure.page.render import delivery_of, path_part, person_of, redirect_with_message, render
+from perdure.render.decision_lines import explain_invalid_answer, pending_details, resolve_answer
 from perdure.text import one_line
 
 Fields = dict[str, str]

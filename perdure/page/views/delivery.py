@@ -12,10 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from perdure.cli.look.compare import comparison_rows, load_comparison
-from perdure.cli.look.report.facts import DeliveryReport
-from perdure.cli.look.report.gather import PNG, gather_report
-from perdure.cli.look.report.page import template_values
 from perdure.client import Delivery, RunDescription
 from perdure.client.delivery.rewinding import fork, rewind
 from perdure.client.delivery.turns import turns
@@ -30,6 +26,10 @@ from perdure.page.render import (
     render,
     stream_part,
 )
+from perdure.render.comparison import comparison_rows, load_comparison
+from perdure.render.report.facts import DeliveryReport
+from perdure.render.report.gather import PNG, gather_report
+from perdure.render.report.page import template_values
 
 _REPORTS_MOST = 16
 """Deliveries whose report is kept until something happens to them: some hundred KiB each."""

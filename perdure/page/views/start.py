@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiDictProxy
 
-from perdure.cli.yaml_files import parse_backlog_file
+from perdure.client.yaml_files import parse_backlog_file
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.page.render import form_text, path_part, perdure_of, redirect_with_message, render

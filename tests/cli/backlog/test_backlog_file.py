@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.backlog.start import BacklogOptions, check_backlog
+from perdure.cli.backlog.start import BacklogOptions, check_backlog, read_backlog_file
 from perdure.cli.request.validation import check_key
-from perdure.cli.yaml_files import BACKLOG_BYTES, parse_backlog_file, read_backlog_file
+from perdure.client.yaml_files import BACKLOG_BYTES, parse_backlog_file
 from perdure.models.errors import BadInput, InvalidRequest
 from tests.engine import make_target
 

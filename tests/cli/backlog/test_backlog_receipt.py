@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from perdure.adapters.git.remote import BranchCommit
-from perdure.cli.backlog.report import BacklogReceipt, RemoteState, make_receipt
+from perdure.cli.backlog.receipt import RemoteState, make_receipt
 from perdure.client.history.runs import BacklogHistory
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.ids import branch_name, delivery_key
+from perdure.render.backlog.report import BacklogReceipt
 
 
 def shown(status: str = "ended", **phases: str) -> BacklogProgress:

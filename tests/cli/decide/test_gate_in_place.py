@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from perdure.cli.decide.decision_view import verdict_lines
 from perdure.cli.decide.gate import gate_choices
 from perdure.models.budget.ledger import Spend
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.result import StepRecord
 from perdure.models.delivery.state import Progress
-from tests.cli.decide.test_asking_shown import NOON
+from perdure.render.decision_lines import verdict_lines
 from tests.cli.decision_fixtures import Desk, desk
 from tests.cli.typist import Typist
+from tests.render.test_decision_lines import NOON
 
 pytestmark = pytest.mark.story
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.yaml_files import is_blank, parse_plan, to_editable
+from perdure.client.yaml_files import is_blank, parse_plan, to_editable
 from perdure.models.delivery.steps import Plan, Task
 from perdure.models.errors import BadInput
 

@@ -9,13 +9,7 @@ import pytest
 
 from perdure.adapters.system.home import Home
 from perdure.cli.look.watch import WATCH_LOST_S, DeliveryWatcher
-from perdure.cli.session import (
-    NO_WORKER,
-    WORKER_RESTARTS,
-    WORKER_STARTING,
-    adapt_no_worker_error,
-    no_worker_reason,
-)
+from perdure.local.connect import NO_WORKER, WORKER_RESTARTS, WORKER_STARTING, adapt_no_worker_error, no_worker_reason
 from perdure.local.places import Places
 from perdure.models.errors import BadInput, NoWorker
 from perdure.models.limits import WATCH_SILENCE_S

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.cli.request.single_phase import PhaseOptions, parse_phase, plan_title, to_deliver_options
+from perdure.cli.request.single_phase import PhaseOptions, parse_phase, to_deliver_options
 from perdure.cli.request.validation import needs_model
-from perdure.models.delivery.steps import Plan
+from perdure.models.delivery.steps import Plan, plan_title
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase

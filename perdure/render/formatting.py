@@ -1,0 +1,97 @@
+"""Amounts as a person reads them, other people's texts, bounded and with nothing invisible in them, and tables; pure
+functions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.text import one_line, visible
+from perdure.text import span as span
+
+if TYPE_CHECKING:
+    pass
+
+
+def money(usd: float | None) -> str:
+    """Return dollars as `$0.43`; None is `cost unknown`, never zero."""
+    if usd is None:
+        return "cost unknown"
+    return "<$0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
+
+
+def format_tokens(count: int) -> str:
+    """Return a number of tokens as `950`, `118k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def pluralise(number: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 turn`, `3 turns`. `plural` empty: the singular and an s."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def short_sha(sha: str) -> str:
+    """Return a commit's first seven digits."""
+    return sha[:7]
+
+
+def with_tilde(path: Path) -> str:
+    """Return a path as text, with `~` for the home directory."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
+
+
+REPORT_TEXT_CHARS = 20_000
+"""Characters of any one text on a report's page: a command's last lines have some 8,000."""
+
+
+_SLACK = 4
+"""Multiple of the limit up to which a text is looked at: colour codes and the like do not count in what is shown."""
+
+
+def visible_text(text: str, limit: int = REPORT_TEXT_CHARS) -> str:
+    """Return the visible part of a text, cut at `limit` characters with a note that it was cut; tabs and line ends
+    stay."""
+    visible_part = visible(text[: _SLACK * limit])
+    if len(visible_part) <= limit and len(text) <= _SLACK * limit:
+        return visible_part
+    return f"{visible_part[:limit]}\n… cut here: {len(text):,} characters in all"
+
+
+def visible_line(text: str, limit: int = 300) -> str:
+    """Return the visible part of a text in one line of at most `limit` characters."""
+    return one_line(text[: _SLACK * limit], limit)
+
+
+def wrap_visible(text: str, width: int = 86) -> Iterator[str]:
+    """Yield the visible part of a text, at most 8,000 characters, wrapped into lines; its own line ends stay."""
+    for line in visible_text(text, 8000).strip().splitlines():
+        yield from textwrap.wrap(line, width, break_on_hyphens=False) or [""]
+
+
+def align_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Return rows as lines of left-aligned columns, two spaces apart.
+
+    Each cell is one line of at most 80 characters, the last of 400. Lines longer than `width` are cut, which shortens
+    the last column; at least 12 characters of it stay. `width` None: no line is cut.
+    """
+    cells = [[one_line(cell, 400 if n == len(row) - 1 else 80) for n, cell in enumerate(row)] for row in rows]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))]
+    lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in cells]
+    other_width = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    limit = max(width, other_width + 12) if width is not None else max(map(len, lines))
+    return [line if len(line) <= limit else line[: limit - 1] + "…" for line in lines]
+
+
+def time_ago(seconds: float) -> str:
+    """Return how long ago something was: `just now`, `5 min ago`, `3 h ago`, `12 d ago`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"

@@ -1,0 +1,117 @@
+"""Lists as a person reads them: rows of deliveries and backlogs, and events, one a line; pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from perdure.render.formatting import align_columns, money, time_ago
+from perdure.text import one_line
+
+if TYPE_CHECKING:
+    from perdure.client import ListEntry
+    from perdure.models.events import Event
+
+
+def delivery_rows(
+    entries: Sequence[ListEntry], width: int | None, now: datetime | None = None, kind: str = "delivery"
+) -> list[str]:
+    """Return a table with one line for each entry: id, status, start, cost, pull request or repository.
+
+    kind   heading of the first column, `delivery` or `backlog`
+    width  at which lines are cut; None: not at all
+    """
+    now = now or datetime.now(UTC)
+    rows = [
+        (
+            entry.delivery_id,
+            _status_text(entry),
+            time_ago((now - entry.started).total_seconds()),
+            money(entry.cost_usd) if entry.cost_usd is not None else "",
+            entry.pull_request or entry.repository,
+        )
+        for entry in entries
+    ]
+    return align_columns([(kind, "status", "started", "cost", "pull request or repository"), *rows], width)
+
+
+def waiting_delivery_rows(entries: Sequence[ListEntry], width: int | None, now: datetime | None = None) -> list[str]:
+    """Return a table with one line for each delivery that waits: for what, since when, and what it is about."""
+    now = now or datetime.now(UTC)
+    rows = [
+        (
+            entry.delivery_id,
+            entry.waits_for or entry.held or "held, or a host",
+            time_ago(
+                (
+                    now
+                    - (
+                        entry.pending_decision.since
+                        if entry.pending_decision is not None
+                        else entry.since or entry.started
+                    )
+                ).total_seconds()
+            ),
+            _question_text(entry),
+        )
+        for entry in entries
+    ]
+    return align_columns([("delivery", "waits for", "since", "about"), *rows], width)
+
+
+def entry_json(entry: ListEntry, kind: str = "delivery") -> dict[str, Any]:
+    """Return an entry as a JSON object: times in ISO 8601; `asked` is null where no person is asked anything.
+
+    The id is under `delivery_id`, or `backlog_id` where `kind` is `backlog`.
+    """
+    fields = {name: value for name, value in vars(entry).items() if name != "pending_decision"}
+    times = {
+        name: time.isoformat() if time else None
+        for name, time in (("started", entry.started), ("closed", entry.closed), ("since", entry.since))
+    }
+    fields[f"{kind}_id"] = fields.pop("delivery_id")
+    return (
+        fields
+        | times
+        | {"asked": entry.pending_decision.model_dump(mode="json") if entry.pending_decision is not None else None}
+    )
+
+
+def _status_text(entry: ListEntry) -> str:
+    if entry.pending_decision is not None:
+        return f"waiting ({entry.waits_for})"
+    return entry.status.replace("_", " ") + (f" ({entry.phase})" if entry.phase and entry.closed is None else "")
+
+
+def _question_text(entry: ListEntry) -> str:
+    if entry.pending_decision is None:
+        return entry.repository
+    return (
+        entry.pending_decision.question.text
+        if entry.pending_decision.question is not None
+        else entry.pending_decision.summary
+    )
+
+
+def format_event(event: Event) -> str:
+    """Return an event as a line for people: time (UTC), delivery or backlog, offset, type, step and turn, and its data
+    as plain text."""
+    subject = event.delivery or event.backlog or ""
+    where = " ".join(str(part) for part in (event.step, event.turn and f"turn {event.turn}") if part)
+    parts = (event.time[11:19], subject, f"{event.offset:>4}", event.type, where, one_line(format_data(event), 160))
+    return "  ".join(part for part in parts if part)
+
+
+def format_data(event: Event) -> str:
+    """Return the values of an event's data in one line, without those that are empty or only for programs."""
+    values = (
+        value
+        for name, value in event.data.items()
+        if value not in (None, "", [], {}, False) and name not in _PROGRAM_FIELDS
+    )
+    return " · ".join(one_line(str(value)) for value in values)
+
+
+_PROGRAM_FIELDS = ("checkpoint", "commit", "of", "options")
+"""Fields that are for programs: people are not shown them."""

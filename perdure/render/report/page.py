@@ -1,0 +1,159 @@
+"""A report as one HTML page that needs nothing else: no network, no script, no file beside it; a few numbers at its
+top."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from perdure import __version__
+from perdure.models.checks import verdict_text
+from perdure.models.delivery.result import ReviewStatus, TestsStatus
+from perdure.render.decision_lines import decision_line
+from perdure.render.formatting import format_tokens, money, pluralise, visible_line, visible_text
+from perdure.render.report import view
+from perdure.render.report.facts import DeliveryReport
+from perdure.render.report.timeline import svg_of, timeline_of
+from perdure.text import is_web_address, span
+
+Tile = tuple[str, list[str], str]
+"""A tile: its value, the lines below it, and its tone (`good`, `warn`, `bad`, or empty)."""
+
+
+def tests_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about tests: how many passed, other counts below, good where they are green."""
+    result = report.tests
+    if result.status in (TestsStatus.SKIPPED, TestsStatus.NONE):
+        return "not run" if result.status is TestsStatus.SKIPPED else "no tests", [], "warn" * (not report.running)
+    _, _, more = view.tests_line(result).partition(", ")
+    value = f"{result.passed} passed" if result.passed is not None else str(result.status)
+    return value, more.split(", ") if more else [], "good" if result.status is TestsStatus.GREEN else "bad"
+
+
+def review_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about the review: how many blockers, other counts below, good where it found the change clean."""
+    result = report.review
+    if view.report_review_line(report) == "not done":
+        return "not done", [], "warn" * (not report.running)
+    if result.blockers:
+        value, tone = pluralise(result.blockers, "blocker"), "bad"
+    else:
+        value, tone = "no blockers", "good" if result.status is ReviewStatus.CLEAN else ""
+    return value, [f"{result.tech_debt} tech debt", f"{result.skippable} skippable"], tone
+
+
+def cost_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about cost: the amount, below it budget and tokens."""
+    _, *more = view.cost_line(report.usage).split(" · ")
+    budget = [f"of {money(report.budget_usd)}"] if report.budget_usd is not None else []
+    return money(report.usage.cost_usd), [*budget, *more], ""
+
+
+def time_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about time: how long the delivery took, below it how much of that was waiting."""
+    waited = sum(gap.end - gap.start for gap in timeline_of(report).gaps)
+    return span(report.seconds), [f"{span(waited)} of it waiting"] if waited else [], ""
+
+
+def receipt_tile(report: DeliveryReport) -> Tile:
+    """Return the tile about the receipt: deaths of workers, below them what else it counts."""
+    value, *more = view.report_receipt_line(report).split(" · ")
+    return value, more, ""
+
+
+REPORT_TESTS_SHOWN = 1_000
+"""Rows of tests that passed, of one command: folded away, and still not the whole of a suite of 50,000."""
+
+
+def page_of(report: DeliveryReport) -> str:
+    """Return the whole HTML page. Every text of others is made visible, bounded and escaped on its way into it."""
+    pictures = {
+        sha256: Markup("data:image/png;base64," + base64.b64encode(data).decode())  # noqa: S704  # base64
+        for sha256, data in report.pictures.items()
+    }
+    values = template_values(report, pictures)
+    return report_environment().get_template("page.html.j2").render(values, version=__version__)
+
+
+def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of templates/facts.html.j2 and body.html.j2. `pictures`: the address of each screenshot, by
+    SHA-256."""
+    timeline = timeline_of(report)
+    shots = report.screenshots.pictures if report.screenshots else ()
+    return {
+        "report": report,
+        "timeline": timeline,
+        "svg": Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
+        "pictures": pictures,
+        "links": {"pull": is_web_address(report.pull_request.url) if report.pull_request else False},
+        "points": verdict_text.review_points(report.reviewed, report.findings),
+        "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
+        "sections": _section_links(report, bool(timeline.rows)),
+        "turns": [(name, list(turns)) for name, turns in groupby(report.turns, key=view.step_name)],
+        "total": view.total_cost(report.steps),
+        "diff_lines": view.diff_lines(report.diff),
+    }
+
+
+def _section_links(report: DeliveryReport, has_timeline: bool) -> list[tuple[str, str]]:
+    """Return anchor and name of each section that the page has, in their order."""
+    presence = {
+        "timeline": has_timeline,
+        "request": bool(report.request.strip()),
+        "plan": report.plan is not None,
+        "decisions": bool(report.decisions),
+        "attempts": bool(report.attempts),
+        "change": bool(report.diff),
+        "tests": True,
+        "review": True,
+        "screenshots": report.screenshots is not None,
+        "cost": bool(report.steps),
+        "turns": bool(report.turns),
+    }
+    return [(anchor, anchor.capitalize()) for anchor, is_present in presence.items() if is_present]
+
+
+@cache
+def report_environment() -> Environment:
+    """Create the Jinja environment of reports, once: every text of others is made visible, bounded and escaped in its
+    templates."""
+
+    def finalize(value: object) -> object:
+        """The last thing that happens to whatever stands in {{ }}: nobody has to remember it."""
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return visible_text(value)
+        return "" if value is None else value
+
+    environment = Environment(
+        loader=PackageLoader("perdure.render.report", "templates"),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "line": visible_line,
+        "text": visible_text,
+        "money": money,
+        "span": span,
+        "took": view.format_test_time,
+        "tokens": format_tokens,
+        "decided": decision_line,
+        "row": view.attempt_cells,
+    }
+    environment.filters |= {"status": lambda status: status.replace("_", " ")}
+    environment.globals |= {
+        "view": view,
+        "wording": verdict_text,
+        **{tile.__name__: tile for tile in (tests_tile, review_tile, cost_tile, time_tile, receipt_tile)},
+        "count": pluralise,
+        "rows": REPORT_TESTS_SHOWN,
+    }
+    return environment
