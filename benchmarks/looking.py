@@ -37,12 +37,11 @@ from workflow_fixtures import Cast
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import ensure_page_token, read_page_record
+from perdure.local.page import ServedPage, ensure_page_token, read_page_record
 from perdure.local.server import ensure_server, stop_server
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.page.server import ServedPage
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
 

@@ -20,9 +20,9 @@ from rich.console import Console
 
 from perdure.cli.look.top import HELP, table_lines
 from perdure.client.server.overview import Overview
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.local.server import find_server
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from tests import needs
 from tests.e2e.test_backlogs import STORY, ended, night
 from tests.engine import HAPPY, Engine, finished, make_target, until

@@ -1,23 +1,31 @@
-"""The process of the web page that `perdure up` keeps running: its token, its record, its start and end."""
+"""The process of the web page, as `perdure up` keeps it running and `perdure page` runs it: its address, its token, its
+record, its start and end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import secrets as randomness
 import shlex
+import signal
+import ssl
 import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from perdure import secrets
 from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.adapters.system.home import Home
+from perdure.local.identity import HOST
 from perdure.local.places import Places
 from perdure.local.processes import command_tied_to_us, holds_lock
-from perdure.models.errors import PerdureError
+from perdure.models.errors import BadInput, PerdureError
 
 PAGE_RESTART_S = 5.0
 """Pause before a page that ended is started again: the home's disk may be full."""
@@ -130,27 +138,64 @@ async def keep_page_running(home: Home) -> None:
             await process.wait()
             await asyncio.sleep(PAGE_RESTART_S)
         finally:
-            if process.returncode is None:
-                process.terminate()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), PAGE_STOP_S)
-            if process.returncode is None:
-                process.kill()
+            await _end_page(process)
 
 
-async def _start_page(home: Home) -> asyncio.subprocess.Process:
-    """Start the page's process and return it.
+async def run_page(home: Home, place: ListenAddress) -> AsyncIterator[ServedPage]:
+    """Run a page at this address, in a process of its own, until SIGINT or SIGTERM; yield where it is, again each time
+    this home's token has changed.
+
+    Raises BadInput where it cannot listen there or the token cannot be read, and PerdureError when it ends by itself.
+    """
+    ensure_page_token(home)  # what is wrong with it is said here
+    process = await _start_page(home, place)
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, process.terminate)
+        assert process.stdout is not None
+        async for line in process.stdout:
+            told = json.loads(line)
+            if "what" in told:
+                raise BadInput(**told)
+            yield ServedPage(**told)
+        if await process.wait() not in (0, -signal.SIGTERM):
+            raise PerdureError(f"the page has ended with code {process.returncode}")
+    finally:
+        await _end_page(process)
+
+
+async def _end_page(process: asyncio.subprocess.Process) -> None:
+    """End the page's process where it has not ended yet: by SIGTERM, after PAGE_STOP_S seconds by SIGKILL."""
+    if process.returncode is None:
+        process.terminate()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), PAGE_STOP_S)
+    if process.returncode is None:
+        process.kill()
+
+
+async def _start_page(home: Home, place: ListenAddress | None = None) -> asyncio.subprocess.Process:
+    """Start the page's process and return it: the one beside the workers, or, with `place`, one that writes each of its
+    addresses, or why it cannot listen, as a line of JSON.
 
     It gets the variables that lead to Temporal, and no secret besides: no key of a model or a forge.
     """
+    # The process has another working directory.
+    resolved = place and replace(
+        place,
+        certificate=place.certificate and place.certificate.absolute(),
+        key=place.key and place.key.absolute(),
+    )
+    arguments = [json.dumps(asdict(resolved), default=str)] if resolved else []
     variables = secrets.environment()
     page_variables = {
         name: value for name, value in variables.items() if not secrets.is_secret(name) or name[:9] == "TEMPORAL_"
     }
     with secrets.handed_over({**page_variables, "PERDURE_HOME": str(home.root)}) as (env, pipe):
         return await asyncio.create_subprocess_exec(
-            *command_tied_to_us([sys.executable, "-P", "-m", "perdure.page"]),
+            *command_tied_to_us([sys.executable, "-P", "-m", "perdure.page", *arguments]),
             stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE if place is not None else None,
             env=env,
             cwd=home.root,
             pass_fds=[pipe],
@@ -162,3 +207,76 @@ def write_page_record(home: Home, url: str) -> None:
     """Write the record of this process, which holds the page's lock and serves the page at `url`."""
     record = PageRecord(pid=os.getpid(), url=url)
     write_whole(Places(home).page_record, record.model_dump_json().encode(), sync=False)
+
+
+PORT = 8240
+"""The default port, beside Temporal's 8233."""
+
+
+@dataclass(frozen=True)
+class ListenAddress:
+    """The address at which the page listens, and the names it is asked by.
+
+    names        names besides the host's own: a proxy's
+    user_header  the header in which a proxy names the person; empty: the token opens the page
+    """
+
+    host: str = HOST
+    port: int = PORT
+    names: tuple[str, ...] = ()
+    user_header: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def tls(self) -> bool:
+        return self.certificate is not None
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    def make_ssl_context(self) -> ssl.SSLContext | None:
+        """Create the TLS context for this address; None without a certificate.
+
+        Raises BadInput for an address that strangers could listen in on, a proxy's header where others reach the port,
+        a certificate without its key or a key without one, and a certificate that cannot be read.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise BadInput(
+                "a certificate needs its key, and a key its certificate",
+                where="--tls-cert and --tls-key",
+                fix="give both: --tls-cert FILE --tls-key FILE",
+            )
+        if self.user_header and not self.loopback:
+            what = "whoever reaches the port could say in that header who they are"
+            raise BadInput(what, where=self.host, fix="listen on 127.0.0.1, and let a proxy on this machine reach it")
+        if not (self.loopback or self.tls):
+            fix = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy: --proxy-user-header NAME"
+            raise BadInput("beyond this machine the token would be readable on its way", where=self.host, fix=fix)
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            what = f"the certificate cannot be used: {error.strerror or error}"
+            raise BadInput(what, where=str(self.certificate)) from None
+        return context
+
+
+@dataclass(frozen=True)
+class ServedPage:
+    """A page that is served.
+
+    `url`: without the token. `occupied_port`: the port that was wanted, where it was another's.
+    """
+
+    url: str
+    token: str
+    occupied_port: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the link a person opens, with the token; without one a proxy lets them in."""
+        return f"{self.url}/?token={self.token}" if self.token else f"{self.url}/"

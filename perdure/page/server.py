@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import errno
 import gc
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 
 from aiohttp import web
 from temporalio.service import RPCError
@@ -17,7 +14,7 @@ from temporalio.service import RPCError
 from perdure.client import Perdure
 from perdure.client.server.overview import Overview
 from perdure.local.connect import adapt_no_worker_error
-from perdure.local.identity import HOST
+from perdure.local.page import ListenAddress, ServedPage
 from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import Guard, Handler, add_security_headers, login_name
 from perdure.page.render import (
@@ -33,9 +30,6 @@ from perdure.page.render import (
 from perdure.page.views import all_routes, delivery
 from perdure.page.views.activity import FEED, SharedFeed
 
-PORT = 8240
-"""The default port, beside Temporal's 8233."""
-
 PORTS_TRIED = 50
 """Ports that are tried, from the wanted one on, where one is taken."""
 
@@ -46,75 +40,6 @@ ENDING_S = 1.0
 """The time the server waits for open streams as it ends: browsers keep a stream open for ever."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-
-@dataclass(frozen=True)
-class ListenAddress:
-    """The address at which the page listens, and the names it is asked by.
-
-    names        names besides the host's own: a proxy's
-    user_header  the header in which a proxy names the person; empty: the token opens the page
-    """
-
-    host: str = HOST
-    port: int = PORT
-    names: tuple[str, ...] = ()
-    user_header: str = ""
-    certificate: Path | None = None
-    key: Path | None = None
-
-    @property
-    def tls(self) -> bool:
-        return self.certificate is not None
-
-    @property
-    def loopback(self) -> bool:
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
-
-    def make_ssl_context(self) -> ssl.SSLContext | None:
-        """Create the TLS context for this address; None without a certificate.
-
-        Raises BadInput for an address that strangers could listen in on, a proxy's header where others reach the port,
-        a certificate without its key or a key without one, and a certificate that cannot be read.
-        """
-        if (self.certificate is None) != (self.key is None):
-            raise BadInput(
-                "a certificate needs its key, and a key its certificate",
-                where="--tls-cert and --tls-key",
-                fix="give both: --tls-cert FILE --tls-key FILE",
-            )
-        if self.user_header and not self.loopback:
-            what = "whoever reaches the port could say in that header who they are"
-            raise BadInput(what, where=self.host, fix="listen on 127.0.0.1, and let a proxy on this machine reach it")
-        if not (self.loopback or self.tls):
-            fix = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy: --proxy-user-header NAME"
-            raise BadInput("beyond this machine the token would be readable on its way", where=self.host, fix=fix)
-        if self.certificate is None:
-            return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            what = f"the certificate cannot be used: {error.strerror or error}"
-            raise BadInput(what, where=str(self.certificate)) from None
-        return context
-
-
-@dataclass(frozen=True)
-class ServedPage:
-    """A page that is served.
-
-    `url`: without the token. `occupied_port`: the port that was wanted, where it was another's.
-    """
-
-    url: str
-    token: str
-    occupied_port: int | None = None
-
-    @property
-    def address(self) -> str:
-        """Return the link a person opens, with the token; without one a proxy lets them in."""
-        return f"{self.url}/?token={self.token}" if self.token else f"{self.url}/"
 
 
 @asynccontextmanager

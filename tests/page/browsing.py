@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from perdure.page.server import ServedPage as Served
+from perdure.local.page import ServedPage as Served
 from tests import needs
 from tests.waiting import patient
 

@@ -9,9 +9,9 @@ from browsing import chromium, looking
 from playwright.async_api import expect
 from visitors import visiting
 
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from perdure.page.views.hosts import sum_costs
 from tests.engine import HAPPY, Engine, finished, git, make_target, until
 

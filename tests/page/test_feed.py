@@ -15,9 +15,9 @@ from visitors import PLAN, Visitor, stands_waiting, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.local.server import find_server
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from perdure.plugin import perdure_plugin
 from tests.engine import until
 from tests.temporal_server import joined

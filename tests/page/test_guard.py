@@ -11,9 +11,8 @@ import pytest
 from visitors import Visitor, shut_page, visiting
 
 from perdure.adapters.system.home import Home
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.errors import BadInput
-from perdure.page.server import ListenAddress
 
 
 async def test_without_a_token_nothing_is_shown_and_one_line_says_how_to_open_the_page(tmp_path: Path) -> None:

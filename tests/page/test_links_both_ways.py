@@ -14,12 +14,12 @@ from playwright.async_api import Page, expect
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.connect import web_ui_base_url
-from perdure.local.page import ensure_page_token, write_page_record
+from perdure.local.page import ListenAddress, ensure_page_token, write_page_record
+from perdure.local.page import ServedPage as Served
 from perdure.local.places import Places
 from perdure.local.server import find_server
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.server import ListenAddress, serve_page
-from perdure.page.server import ServedPage as Served
+from perdure.page.server import serve_page
 from tests.engine import HAPPY, Engine, make_target, until
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.limits import TASK_QUEUE
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from perdure.page.views.inbox import escape_filter_value
 from perdure.page.views.start import form_fields
 from tests.engine import BUILT, HAPPY, Engine, make_target, until

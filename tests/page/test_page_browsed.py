@@ -18,11 +18,11 @@ from visitors import PLAN, stands_waiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
+from perdure.local.page import ServedPage as Served
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question
-from perdure.page.server import ListenAddress, serve_page
-from perdure.page.server import ServedPage as Served
+from perdure.page.server import serve_page
 from perdure.plugin import perdure_plugin
 from tests.npm_packages import installed
 from tests.temporal_server import joined

@@ -8,10 +8,10 @@ import pytest
 from browsing import card, chromium, looking
 from playwright.async_api import Page, expect
 
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.page.guard import login_name
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from tests.e2e.test_gates import GATES
 from tests.e2e.test_web_ui import TOLD
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until

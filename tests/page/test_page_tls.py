@@ -27,8 +27,8 @@ from visitors import PLAN, stands_waiting
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import ensure_page_token
-from perdure.page.server import ListenAddress, serve_page
+from perdure.local.page import ListenAddress, ensure_page_token
+from perdure.page.server import serve_page
 from tests import needs
 from tests.page.test_page_browsed import client_of
 from tests.temporal_server import joined

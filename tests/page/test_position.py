@@ -16,9 +16,9 @@ from visitors import Visitor, visiting
 
 from perdure.adapters.system.home import Home
 from perdure.client.history.event_feed import all_events
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.events import Event, EventType
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from perdure.page.views.activity import StreamPosition
 from tests.cli.decision_fixtures import Desk, desk
 from tests.waiting import patient

@@ -15,9 +15,9 @@ from visitors import PLAN, stands_waiting, visiting
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
 from perdure.client.server.overview import ANSWER_S
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.local.server import ensure_server, stop_server
-from perdure.page.server import ListenAddress, serve_page
+from perdure.page.server import serve_page
 from perdure.plugin import perdure_plugin
 from tests.waiting import until
 

@@ -11,9 +11,9 @@ from browsing import card, chromium, looking
 from playwright.async_api import expect
 from visitors import Visitor, visiting
 
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ServedPage, ensure_page_token
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.server import ListenAddress, ServedPage, serve_page
+from perdure.page.server import serve_page
 from tests.e2e.test_gates import GATES
 from tests.engine import Engine, finished, make_target, until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from visitors import visiting
 
-from perdure.local.page import ensure_page_token
-from perdure.page.server import ListenAddress, serve_page
+from perdure.local.page import ListenAddress, ensure_page_token
+from perdure.page.server import serve_page
 from tests.e2e.test_backlogs import STORY, ended, night
 from tests.engine import Engine, make_target
 

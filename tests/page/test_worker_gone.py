@@ -15,8 +15,8 @@ from visitors import visiting
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.page import ensure_page_token
-from perdure.page.server import ListenAddress, serve_page
+from perdure.local.page import ListenAddress, ensure_page_token
+from perdure.page.server import serve_page
 from perdure.page.views.hosts import list_workers, worker_state
 from tests.engine import HAPPY, Engine, until
 

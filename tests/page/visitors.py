@@ -16,9 +16,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
-from perdure.local.page import ensure_page_token
+from perdure.local.page import ListenAddress, ServedPage, ensure_page_token
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.server import ListenAddress, ServedPage, serve_page
+from perdure.page.server import serve_page
 from perdure.plugin import perdure_plugin
 
 TIMEOUT = aiohttp.ClientTimeout(total=60)

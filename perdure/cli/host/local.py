@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import webbrowser
 from dataclasses import asdict
@@ -22,8 +21,8 @@ from perdure.secrets import environment, handed_over, is_secret
 
 if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
+    from perdure.local.page import ListenAddress, ServedPage
     from perdure.local.server import ServerInfo
-    from perdure.page.server import ListenAddress, ServedPage
 
 
 def up(detach: bool) -> None:
@@ -190,8 +189,7 @@ def page(
 ) -> None:
     """The page with all that runs and waits for you, in a browser, where you decide too."""
     from perdure.adapters.system.home import Home
-    from perdure.local.page import page_address
-    from perdure.page.server import PORT, ListenAddress, ServedPage
+    from perdure.local.page import PORT, ListenAddress, ServedPage, page_address
 
     screen, names = Screen(json=json), tuple(proxy or ())
     place = ListenAddress(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
@@ -199,38 +197,21 @@ def page(
         url, _, token = running_page.partition("/?token=")
         _show_address(ServedPage(url, token), screen, open_)  # perdure up keeps it
         return
-    run_coroutine(_serve_page(place, screen, show=open_))
+    run_coroutine(_run_page(place, screen, show=open_))
 
 
-async def _serve_page(place: ListenAddress, screen: Screen, *, show: bool) -> None:
-    """Run the page's server until Ctrl-C or SIGTERM, and print its address; with `show` open it in a browser.
+async def _run_page(place: ListenAddress, screen: Screen, *, show: bool) -> None:
+    """Run a page until Ctrl-C or SIGTERM, and print its address; with `show` open it in a browser.
 
     Begins anew, with a new token, whenever this home's token is changed or removed. Raises BadInput for an address that
     strangers could listen on.
     """
-    import asyncio
+    from perdure.local.page import run_page
 
-    from perdure.adapters.system.home import Home
-    from perdure.client import Perdure
-    from perdure.local.connect import web_ui_base_url
-    from perdure.local.page import ensure_page_token, wait_until_token_invalid
-    from perdure.page.server import freeze_loaded_objects, serve_page
-
-    home = Home.find()
     place.make_ssl_context()  # checks the address and the certificate before anything else is done
-    client = (await connect_client(screen)).client
-    stopped = asyncio.Event()
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signal_number, stopped.set)
-    # Many people are behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say
-    # so.
-    key = None if place.user_header else home.key()
-    while not stopped.is_set():
-        token = ensure_page_token(home)
-        async with serve_page(Perdure(client, key), token, place, await web_ui_base_url(home)) as page:
-            _show_address(page, screen, show)
-            freeze_loaded_objects()
-            await wait_until_token_invalid(home, token, stopped)
+    await connect_client(screen)  # says why there is nothing to show
+    async for page in run_page(_home(), place):
+        _show_address(page, screen, show)
 
 
 def _show_address(page: ServedPage, screen: Screen, show: bool) -> None:
