@@ -658,7 +658,7 @@ export interface Progress {
 /** The one thing a delivery waits for. */
 export interface PendingDecision {
   gate: Gate;
-  /** names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so that it can never decide something else after a rewind (holes.md H7) */
+  /** names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so that it can never decide something else after a rewind */
   of: string;
   /** what is asked, in one line */
   words: string;
