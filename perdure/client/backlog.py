@@ -20,7 +20,8 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.history.runs import BacklogHistory, read_backlog_history, read_request
+from perdure.client.history.fold import BacklogHistory
+from perdure.client.history.runs import read_backlog_history, read_request
 from perdure.client.server.calls import query_workflow, send_update
 from perdure.client.server.view import RunDescription, describe_run
 from perdure.client.submit import ATTACH, start_and_confirm, start_workflow

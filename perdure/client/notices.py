@@ -20,7 +20,8 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.history.runs import ActivityRecord, read_history
+from perdure.client.history.fold import ActivityRecord
+from perdure.client.history.runs import read_history
 from perdure.client.server.listing import escape_filter_value
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.notice import trial_notice

@@ -22,7 +22,7 @@ from perdure.text import one_line
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge
     from perdure.client import Backlog
-    from perdure.client.history.runs import BacklogHistory
+    from perdure.client.history.fold import BacklogHistory
     from perdure.models.backlog.state import BacklogProgress
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from perdure.client.history.runs import ActivityRecord
+from perdure.client.history.fold import ActivityRecord
 from perdure.models.delivery import fold
 from perdure.models.delivery.request import ForkedFrom
 from perdure.models.delivery.result import DeliveryResult, Receipt

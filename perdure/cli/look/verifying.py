@@ -24,7 +24,7 @@ from perdure.cli.look.evidence import (
     verified,
 )
 from perdure.client import Delivery, Perdure
-from perdure.client.history.runs import DeliveryHistory
+from perdure.client.history.fold import DeliveryHistory
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.client.server.view import status_word
 from perdure.models.delivery import verify

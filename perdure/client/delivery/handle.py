@@ -15,7 +15,8 @@ from temporalio.service import RPCError
 
 from perdure.client.delivery.decisions import Decisions
 from perdure.client.history.events import stream_events
-from perdure.client.history.runs import DeliveryHistory, read_history, read_request, unread_messages
+from perdure.client.history.fold import DeliveryHistory
+from perdure.client.history.runs import read_history, read_request, unread_messages
 from perdure.client.notices import failed_notices
 from perdure.client.server.calls import query_workflow, run_on_host
 from perdure.client.server.view import RunDescription, describe_run, find_workflow, has_pollers
@@ -69,7 +70,7 @@ class Delivery(Decisions):
 
     async def unread_messages(self) -> list[str]:
         """Return the names of what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
-        return await unread_messages(self._handle, self._client.data_converter)
+        return await unread_messages(self._client, self.id)
 
     async def progress(self, *, once: bool = False) -> Progress:
         """Query the delivery's workflow for its progress; where no worker answers, use the memo of an ended run.

@@ -25,7 +25,8 @@ from perdure.client.delivery.turns import (
     state_before,
     turns_of_runs,
 )
-from perdure.client.history.runs import DeliveryHistory, read_run, read_runs
+from perdure.client.history.fold import RunHistory
+from perdure.client.history.runs import read_run, read_runs
 from perdure.client.server.view import RunDescription
 from perdure.client.submit import start_workflow
 from perdure.models.budget.ledger import Spend, Usage
@@ -73,7 +74,7 @@ async def rewind(
     described = await delivery.describe()
     runs = await read_runs(delivery.client, delivery.id, described.run_id)
     require_no_backlog(delivery.id, runs)
-    if (origin := runs[-1][1].request.get("forked")) and origin.get("attempt"):
+    if (origin := runs[-1].request.get("forked")) and origin.get("attempt"):
         fix = f"perdure rewind {origin.get('delivery')} goes back behind all of them; a fork of it stands alone"
         raise BadInput("an attempt is begun and chosen by its delivery", where=delivery.id, fix=fix)
     changes = {"text": say, **({"model": model} if model else {}), **({"agent": agent} if agent else {})}
@@ -86,7 +87,12 @@ async def rewind(
     )
     if not described.running:
         return await _restart_from_turn(
-            delivery, described, next(past for run_id, past in runs if run_id == turn.run_id), turn, changes, new_terms
+            delivery,
+            described,
+            next(run_history for run_history in runs if run_history.run_id == turn.run_id),
+            turn,
+            changes,
+            new_terms,
         )
     message: dict[str, Any] = {
         **changes,
@@ -132,18 +138,18 @@ async def _reset_to_turn(delivery: Delivery, turn: TurnRecord, request_id: str, 
         raise PerdureError(f"it was not rewound: {error.message}", where=delivery.id, fix="try it again") from None
 
 
-def _find_same_rewind(runs: Sequence[tuple[str, DeliveryHistory]], to: str, changes: dict[str, str]) -> str:
+def _find_same_rewind(runs: Sequence[RunHistory], to: str, changes: dict[str, str]) -> str:
     """Return the place of the turn that the newest run was rewound to, where just such a rewind made it; else empty.
 
     `to` and `changes` (text, model, agent) are those of the rewind that is asked for.
     """
-    run_id, past = runs[-1]
-    resume = past.request.get("resume")
-    last_rewind = past.rewinds[-1] if past.rewinds else {}
-    if not last_rewind and isinstance(resume, dict) and resume.get("rewound"):
+    newest = runs[-1]
+    resume = newest.resume
+    last_rewind = newest.rewinds[-1] if newest.rewinds else {}
+    if not last_rewind and resume.get("rewound"):
         last_rewind = {"to": resume["rewound"], "from_run": resume.get("run_id"), **(resume.get("asked") or {})}
     same = all((last_rewind.get(name) or "") == changes.get(name, "") for name in ("text", "model", "agent"))
-    if not same or last_rewind.get("from_run") in (None, run_id):
+    if not same or last_rewind.get("from_run") in (None, newest.run_id):
         return ""
     place = str(last_rewind.get("to") or "")
     restarted_turn = parse_turn_place(place)  # The turn may not have begun again yet: without a worker none does.
@@ -170,7 +176,7 @@ async def _signal_rewind(delivery: Delivery, run_id: str, signal: dict[str, Any]
 async def _restart_from_turn(
     delivery: Delivery,
     described: RunDescription,
-    past: DeliveryHistory,
+    run_history: RunHistory,
     turn: TurnRecord,
     changes: dict[str, str],
     new_terms: RewindTargetResult | None,
@@ -180,7 +186,7 @@ async def _restart_from_turn(
     A closed run hears no signal, and a reset of it would begin the turn before anybody could say a word. What was added
     to budgets and paid so far stays. Raises PerdureError when the delivery runs again meanwhile.
     """
-    state = state_before(past, turn)
+    state = state_before(run_history, turn)
     if described.resume is not None:
         last_state = parse_resume_state(described.resume)
         counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced", "total_usage")
@@ -200,7 +206,7 @@ async def _restart_from_turn(
         rewound=turn.place,
         rewind_options=changes,
     )
-    request = {**past.request, "resume": resume_point.model_dump(mode="json", exclude_defaults=True)}
+    request = {**run_history.request, "resume": resume_point.model_dump(mode="json", exclude_defaults=True)}
     try:
         await start_workflow(delivery.client, delivery.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
     except WorkflowAlreadyStartedError:
@@ -272,8 +278,8 @@ async def fork(
         fix = "perdure rewind takes a turn of it anew"
         raise BadInput("it works on a branch that was there before: two cannot", where=delivery.id, fix=fix)
     await resolve_turn_contract(delivery, turn, model=model, agent=agent)
-    past = next(past for run_id, past in runs if run_id == turn.run_id)
-    state = state_before(past, turn)
+    run_history = next(run_history for run_history in runs if run_history.run_id == turn.run_id)
+    state = state_before(run_history, turn)
     assert state.prepared is not None
     origin = _fork_origin(delivery.id, request, all_turns[: all_turns.index(turn)], turn, state)
     state = state.model_copy(update=UNPAID)

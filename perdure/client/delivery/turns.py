@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from perdure.client.delivery.handle import Delivery
-from perdure.client.history.runs import ActivityRecord, DeliveryHistory, read_runs
+from perdure.client.history.fold import ActivityRecord, RunHistory
+from perdure.client.history.runs import read_runs
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.models.delivery import fold
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
@@ -24,7 +25,7 @@ from perdure.models.delivery.state import DeliveryState, parse_resume_state
 from perdure.models.delivery.steps import AGENTIC, FIXES
 from perdure.models.delivery.turn import Ending, TurnResult
 from perdure.models.errors import BadInput
-from perdure.models.ids import delivery_key
+from perdure.models.ids import BACKLOG_WORKFLOW, delivery_key
 from perdure.models.phases import Step
 from perdure.models.rules.gates import gate_question
 from perdure.models.rules.parallel_builds import has_landed_task
@@ -71,20 +72,19 @@ async def turns(delivery: Delivery) -> list[TurnRecord]:
     return turns_of_runs(await read_runs(delivery.client, delivery.id, (await delivery.describe()).run_id))
 
 
-def turns_of_runs(runs: Sequence[tuple[str, DeliveryHistory]]) -> list[TurnRecord]:
+def turns_of_runs(runs: Sequence[RunHistory]) -> list[TurnRecord]:
     """Return the turns in these runs, oldest first; a rewind to a turn drops that turn and all after it."""
     by_name: dict[tuple[str, int, int], TurnRecord] = {}
-    for run_id, past in runs:
-        resume = past.request.get("resume")
-        rewound_to = parse_turn_place(str(resume.get("rewound") or "")) if isinstance(resume, dict) else None
+    for run_history in runs:
+        rewound_to = parse_turn_place(str(run_history.resume.get("rewound") or ""))
         names = list(by_name)
         if rewound_to is not None and (rewound_to.step, rewound_to.attempt, rewound_to.turn) in names:
             for name in names[names.index((rewound_to.step, rewound_to.attempt, rewound_to.turn)) :]:
                 del by_name[name]
-        for act in past.activities:
+        for act in run_history.activities.values():
             if act.activity in AGENTIC and act.turn:
                 # Where a retry goes on within a step, its turns come after those of the run before.
-                by_name[act.activity, act.attempt, act.turn] = _turn_of(run_id, act)
+                by_name[act.activity, act.attempt, act.turn] = _turn_of(run_history.run_id, act)
     return list(by_name.values())
 
 
@@ -208,24 +208,27 @@ def turn_result_of(act: ActivityRecord) -> TurnResult:
     return TurnResult(checkpoint="", summary="")
 
 
-def state_before(past: DeliveryHistory, turn: TurnRecord) -> DeliveryState:
+def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     """Build a delivery's state as a turn began, from its run's history, for another run that begins with that turn.
 
     Messages from people that no turn has read are left out, except answers to what the agent had asked. Raises BadInput
     where nothing was prepared before that turn.
     """
-    resume = past.request.get("resume")
-    state = parse_resume_state(ResumePoint.model_validate(resume)) if resume else DeliveryState()
+    state = (
+        parse_resume_state(ResumePoint.model_validate(run_history.resume)) if run_history.resume else DeliveryState()
+    )
     name = turn.step, turn.attempt, turn.turn
-    turn_activity = [act for act in past.activities if (act.activity, max(act.attempt, 1), act.turn) == name][-1]
+    turn_activity = [
+        act for act in run_history.activities.values() if (act.activity, max(act.attempt, 1), act.turn) == name
+    ][-1]
     before = [
         act
-        for act in past.activities
+        for act in run_history.activities.values()
         if act.ended is not None and act.ended <= turn_activity.scheduled and act is not turn_activity
     ]
     for act in before:
         if act.result is not None:
-            _apply_result(state, act, bool(past.request.get("branch")))
+            _apply_result(state, act, bool(run_history.request.get("branch")))
     # A step that was in the middle is recorded as done: what follows has another record.
     finished_steps = [
         record.model_copy(update={"status": "done"} if record.status == "running" else {})
@@ -318,17 +321,17 @@ async def resolve_turn_contract(
         return None
 
 
-def require_no_backlog(id: str, runs: Sequence[tuple[str, DeliveryHistory]]) -> None:
+def require_no_backlog(id: str, runs: Sequence[RunHistory]) -> None:
     """Raise BadInput for a backlog and for the delivery of a backlog's item: neither can be rewound or forked.
 
-    `runs` are the runs of workflow `id` with their histories, the newest last. What a backlog's delivery has landed,
+    `runs` are those of workflow `id`, the newest last. What a backlog's delivery has landed,
     others build on.
     """
-    newest_history = runs[-1][1]
-    if newest_history.type == "Backlog":
+    newest = runs[-1]
+    if newest.workflow == BACKLOG_WORKFLOW:
         fix = f"perdure backlog status {id} names what can be done with one"
         raise BadInput("a backlog cannot go back: its deliveries have begun, and what landed stays", where=id, fix=fix)
-    if newest_history.request.get("landing"):
+    if newest.request.get("landing"):
         fix = f'perdure say {id} "…" tells it something'
         reason = "an item of a backlog cannot be rewound or forked: its turn to land was granted for what it is"
         raise BadInput(reason, where=id, fix=fix)

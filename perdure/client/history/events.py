@@ -12,11 +12,26 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.history.runs import ActivityRecord, RunFold, is_reset
+from perdure.client.history.fold import ActivityRecord, RunHistory
+from perdure.client.history.records import (
+    ActivityEnded,
+    ActivityStarted,
+    ChildStarted,
+    FieldsChanged,
+    HistoryRecord,
+    RunEnded,
+    RunStarted,
+    SignalReceived,
+    TimerStarted,
+    UpdateCompleted,
+    decode_event,
+    is_reset,
+)
 from perdure.client.server.view import find_workflow
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
+from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.models.phases import Step
 
 REQUEST_SHOWN = 200
@@ -35,20 +50,20 @@ class EventDraft:
     item: str = ""
 
 
-def start_events(request: Mapping[str, Any], attributes: Any, *, first: bool) -> Iterator[EventDraft]:
-    """Yield the event of a run's start: `started` for a new delivery or backlog, `continued` for a run that goes on.
+def start_event(run_history: RunHistory, *, first: bool) -> EventDraft:
+    """Return the event of a run's start: `started` for a new delivery or backlog, `continued` for a run that goes on.
 
-    `request` is the run's, `attributes` are those of its start event, `first` is True for the first known run.
+    `first` is True for the first known run.
     """
-    if attributes.continued_execution_run_id:
-        yield EventDraft(EventType.CONTINUED, {"by": "length"})
-    elif (resume := request.get("resume")) and resume.get("rewound"):
-        yield EventDraft(EventType.CONTINUED, {"by": "rewind"})
-    elif not first or (resume and resume.get("run_id")):  # a fork begins with what another delivery has made
-        yield EventDraft(EventType.CONTINUED, {"by": "retry"})
-    else:
-        first_line = _first_line(str(request.get("request") or ""))[:REQUEST_SHOWN]
-        yield EventDraft(EventType.STARTED, {"repository": str(request.get("repository") or ""), "request": first_line})
+    if run_history.continued_from:
+        return EventDraft(EventType.CONTINUED, {"by": "length"})
+    if run_history.resume.get("rewound"):
+        return EventDraft(EventType.CONTINUED, {"by": "rewind"})
+    if not first or run_history.previous_run_id:  # a fork begins with what another delivery has made
+        return EventDraft(EventType.CONTINUED, {"by": "retry"})
+    first_line = _first_line(str(run_history.request.get("request") or ""))[:REQUEST_SHOWN]
+    repository = str(run_history.request.get("repository") or "")
+    return EventDraft(EventType.STARTED, {"repository": repository, "request": first_line})
 
 
 def activity_events(act: ActivityRecord, before: ActivityRecord | None) -> Iterator[EventDraft]:
@@ -64,25 +79,12 @@ def activity_events(act: ActivityRecord, before: ActivityRecord | None) -> Itera
         yield _activity_draft(act, EventType.STEP_FAILED, why=_first_line(act.failure))
 
 
-def end_event(name: str, attributes: Any, reading: RunFold) -> EventDraft | None:
-    """Return the `ended` event where the history event `name` ends the workflow; None for any other event.
-
-    None, too, where the run continues as new: the workflow goes on in another.
-    """
-    match name.removeprefix("workflow_execution_"):
-        case "completed":
-            return EventDraft(EventType.ENDED, {"outcome": reading.outcome or "completed", "reason": ""})
-        case "failed":
-            reason = _first_line(attributes.failure.message)
-            return EventDraft(EventType.ENDED, {"outcome": reading.outcome or "failed", "reason": reason})
-        case "canceled":
-            return EventDraft(EventType.ENDED, {"outcome": "cancelled", "reason": ""})
-        case "terminated" | "timed_out" as outcome:
-            return EventDraft(
-                EventType.ENDED, {"outcome": outcome, "reason": _first_line(getattr(attributes, "reason", ""))}
-            )
-        case _:
-            return None
+def end_event(end: RunEnded) -> EventDraft | None:
+    """Return the `ended` event; None where the run continues as new: the workflow goes on in another."""
+    if end.how == "continued_as_new":
+        return None
+    outcome = "cancelled" if end.how == "canceled" else end.outcome or end.how
+    return EventDraft(EventType.ENDED, {"outcome": outcome, "reason": _first_line(end.reason)})
 
 
 def _first_line(text: str) -> str:
@@ -164,23 +166,21 @@ _RESULT_EVENTS: Mapping[str, tuple[EventType, Callable[[Mapping[str, Any]], dict
 class _Stream:
     """A place in a stream of events: how many came before, and what is known of the run that is being read.
 
-    reading    the run's history so far; runs: how many runs were begun
-    phase      the last phase that was told; gate_open: the last `gate` event asked somebody for a decision
-    updates    name and argument of the updates that were accepted and are not completed, by their id
+    run_history  of the run so far; runs: how many were begun
+    phase        the last phase that was told; gate_open: the last `gate` event asked somebody for a decision
     """
 
     client: Client
     id: str
-    reading: RunFold
+    run_history: RunHistory = field(default_factory=RunHistory)
     offset: int = 0
     runs: int = 0
     phase: str = ""
     gate_open: bool = False
-    updates: dict[str, tuple[str, Any]] = field(default_factory=dict)
 
     def begin_run(self) -> None:
         """Begin another run, whose history is folded by itself; offsets go on."""
-        self.reading, self.gate_open, self.updates = RunFold(self.client.data_converter), False, {}
+        self.run_history, self.gate_open = RunHistory(), False
         self.runs += 1
 
     async def convert_event(self, event: HistoryEvent, copied: int) -> list[Event]:
@@ -189,18 +189,8 @@ class _Stream:
         Those up to number `copied` were told in another run, from which a reset copied them: the last of them gives one
         `continued` event, the others none.
         """
-        kind = event.WhichOneof("attributes") or ""
-        attributes: Any = getattr(event, kind) if kind else None
-        number = getattr(attributes, "scheduled_event_id", 0) or event.event_id
-        before = self.reading.activities.get(number)
-        await self.reading.apply_event(event)
-        if (act := self.reading.activities.get(number)) is not None:
-            drafts = list(activity_events(act, before))
-        else:
-            drafts = [
-                draft
-                async for draft in self._drafts_of(kind.removesuffix("_event_attributes"), attributes, event.event_id)
-            ]
+        record = await decode_event(event, self.client.data_converter)
+        drafts = [] if record is None else list(self._drafts_of(record))
         if event.event_id <= copied:
             drafts = [EventDraft(EventType.CONTINUED, {"by": "rewind"})] if event.event_id == copied else []
         time = event.event_time.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -225,53 +215,42 @@ class _Stream:
 
     @property
     def is_backlog(self) -> bool:
-        return self.reading.type == "Backlog"
+        return self.run_history.workflow == BACKLOG_WORKFLOW
 
     def _backlog_and_item(self) -> tuple[str | None, str | None]:
         """Return the ids of the stream's backlog and of its item; None for each that there is not."""
         if self.is_backlog:
             return self.id, None
-        landing = self.reading.request.get("landing")
+        landing = self.run_history.request.get("landing")
         origin = landing if isinstance(landing, dict) else {}
         return origin.get("backlog") or None, origin.get("item") or None
 
-    async def _drafts_of(self, kind: str, attributes: Any, number: int) -> AsyncIterator[EventDraft]:
-        """Yield the events that a history event means which is of no activity.
-
-        Accepted updates are kept until they complete.
-        """
-        match kind:
-            case "workflow_execution_started":
-                for draft in start_events(self.reading.request, attributes, first=self.runs == 1):
-                    yield draft
-            case "timer_started":
-                if reason := self.reading.waits[number].reason:
-                    yield EventDraft(EventType.WAITING, {"why": reason, "until": None})
-            case "upsert_workflow_search_attributes":
-                for draft in self._phase_drafts(await self._decode_fields(attributes.search_attributes.indexed_fields)):
-                    yield draft
-            case "workflow_properties_modified":
-                for draft in self._gate_drafts(await self._decode_fields(attributes.upserted_memo.fields)):
-                    yield draft
-            case "workflow_execution_update_accepted":
-                update_input = attributes.accepted_request.input
-                self.updates[attributes.protocol_instance_id] = (
-                    update_input.name,
-                    await self.reading.decode_first(update_input.args),
-                )
-            case "workflow_execution_update_completed":
-                name, message = self.updates.pop(attributes.meta.update_id, ("", {}))
-                if name and name != "attach" and not attributes.outcome.HasField("failure"):
-                    yield EventDraft(EventType.DECISION, {"name": name, "said": message})
-            case "workflow_execution_signaled":
-                message = await self.reading.decode_first(attributes.input)
-                yield self._signal_draft(attributes.signal_name, message)
-            case "child_workflow_execution_started" if self.is_backlog:
-                id = attributes.workflow_execution.workflow_id
+    def _drafts_of(self, record: HistoryRecord) -> Iterator[EventDraft]:
+        """Apply a record to the run, and yield the events that it means."""
+        number = record.scheduled if isinstance(record, ActivityStarted | ActivityEnded) else record.number
+        before = self.run_history.activities.get(number)
+        self.run_history.apply_record(record)
+        if (act := self.run_history.activities.get(number)) is not None:
+            yield from activity_events(act, before)
+            return
+        match record:
+            case RunStarted():
+                yield start_event(self.run_history, first=self.runs == 1)
+            case TimerStarted(reason=reason) if reason:
+                yield EventDraft(EventType.WAITING, {"why": reason, "until": None})
+            case FieldsChanged(memo=True):
+                yield from self._gate_drafts(record.fields)
+            case FieldsChanged():
+                yield from self._phase_drafts(record.fields)
+            case UpdateCompleted(failed=False) if update := self.run_history.updates.get(record.id):
+                if update.name != "attach":
+                    yield EventDraft(EventType.DECISION, {"name": update.name, "said": update.message})
+            case SignalReceived():
+                yield self._signal_draft(record.name, record.message)
+            case ChildStarted(id=id) if self.is_backlog:
                 yield EventDraft(EventType.ITEM, {"event": "begins", "delivery": id}, item=id.rpartition("/")[2])
-            case name if name.startswith("workflow_execution_"):
-                if (end := end_event(name, attributes, self.reading)) is not None:
-                    yield end
+            case RunEnded() if (end := end_event(record)) is not None:
+                yield end
 
     def _phase_drafts(self, fields: dict[str, Any]) -> Iterator[EventDraft]:
         """Yield a `phase` event where the search attributes name another phase than the last one."""
@@ -296,23 +275,13 @@ class _Stream:
             return EventDraft(EventType.ITEM, {"event": name, **message}, item=item)
         return EventDraft(EventType.SAID, {"name": name, "said": message})
 
-    async def _decode_fields(self, payloads: Any) -> dict[str, Any]:
-        """Decode a map of payloads; those that others have encoded, or that are no JSON, are left out."""
-        values = {}
-        for name, payload in payloads.items():
-            try:
-                (values[name],) = await self.client.data_converter.decode([payload])
-            except (ValueError, RuntimeError):  # encoded by others, or no JSON: not ours to tell
-                continue
-        return values
-
 
 async def stream_events(client: Client, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
     """Yield the events of a delivery or a backlog, oldest first, from offset `since`; with `follow`, until it ends.
 
     Raises BadInput when there is no such workflow, and RPCError when the server cannot be reached.
     """
-    stream, done_runs = _Stream(client, id, RunFold(client.data_converter)), list[str]()
+    stream, done_runs = _Stream(client, id), list[str]()
     while runs := [run_id for run_id in await _list_run_ids(client, id) if run_id not in done_runs]:
         for run_id in runs:
             stream.begin_run()

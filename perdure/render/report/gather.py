@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from perdure.client import Delivery, RunDescription
 from perdure.client.delivery.turns import apply_known_result, steps_of, turn_result_of
-from perdure.client.history.runs import ActivityRecord, DeliveryHistory
+from perdure.client.history.fold import ActivityRecord, DeliveryHistory
 from perdure.client.server.calls import HostRefused, HostSilent
 from perdure.models.budget.ledger import Usage
 from perdure.models.checks.report import Findings, Review, Screenshots, TestReport

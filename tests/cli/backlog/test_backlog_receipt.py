@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.adapters.git.remote import BranchCommit
 from perdure.cli.backlog.receipt import RemoteState, make_receipt
-from perdure.client.history.runs import BacklogHistory
+from perdure.client.history.fold import BacklogHistory
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.ids import branch_name, delivery_key
 from perdure.render.backlog.report import BacklogReceipt

@@ -8,7 +8,7 @@ import pytest
 from report_samples import at, stamp
 
 from perdure.client.delivery.turns import steps_of
-from perdure.client.history.runs import ActivityRecord, DeliveryHistory
+from perdure.client.history.fold import ActivityRecord, DeliveryHistory
 from perdure.models.delivery.result import ReviewStatus, StepRecord, TestsStatus
 from perdure.render.report.gather import deaths_of, parse_time, state_of, step_start_times, turns_of
 
