@@ -18,6 +18,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from temporalio import activity
 from temporalio.api.common.v1 import Priority, WorkflowExecution
 from temporalio.api.enums.v1 import ContinueAsNewInitiator
+from temporalio.api.history.v1 import WorkflowExecutionStartedEventAttributes
 from temporalio.api.workflow.v1 import WorkflowExecutionOptions
 from temporalio.api.workflowservice.v1 import UpdateWorkflowExecutionOptionsRequest
 from temporalio.client import (
@@ -156,12 +157,18 @@ async def _read_result(client: Client, description: WorkflowExecutionDescription
 async def read_start_event(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], str]:
     """Return the request that a workflow was started with, as it was sent, and the first run id of its chain of runs,
     both from the first event of history; `({}, "")` where there is no event."""
+    if (started := await _start_attributes(handle)) is None:
+        return {}, ""
+    values = await activity.client().data_converter.decode_wrapper(started.input)
+    request = values[0] if values and isinstance(values[0], dict) else {}
+    return request, started.first_execution_run_id
+
+
+async def _start_attributes(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionStartedEventAttributes | None:
+    """Return what the first event of a run's history says; None where there is no event."""
     async for event in handle.fetch_history_events(page_size=1):
-        started = event.workflow_execution_started_event_attributes
-        values = await activity.client().data_converter.decode_wrapper(started.input)
-        request = values[0] if values and isinstance(values[0], dict) else {}
-        return request, started.first_execution_run_id
-    return {}, ""
+        return event.workflow_execution_started_event_attributes
+    return None
 
 
 def _status_name(status: WorkflowExecutionStatus | None) -> str:
@@ -200,14 +207,11 @@ async def _is_continued_from(client: Client, id: str, run_id: str) -> bool:
     # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
     # 1.32.0).
     own_handle = client.get_workflow_handle(id, run_id=activity.info().workflow_run_id)
-    async for event in own_handle.fetch_history_events(page_size=1):
-        started = event.workflow_execution_started_event_attributes
-        initiator = started.initiator
-        return (started.continued_execution_run_id, initiator) == (
-            run_id,
-            ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW,
-        )
-    return False
+    started = await _start_attributes(own_handle)
+    return started is not None and (started.continued_execution_run_id, started.initiator) == (
+        run_id,
+        ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW,
+    )
 
 
 async def _reopening_problem(client: Client, work: PreviousRunInput, reopened_from: ReopenedFrom) -> str:
@@ -288,13 +292,11 @@ async def _final_table(handle: WorkflowHandle[object, object]) -> LastTable:
 async def _initial_table(handle: WorkflowHandle[object, object]) -> TreasuryTable:
     """Return the table with which a run was started, from the first event of its history; an empty table where it was
     started without one."""
-    async for event in handle.fetch_history_events(page_size=1):
-        payloads = event.workflow_execution_started_event_attributes.input.payloads
-        if payloads:
-            table: TreasuryTable = (await activity.client().data_converter.decode(payloads, [TreasuryTable]))[0]
-            return table
-        break
-    return TreasuryTable()
+    started = await _start_attributes(handle)
+    if started is None or not started.input.payloads:
+        return TreasuryTable()
+    table: TreasuryTable = (await activity.client().data_converter.decode(started.input.payloads, [TreasuryTable]))[0]
+    return table
 
 
 _UNSUPPORTED = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED)

@@ -17,8 +17,7 @@ from perdure.client.backlog import Backlog, BacklogSubmission, submit_backlog
 from perdure.client.delivery.handle import Delivery
 from perdure.client.history.events import stream_events
 from perdure.client.schedules import Schedules
-from perdure.client.server.listing import list_newest
-from perdure.client.server.view import ListEntry
+from perdure.client.server.view import ListEntry, list_newest
 from perdure.client.submit import (
     RequestFingerprint,
     find_running_duplicate,

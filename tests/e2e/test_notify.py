@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.notices import failed_notices
+from perdure.client.doctor import failed_notices
 from perdure.models.crash import CrashPoint
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, make_target, until

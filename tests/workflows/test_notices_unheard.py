@@ -12,7 +12,7 @@ from temporalio.testing import TimeSkipper, WorkflowEnvironment
 from workflow_fixtures import Cast
 
 from perdure.client import Perdure
-from perdure.client.notices import NoticeAttempt, failed_notices, send_trial_notice
+from perdure.client.doctor import NoticeAttempt, failed_notices, send_trial_notice
 from perdure.local.places import temporal_binary
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin

@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from perdure.client.server.listing import StuckWorkflow, find_stuck_workflows
+from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
 from perdure.models.limits import TASK_QUEUE
 from tests.waiting import patient
 

@@ -222,7 +222,7 @@ def check_deliveries() -> list[Checkup]:
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.server.listing import StuckWorkflow, find_stuck_workflows
+    from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
     from perdure.local.connect import connect_to_temporal
 
     async def list_stuck() -> list[StuckWorkflow]:

@@ -254,7 +254,7 @@ async def _list_unsent_notices() -> list[str]:
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.notices import failed_notices
+    from perdure.client.doctor import failed_notices
     from perdure.local.connect import connect_to_temporal
 
     home = Home.find()
@@ -277,7 +277,7 @@ def try_notify() -> list[Checkup]:
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.notices import NoticeAttempt, send_trial_notice
+    from perdure.client.doctor import NoticeAttempt, send_trial_notice
     from perdure.local.connect import connect_to_temporal
 
     async def send_test_notices() -> list[NoticeAttempt]:

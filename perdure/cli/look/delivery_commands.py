@@ -60,8 +60,8 @@ def show(id: str, json: bool) -> None:
             except PerdureError:
                 if json:
                     raise
+                from perdure.client.history.state import progress_from
                 from perdure.local.connect import no_worker_reason
-                from perdure.render.report.gather import progress_from
 
                 progress = progress_from(await delivery.past(), delivery.id, described.run_id)
                 if (pending_decision := described.pending_decision) is not None:

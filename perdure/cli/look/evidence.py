@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.client.history.fold import ActivityRecord
-from perdure.models.delivery import fold
+from perdure.client.history.state import apply_activity
 from perdure.models.delivery.request import ForkedFrom
 from perdure.models.delivery.result import DeliveryResult, Receipt
 from perdure.models.delivery.state import DeliveryState
@@ -111,7 +111,7 @@ def fold_activities(
     task_commits: dict[str, str] = {}
     accepted, pull_request_number, receipt = "", None, None
     for number, act in enumerate(done):
-        fold.apply_result(state, act.activity, act.input, act.result or {})
+        apply_activity(state, act)
         before = str(act.input.get("checkpoint", ""))
         if act.activity in AGENTIC:
             turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt, act.turn))

@@ -25,6 +25,7 @@ from perdure.cli.look.evidence import (
 )
 from perdure.client import Delivery, Perdure
 from perdure.client.history.fold import DeliveryHistory
+from perdure.client.history.state import request_of
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.client.server.view import status_word
 from perdure.models.delivery import verify
@@ -34,7 +35,6 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.render.formatting import pluralise, short_sha
-from perdure.render.report.gather import request_of
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is

@@ -14,10 +14,10 @@ from temporalio.exceptions import ApplicationError, CancelledError, TerminatedEr
 from temporalio.service import RPCError
 
 from perdure.client.delivery.decisions import Decisions
+from perdure.client.doctor import failed_notices
 from perdure.client.history.events import stream_events
 from perdure.client.history.fold import DeliveryHistory
 from perdure.client.history.runs import read_history, read_request, unread_messages
-from perdure.client.notices import failed_notices
 from perdure.client.server.calls import query_workflow, run_on_host
 from perdure.client.server.view import RunDescription, describe_run, find_workflow, has_pollers
 from perdure.client.submit import start_workflow

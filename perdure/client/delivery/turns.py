@@ -1,29 +1,23 @@
-"""The turns and steps of a delivery, as history has them; the state as a turn began, and whether that turn can be taken
-again."""
+"""The turns of a delivery, as history has them; the state as a turn began, and whether that turn can be taken again."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pydantic import ValidationError
-
 from perdure.client.delivery.handle import Delivery
 from perdure.client.history.fold import ActivityRecord, RunHistory
 from perdure.client.history.runs import read_runs
+from perdure.client.history.state import apply_activity, steps_of
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
-from perdure.models.delivery import fold
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict, UserMessage
 from perdure.models.delivery.request import ResumePoint, RewindTargetInput, RewindTargetResult
-from perdure.models.delivery.result import StepRecord
 from perdure.models.delivery.state import DeliveryState, parse_resume_state
-from perdure.models.delivery.steps import AGENTIC, FIXES
-from perdure.models.delivery.turn import Ending, TurnResult
+from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, delivery_key
 from perdure.models.phases import Step
@@ -140,74 +134,6 @@ def parse_turn_place(place: str) -> TurnRecord | None:
     return TurnRecord(match["step"], int(match["attempt"] or 1), int(match["turn"] or 1), datetime.now(UTC))
 
 
-_STAMP = "%Y-%m-%dT%H:%M:%SZ"
-
-
-def apply_known_result(state: DeliveryState, act: ActivityRecord, *, branch: bool = False) -> None:
-    """Apply an activity's result to the state; one of a shape that this release does not know changes nothing."""
-    if act.result is not None:
-        with suppress(ValidationError):
-            fold.apply_result(state, act.activity, act.input, act.result, branch=branch)
-
-
-def steps_of(acts: Iterable[ActivityRecord]) -> list[StepRecord]:
-    """Return the records of the steps that these activities belong to, in their order."""
-    records: list[StepRecord] = []
-    first: list[ActivityRecord] = []
-    state = DeliveryState()
-    for act in acts:
-        apply_known_result(state, act)
-        if act.activity not in tuple(Step):
-            continue
-        attempt = max(act.attempt, 1)
-        # Turns of one step, or a forge that was tried again.
-        if not (records and (records[-1].step, records[-1].attempt) == (act.activity, attempt)):
-            records.append(StepRecord(step=act.activity, attempt=attempt, started_at=act.scheduled.strftime(_STAMP)))
-            first.append(act)
-        records[-1] = records[-1].model_copy(update=_record_changes(records[-1], first[-1], act, state))
-    return records
-
-
-def _record_changes(
-    record: StepRecord, first: ActivityRecord, act: ActivityRecord, state: DeliveryState
-) -> dict[str, Any]:
-    """Return the fields of a step's record that one more of its activities changes. `state`: with its result applied.
-
-    `first` is the step's first activity, from which its duration counts.
-    """
-    if act.ended is None:
-        return {"status": "running", "duration_s": None}
-    changes: dict[str, Any] = {"duration_s": round((act.ended - first.scheduled).total_seconds(), 1)}
-    if act.result is None:
-        return changes | {
-            "status": "cancelled" if act.failure == "cancelled" else "failed",
-            "summary": act.failure[:100],
-        }
-    changes |= {"status": "done", "summary": str(act.result.get("summary", ""))}
-    if act.activity == Step.COMMIT:
-        changes["commit"] = act.result.get("commit")
-    if act.activity in AGENTIC:
-        cost, outcome = turn_result_of(act).usage.cost_usd, act.result.get("outcome")
-        is_known = record.cost_usd is not None and cost is not None
-        changes["turns"] = record.turns + 1
-        changes["cost_usd"] = round((record.cost_usd or 0) + (cost or 0), 6) if is_known else None
-        if not isinstance(outcome, dict):
-            return changes | {"status": "running", "summary": ""}
-        changes["summary"] = str(outcome.get("summary", ""))
-        if outcome.get("ending", Ending.DONE) != Ending.DONE:
-            return changes | {"status": "failed"}
-    if (reason := fold.negative_verdict(state, act.activity, changes["summary"])) is not None:
-        changes |= {"status": "failed", "summary": reason}
-    return changes
-
-
-def turn_result_of(act: ActivityRecord) -> TurnResult:
-    """Return the result of a turn; an empty one before it has any, and of a shape that this release does not know."""
-    with suppress(ValidationError):
-        return TurnResult.model_validate(act.result or {"checkpoint": "", "summary": ""})
-    return TurnResult(checkpoint="", summary="")
-
-
 def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     """Build a delivery's state as a turn began, from its run's history, for another run that begins with that turn.
 
@@ -228,7 +154,9 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     ]
     for act in before:
         if act.result is not None:
-            _apply_result(state, act, bool(run_history.request.get("branch")))
+            messages = act.input.get("messages") or ()
+            state.pending_messages = tuple(UserMessage.model_validate(message) for message in messages)
+            apply_activity(state, act, branch=bool(run_history.request.get("branch")))
     # A step that was in the middle is recorded as done: what follows has another record.
     finished_steps = [
         record.model_copy(update={"status": "done"} if record.status == "running" else {})
@@ -261,23 +189,6 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     if terms := turn_activity.input.get("policy"):  # of a turn with another model than it was prepared for
         state.prepared = state.prepared.model_copy(update={"contract": str(terms)})
     return state.for_retry().model_copy(update=overrides)
-
-
-def _apply_result(state: DeliveryState, act: ActivityRecord, existing_branch: bool) -> None:
-    """Apply an activity's result to the state, and what the workflow itself records of it.
-
-    `existing_branch`: the delivery works on a branch that was there before it.
-    """
-    state.pending_messages = tuple(UserMessage.model_validate(message) for message in act.input.get("messages") or ())
-    fold.apply_result(state, act.activity, act.input, act.result or {}, branch=existing_branch)
-    if act.activity == "check_plan":
-        state.edits += 1
-    elif act.activity == "take_tasks":
-        state.built = state.built or has_landed_task(state.tasks)
-    elif act.activity == Step.COMMIT:
-        step = str(act.input.get("step"))
-        state.built, state.documented = state.built or step == Step.IMPLEMENT, state.documented or step == Step.DOCUMENT
-        state.fix_counts = {**state.fix_counts, step: act.attempt} if step in FIXES else state.fix_counts
 
 
 AIM_TIMEOUT = timedelta(seconds=5)

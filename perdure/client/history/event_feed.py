@@ -12,7 +12,7 @@ from itertools import accumulate
 from temporalio.client import Client
 
 from perdure.client.history.events import stream_events
-from perdure.client.server.listing import list_newest
+from perdure.client.server.view import list_newest
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 from perdure.models.ids import BACKLOG_WORKFLOW, DELIVERY_WORKFLOW

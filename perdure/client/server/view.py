@@ -1,4 +1,4 @@
-"""The Temporal server's own view of deliveries and backlogs, for which no worker is needed."""
+"""The Temporal server's own view of deliveries and backlogs, for which no worker is needed: descriptions and lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
-from perdure.models.ids import CHANGE, LABELS, WAITING
+from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, WAITING
 from perdure.models.webui.captions import parse_waiting
 
 RESUME = "resume"
@@ -241,3 +241,49 @@ def _seconds(moment: Timestamp) -> float:
 def ended_with_worker(failure: Failure) -> bool:
     """Return True where an attempt ended with its worker: reported by another one, or by the heartbeat's timeout."""
     return failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info")
+
+
+_PAGE = 1000
+"""The most entries that a server gives in one answer."""
+
+
+async def list_newest(
+    client: Client, limit: int, query: str = "", workflow: str = DELIVERY_WORKFLOW
+) -> list[ListEntry]:
+    """List the newest deliveries, or workflows of another type, by their start, each once; `query` is added with AND.
+
+    `query` is a list filter. A server lists what runs before what has ended, and that by its end; where its lists are
+    in an SQL database it takes no other order. So first `limit` of those that run and of those that have ended are
+    read: as many are no older than the oldest of the newest of them, and then everything that began since.
+    """
+    clause = f"WorkflowType = '{workflow}'" + (f" AND ({query})" if query else "")
+    running = await _list_first(client, f"{clause} AND ExecutionStatus = 'Running'", limit)
+    ended = await _list_first(client, f"{clause} AND ExecutionStatus != 'Running'", limit)
+    entries = _newest_first(ended | running)
+    if len(ended) == limit:  # there may be more of them, older by their end and newer by their start
+        since = entries[limit - 1].started.isoformat()
+        entries = _newest_first(await _list_first(client, f"{clause} AND StartTime >= '{since}'", None))
+    return entries[:limit]
+
+
+async def _list_first(client: Client, clause: str, limit: int | None) -> dict[str, ListEntry]:
+    """Read the first `limit` entries of a list, or all of it, by id; of several runs of one id the newest."""
+    entries: dict[str, ListEntry] = {}
+    async for execution in client.list_workflows(clause, page_size=min(2 * limit, _PAGE) if limit else _PAGE):
+        if execution.id not in entries or entries[execution.id].started < execution.start_time:
+            entries[execution.id] = list_entry_of(
+                execution, await pending_decision_of(execution)
+            )  # a retried one has several runs
+        if len(entries) == limit:
+            break
+    return entries
+
+
+def _newest_first(entries: dict[str, ListEntry]) -> list[ListEntry]:
+    """Return the entries by their start, the newest first."""
+    return sorted(entries.values(), key=lambda entry: entry.started, reverse=True)
+
+
+def escape_filter_value(text: str) -> str:
+    """Escape a text for use between the single quotes of a list filter."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")

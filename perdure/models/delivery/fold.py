@@ -15,7 +15,7 @@ from perdure.models.delivery.publishing import CaptureResult, PushResult, ShipRe
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.specialists import TakeTasksResult
 from perdure.models.delivery.state import DeliveryState
-from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.steps import AGENTIC, FIXES
 from perdure.models.delivery.turn import Ending, Outcome, TurnResult
 from perdure.models.delivery.work import (
     CloseResult,
@@ -54,10 +54,12 @@ def apply_result(
             apply_prepare(state, PreparedWorkspace.model_validate(result), branch=branch)
         case Step.COMMIT:
             apply_commit(state, CommitResult.model_validate(result))
+            _apply_committed_step(state, str(activity_input.get("step") or ""), attempt)
         case Step.RUN_TESTS:
             apply_verdict(state, TestVerdict.model_validate(result), attempt)
         case "check_plan":
             apply_edited_plan(state, str(activity_input.get("plan") or ""), CheckPlanResult.model_validate(result))
+            state.edits += 1
         case "inspect_change":
             apply_inspection(state, InspectResult.model_validate(result), commit)
         case "capture_pages":
@@ -70,6 +72,7 @@ def apply_result(
             apply_rebase(state, RebaseResult.model_validate(result))
         case "take_tasks":
             apply_tasks(state, TakeTasksResult.model_validate(result))
+            state.built = state.built or has_landed_task(state.tasks)
         case "take_attempt":
             apply_attempt(state, TakeAttemptResult.model_validate(result))
         case Step.LAND:
@@ -151,6 +154,12 @@ def _set_touches(state: DeliveryState, touches: object) -> None:
 def apply_commit(state: DeliveryState, result: CommitResult) -> None:
     """Record the newest commit and the size of the change; both stay where nothing was changed."""
     state.head, state.change = result.commit or state.head, result.change or state.change
+
+
+def _apply_committed_step(state: DeliveryState, step: str, attempt: int) -> None:
+    """Record that a step with a commit is done, and the number of a fix: the workflow does so itself."""
+    state.built, state.documented = state.built or step == Step.IMPLEMENT, state.documented or step == Step.DOCUMENT
+    state.fix_counts = {**state.fix_counts, step: attempt} if step in FIXES else state.fix_counts
 
 
 def apply_verdict(state: DeliveryState, verdict: TestVerdict, attempt: int) -> None:

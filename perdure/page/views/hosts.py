@@ -18,8 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.adapters.system.files import is_locked
 from perdure.adapters.system.home import Home
 from perdure.client.budgets import read_budget_table
-from perdure.client.server.listing import list_newest
-from perdure.client.server.view import ListEntry
+from perdure.client.server.view import ListEntry, list_newest
 from perdure.models.budget.treasury import TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKER_REPORT_INTERVAL

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 from temporalio.service import RPCError
 
-from perdure.client.server.listing import escape_filter_value, list_newest
 from perdure.client.server.overview import OverviewRow
+from perdure.client.server.view import escape_filter_value, list_newest
 from perdure.models.delivery.result import Status
 from perdure.models.errors import BadInput
 from perdure.models.ids import DELIVERY_WORKFLOW

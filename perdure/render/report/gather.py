@@ -1,5 +1,5 @@
-"""Reading a delivery for a report: what the server has, what its workflow answers, what its history alone tells, what
-its host keeps."""
+"""Reading a delivery for a report: what the server has, what its workflow answers, what its history tells, what its
+host keeps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from pydantic import BaseModel, ValidationError
 from temporalio.service import RPCError
 
 from perdure.client import Delivery, RunDescription
-from perdure.client.delivery.turns import apply_known_result, steps_of, turn_result_of
 from perdure.client.history.fold import ActivityRecord, DeliveryHistory
+from perdure.client.history.state import progress_from, request_of, state_of, steps_so_far, turn_result_of
 from perdure.client.server.calls import HostRefused, HostSilent
-from perdure.models.budget.ledger import Usage
 from perdure.models.checks.report import Findings, Review, Screenshots, TestReport
-from perdure.models.delivery.request import DeliveryRequest, parse_request
+from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import DeliveryResult, StepRecord
 from perdure.models.delivery.state import DeliveryState, Progress
 from perdure.models.delivery.steps import AGENTIC, Plan
-from perdure.models.delivery.summary import progress_of, result_of
+from perdure.models.delivery.summary import result_of
 from perdure.models.delivery.turn import TextPage
-from perdure.models.errors import InvalidRequest, PerdureError
+from perdure.models.errors import PerdureError
 from perdure.render.report.facts import DeliveryReport, ReportTurn, ReportWait, WorkerDeath
 
 REPORT_DIFF_CHARS = 400_000
@@ -162,49 +161,6 @@ def _join_names(names: list[str]) -> str:
 
 _SLACK = timedelta(seconds=2)
 """Records of steps have whole seconds, and an activity is scheduled a moment after its step began."""
-
-
-def state_of(past: DeliveryHistory) -> DeliveryState:
-    """Return the state as far as history has it: where the newest run began, with the results of all activities
-    applied.
-
-    Usage is counted from nothing, over all runs. A state at the beginning that cannot be parsed is left out.
-    """
-    resume = past.request.get("resume")
-    try:
-        state = DeliveryState.model_validate(resume.get("state", {}) if isinstance(resume, dict) else {})
-    except ValidationError:
-        state = DeliveryState()
-    state.usage = Usage()  # every turn of every run is counted below
-    for act in past.activities:
-        apply_known_result(state, act, branch=bool(past.request.get("branch")))
-    return state
-
-
-def request_of(past: DeliveryHistory) -> DeliveryRequest:
-    """Return the request as it was sent; of one that was never valid, only the repository and the text."""
-    try:
-        return parse_request(past.request)
-    except InvalidRequest:
-        return DeliveryRequest.model_construct(
-            repository=str(past.request.get("repository") or ""), request=str(past.request.get("request") or "")
-        )
-
-
-def steps_so_far(state: DeliveryState, past: DeliveryHistory) -> list[StepRecord]:
-    """Return the steps of earlier runs, as the newest run got them, and then its own."""
-    return [*state.steps, *steps_of(past.activities[past.newest_start :])]
-
-
-def progress_from(past: DeliveryHistory, delivery_id: str, run_id: str, state: DeliveryState | None = None) -> Progress:
-    """Return what query `progress` would answer, folded from history: for when no worker answers.
-
-    state  that of `state_of(past)`, where the caller has it; its steps and its wait are filled in here
-    """
-    state = state or state_of(past)
-    state.steps = steps_so_far(state, past)
-    state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "") or past.hold_reason
-    return progress_of(state, request_of(past), delivery_id, run_id)
 
 
 def step_start_times(steps: Sequence[StepRecord], acts: Sequence[ActivityRecord]) -> tuple[datetime | None, ...]:

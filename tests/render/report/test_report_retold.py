@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from report_samples import at, stamp
 
-from perdure.client.delivery.turns import steps_of
 from perdure.client.history.fold import ActivityRecord, DeliveryHistory
+from perdure.client.history.state import state_of, steps_of
 from perdure.models.delivery.result import ReviewStatus, StepRecord, TestsStatus
-from perdure.render.report.gather import deaths_of, parse_time, state_of, step_start_times, turns_of
+from perdure.render.report.gather import deaths_of, parse_time, step_start_times, turns_of
 
 PREPARED = {
     "queue": "host-1", "base": "main", "base_sha": "b" * 40, "head": "b" * 40, "branch": "perdure/d",

@@ -1,4 +1,4 @@
-"""Notices of deliveries that did not reach their address, and a trial notice to every address."""
+"""What goes wrong in a namespace: workflows that cannot go on, and notices that did not reach their address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from temporalio.api.common.v1 import WorkflowExecution as Named
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     Client,
     WorkflowExecution,
@@ -21,10 +24,72 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.history.fold import ActivityRecord
+from perdure.client.history.records import TaskFailed, decode_event
 from perdure.client.history.runs import read_history
-from perdure.client.server.listing import escape_filter_value
+from perdure.client.server.view import escape_filter_value, has_pollers
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.notice import trial_notice
+
+LOOKED_AT_MOST = 200
+"""Most running workflows, the newest, that `doctor` asks the server about one by one: a few milliseconds each."""
+
+
+RUNNING = "ExecutionStatus = 'Running' AND WorkflowType IN ('Delivery', 'Treasury', 'Notification')"
+
+_EVENTS = 20
+"""Events read from the end of a history: a task that failed stands among the last three, before what came in since."""
+
+
+@dataclass(frozen=True)
+class StuckWorkflow:
+    """A workflow that cannot go on. `reason`: in one line; `fix`: what to do."""
+
+    id: str
+    reason: str
+    fix: str
+
+
+async def find_stuck_workflows(client: Client) -> AsyncIterator[StuckWorkflow]:
+    """Yield the newest running workflows whose workflow task fails, or whose task queue no worker takes work from.
+
+    Raises RPCError when the server does not say.
+    """
+    served: dict[str, bool] = {TASK_QUEUE: True}  # without any worker nothing is wrong with its queue
+    async for execution in client.list_workflows(RUNNING, limit=LOOKED_AT_MOST):
+        queue = execution.task_queue
+        if queue not in served:
+            served[queue] = await has_pollers(client, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
+        if not served[queue]:
+            fix = f"perdure cancel {execution.id}, then submit it again to task queue {TASK_QUEUE}"
+            yield StuckWorkflow(execution.id, f"waits on task queue {queue}, from which nobody takes work", fix)
+        elif reason := await _task_failure(client, execution):
+            yield StuckWorkflow(
+                execution.id,
+                reason,
+                f"a worker of the release that began it goes on; or: perdure cancel {execution.id}",
+            )
+
+
+async def _task_failure(client: Client, execution: WorkflowExecution) -> str:
+    """Return in one line how often, and why, a workflow's current task has failed; empty when it has not."""
+    described = await client.get_workflow_handle(execution.id, run_id=execution.run_id).describe()
+    task = described.raw_description.pending_workflow_task
+    if task.attempt < 2:
+        return ""
+    page = await client.workflow_service.get_workflow_execution_history_reverse(
+        GetWorkflowExecutionHistoryReverseRequest(
+            namespace=client.namespace,
+            execution=Named(workflow_id=execution.id, run_id=execution.run_id),
+            maximum_page_size=_EVENTS,
+        )
+    )
+    records = [await decode_event(event, client.data_converter) for event in page.history.events]
+    message = next((record.message for record in records if isinstance(record, TaskFailed)), None)
+    if message is None:
+        return ""
+    reason = " ".join(message.split())[:200] or "it does not say why"
+    return f"its workflow task has failed {task.attempt - 1} times: {reason}"
+
 
 NOTICES_ANSWER = timedelta(seconds=5)
 """Limit for each answer of a server that was just seen to answer."""
