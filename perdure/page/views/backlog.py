@@ -17,8 +17,8 @@ from perdure.models.errors import BadInput
 from perdure.models.webui.backlog import count_phases
 from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render, stream_part
 from perdure.render.backlog.drawing import draw_graph
-from perdure.render.backlog.report import MARKS, item_state
-from perdure.render.backlog.text import PHASE_ORDER
+from perdure.render.backlog.report import item_state
+from perdure.render.backlog.text import PHASE_MARKS, PHASE_ORDER
 from perdure.render.formatting import short_sha
 
 _MESSAGES = {
@@ -100,7 +100,7 @@ async def _template_values(backlog: Backlog, seen: RunDescription) -> dict[str, 
         "items": sorted(progress.items, key=lambda view: order.get(view.phase, len(order))),
         "graph": Markup(draw_graph(progress, "svg")),  # noqa: S704  # drawn by us, its words escaped there
         "state": item_state,
-        "marks": MARKS,
+        "marks": PHASE_MARKS,
         "short": short_sha,
     }
 

@@ -13,21 +13,12 @@ from html import escape
 
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.webui.backlog import count_phases
+from perdure.render.backlog.text import PHASE_MARKS
 from perdure.text import one_line
 
 FORMATS = ("text", "mermaid", "svg")
 
-_MARKS = {
-    "landed": "✓",
-    "failed": "✗",
-    "blocked": "✗",
-    "building": "●",
-    "landing": "●",
-    "waits": "!",
-    "skipped": "–",
-    "cancelled": "–",
-    "decomposed": "–",
-}
+_MARKS = PHASE_MARKS | {"building": "●", "landing": "●"}
 _COLOURS = {
     "landed": ("#d8f0dd", "#1a6b34"),
     "failed": ("#fadcd9", "#a3261b"),

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from perdure import __version__
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.render.backlog.drawing import draw_graph
-from perdure.render.backlog.text import phase_reason, status_lines
+from perdure.render.backlog.text import PHASE_MARKS, phase_reason, status_lines
 from perdure.render.formatting import align_columns, money, short_sha
 from perdure.render.report.page import report_environment
 from perdure.text import is_web_address, one_line
@@ -58,9 +58,6 @@ class BacklogReceipt:
         return lines
 
 
-MARKS = {"landed": "✓", "failed": "✗", "blocked": "✗", "waits": "!", "building": "▸", "landing": "▸"}
-
-
 @dataclass(frozen=True)
 class BacklogReport:
     """The facts of the report. `wanted`: by item, what was asked for, in one line."""
@@ -83,7 +80,7 @@ def backlog_report_lines(report: BacklogReport) -> list[str]:
     rows = [("", "item", "state", "commit", "cost", "wanted")]
     rows += [
         (
-            MARKS.get(view.phase, "–"),
+            PHASE_MARKS.get(view.phase, "–"),
             view.id,
             item_state(view),
             short_sha(view.commit),
@@ -125,7 +122,7 @@ def render_backlog_page(report: BacklogReport) -> str:
             svg=Markup(drawing),  # noqa: S704  # drawn here, with its texts escaped
             pull=is_web_address(report.progress.pull_request) if report.progress.pull_request else "",
             state=item_state,
-            marks=MARKS,
+            marks=PHASE_MARKS,
             short=short_sha,
             version=__version__,
         )

@@ -12,7 +12,7 @@ from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.render.decision_lines import commands_for_decision
-from perdure.render.formatting import money, short_sha
+from perdure.render.formatting import money, pluralise, short_sha
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
 from perdure.text import one_line, span
 
@@ -25,14 +25,22 @@ PHASE_ORDER = ("waits", "landing", "landed", "building", "blocked", "failed", "r
 
 _HEADLINE_PHASES = ("landed", "building", "landing", "waits", "blocked", "failed", "ready", "after", *_CLOSED_PHASES)
 _PHASE_LABELS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
-_MARKS = {"landed": GOOD, "failed": BAD, "blocked": BAD, "waits": WARN, **dict.fromkeys(_CLOSED_PHASES, NEUTRAL)}
+PHASE_MARKS = {
+    "landed": GOOD,
+    "failed": BAD,
+    "blocked": BAD,
+    "waits": WARN,
+    "building": RUNNING,
+    "landing": RUNNING,
+    **dict.fromkeys(_CLOSED_PHASES, NEUTRAL),
+}
 _LINE_WIDTH = 88
 
 
 def headline(progress: BacklogProgress) -> str:
     """Return the backlog in one line: `night  8 items · 3 landed · 2 building        $6.20 of $40.00`."""
     counts = Counter(view.phase for view in progress.items)
-    parts = [f"{len(progress.items)} item{'' if len(progress.items) == 1 else 's'}"]
+    parts = [pluralise(len(progress.items), "item")]
     for phase in _HEADLINE_PHASES:
         if number := counts[phase]:
             singular, plural = _PHASE_LABELS.get(phase, (phase, phase))
@@ -221,7 +229,7 @@ def _changed_item_line(backlog: str, view: ItemView) -> str:
             description = f"blocked {reason_text}".rstrip()
         case _:
             description = f"{view.phase}: {reason_text}" if reason_text else view.phase
-    return f"{_MARKS.get(view.phase, RUNNING)} {view.id} {description}"
+    return f"{PHASE_MARKS.get(view.phase, RUNNING)} {view.id} {description}"
 
 
 def _phase_lines(phase: str, views: Sequence[ItemView]) -> list[str]:
