@@ -26,14 +26,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "page"))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "workflows"))
 
 import psutil
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 from visitors import PLAN, TIMEOUT, Visitor, stands_waiting, visiting
-from workflow_fixtures import Cast
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
@@ -43,6 +41,7 @@ from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import Script
 from workflows import WORKFLOWS
 
 SECONDS = float(os.environ.get("SECONDS", "20"))
@@ -54,7 +53,7 @@ SETTLED_S = 12
 """All that runs has been described once by then."""
 
 
-class Talkers(Cast):
+class Talkers(Script):
     """Turns that say something else all the time, until it is over."""
 
     def __init__(self) -> None:

@@ -27,13 +27,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "workflows"))
 
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
-from workflow_fixtures import Cast
 
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
@@ -44,6 +42,7 @@ from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import Script
 from workflows import WORKFLOWS
 from workflows.treasury import TREASURY_TICK
 
@@ -55,7 +54,7 @@ DAY_USD = round(DELIVERIES * SLOTS_EACH * TURNS_A_SLOT * REPLY_USD, 2)
 RULE = "label:fleet"
 
 
-class Fleet(Cast):
+class Fleet(Script):
     def __init__(self, usd: float) -> None:
         super().__init__()
         self.phases, self.turn = (Phase.BUILD,), self.works

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+import pytest_timeout
 
 from tests import needs
 from tests.examples import examples
 from tests.processes import as_from_a_terminal
 from tests.sharing import shares
-from tests.waiting import PATIENCE, patient
+from tests.waiting import patient
 
 KEPT = ("GIT_SSL_CAINFO",)
 for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
@@ -56,14 +57,10 @@ ABOUT_SECRETS_OR_MONEY = re.compile(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Long tests begin first, so that none of them is waited for alone at the end; time-outs fit the machine."""
+    """Long tests begin first, so that none of them is waited for alone at the end."""
     for item in items:
         if item.nodeid.startswith(STORIES):
             item.add_marker("story")
-        if PATIENCE > 1:
-            mark = item.get_closest_marker("timeout")
-            seconds = mark.args[0] if mark and mark.args else float(item.config.getini("timeout"))
-            item.add_marker(pytest.mark.timeout(patient(seconds), **(mark.kwargs if mark else {})), append=False)
         if ABOUT_SECRETS_OR_MONEY.search(item.nodeid.partition("[")[0]):
             item.add_marker("never_again")
     yield
@@ -73,6 +70,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         0 if item.get_closest_marker("long") else 1 if item.nodeid.startswith("tests/e2e/") else 2 for item in items
     ]
     items[:] = [items[at] for at in shares(ranks, workers)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> object:
+    """Give a test more time on a machine that has much to do."""
+    settings = settings._replace(timeout=patient(settings.timeout))
+    return pytest_timeout.pytest_timeout_set_timer(item, settings)
 
 
 def pytest_configure() -> None:

@@ -199,7 +199,7 @@ class Engine:
             send(process.pid, signal.SIGTERM)
         for process in self._processes:
             try:
-                process.wait(8)
+                process.wait(patient(8))
             except subprocess.TimeoutExpired:
                 continue
         self.kill_workers()
@@ -209,7 +209,7 @@ class Engine:
         for process in self._processes:
             for victim in family(process.pid):
                 send(victim.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(patient(10))
         self._processes.clear()
 
     def _let_go(self) -> None:

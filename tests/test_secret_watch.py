@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.secret_watch import Hit, SecretWatch
+from tests.waiting import patient
 
 SECRET = "ghp_Planted0123456789abcdefghij/+"
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -96,7 +97,7 @@ def sleeper(*args: str, env: dict[str, str] | None = None, new_session: bool = F
 
 
 def until(condition: Callable[[], object]) -> bool:
-    end = time.monotonic() + 30
+    end = time.monotonic() + patient(30)
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     return bool(condition())

@@ -92,7 +92,7 @@ class World:
 
     def restart(self) -> None:
         """Another supervisor, after the one before was killed."""
-        self.supervisor.wait(10)
+        self.supervisor.wait(patient(10))
         self.supervisor = self.engine.supervised()
 
     def signal(self, pid: int | None, number: signal.Signals) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from tests.commands import elsewhere
 from tests.engine import Engine, make_target
 from tests.fork_server import fork, ran
+from tests.waiting import patient
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,10 +87,10 @@ class Cli:
         os.write(ours, (typed or "").encode())
         reading.start()
         try:
-            code = process.wait(60)
+            code = process.wait(patient(60))
         finally:
             process.kill()
-            reading.join(60)
+            reading.join(patient(60))
             os.close(ours)
         return Ran(code, b"".join(seen).decode(errors="replace").replace("\r\n", "\n"), "")
 

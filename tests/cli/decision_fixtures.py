@@ -25,9 +25,9 @@ from perdure.models.delivery.turn import Ending, Outcome, TextPage, TurnInput, T
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from tests.cli.conftest import Cli, Ran
+from tests.deliveries import Script
 from tests.temporal_server import apart
 from tests.waiting import patient
-from tests.workflows.workflow_fixtures import Cast
 from workflows import WORKFLOWS
 
 __all__ = ["PLAN", "Desk", "Scene", "desk", "on_a_terminal"]
@@ -42,7 +42,7 @@ PLAN = Plan(
 )
 
 
-class Scene(Cast):
+class Scene(Script):
     """A delivery that plans; `artifacts` and `log` is what its host keeps."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Scene(Cast):
         self.phases, self.turn = (Phase.PLAN,), self.plans
         self.settings = {"asks": True, "gates": ("plan",), "budget_usd": 5.0}
         self.artifacts: dict[str, bytes] = {}
-        self.asks: Question | None = None
+        self.question: Question | None = None
         self.replans = asyncio.Event()
         self.log, self.logs_read = "", 0
 
@@ -60,8 +60,8 @@ class Scene(Cast):
         return sha256
 
     async def plans(self, work: TurnInput) -> TurnResult:
-        if self.asks is not None and work.step == "plan" and work.turn == 1:
-            return TurnResult(checkpoint="c1" * 20, summary="turn 1", spend=Spend(usd=0.0), question=self.asks)
+        if self.question is not None and work.step == "plan" and work.turn == 1:
+            return TurnResult(checkpoint="c1" * 20, summary="turn 1", spend=Spend(usd=0.0), question=self.question)
         if "words" in work.materials:
             await self.replans.wait()
         data: dict[str, Any] = {"kind": "feature"} if work.step == "classify" else {"title": PLAN.title}

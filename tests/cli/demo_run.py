@@ -19,6 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import patient
+
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     "TEMPORAL_ADDRESS": "127.0.0.1:1",
@@ -105,7 +107,7 @@ class Show:
     def close(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(patient(10))
         for process in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

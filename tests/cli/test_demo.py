@@ -22,6 +22,7 @@ from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
 from perdure.models.config.repository import SandboxGrade
 from tests.cli.demo_run import ELSEWHERE, ROOT, Show, show, visitor
+from tests.waiting import patient
 
 pytestmark = pytest.mark.story
 
@@ -151,10 +152,10 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
         with open_directories(None):
             assert server.poll() is None, "it is played just now"
         demo.kill()
-        demo.wait(10)
+        demo.wait(patient(10))
         with open_directories(None):
             assert not killed.root.exists()
-            assert server.wait(10) == -signal.SIGKILL
+            assert server.wait(patient(10)) == -signal.SIGKILL
 
 
 def _started(ended: ExitStack, script: str, *arguments: str, **env: str) -> subprocess.Popen[str]:

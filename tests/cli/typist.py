@@ -12,6 +12,7 @@ import termios
 import time
 
 from tests.cli.conftest import Cli
+from tests.waiting import patient
 
 
 class Typist:
@@ -38,7 +39,7 @@ class Typist:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(30)
+        self._process.wait(patient(30))
         os.close(self._keyboard)
 
     def until(self, pattern: str, within: float = 60) -> str:

@@ -6,16 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client
-from workflow_fixtures import Cast, playing
 
 from perdure.adapters.git.checkpoint import restore_checkpoint, snapshot_worktree
 from perdure.adapters.git.workspace import Workspace
-from perdure.client import Perdure
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.work import TestVerdict
-from perdure.models.phases import Phase
 from perdure.models.rules.gates import stop_test_fixing_reason
+from tests.deliveries import GREEN, RED, ADelivery
 from tests.engine import HAPPY, Engine, check_shipped, finished, make_target
 
 ROOT = Path(__file__).parents[2]
@@ -36,13 +33,14 @@ def test_a_restore_removes_what_a_turn_has_left(workspace: Workspace) -> None:
     assert not (workspace.path / "left.txt").exists()
 
 
-async def test_a_step_without_an_end_stops_at_its_turn_limit(client: Client, cast: Cast, fresh: str) -> None:
-    cast.phases, cast.settings = (Phase.BUILD,), {"turns_per_step": 3}
-    async with playing(client, cast):
-        submission = await Perdure(client).submit({"repository": "/r", "request": "Add sub"}, id=fresh)
-        result = await submission.delivery.result()
-    assert (result.status, result.reason) == ("not_delivered", "limits")
-    assert [work.turn for work in cast.seen] == [1, 2, 3]
+async def test_red_tests_are_fixed_and_a_person_approves_the_pull_request(a_delivery: ADelivery) -> None:
+    async with a_delivery(verdicts=[RED, GREEN], gates=("pull_request",)) as delivery:
+        asked = await delivery.pending()
+        assert asked.summary == "publish h1 as a pull request"
+        await delivery.approve()
+        result = await delivery.ended()
+    assert result.status == "delivered"
+    assert [work.step for work in delivery.seen] == ["classify", "plan", "implement", "fix_tests", "review"]
 
 
 @pytest.mark.story

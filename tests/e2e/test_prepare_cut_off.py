@@ -12,6 +12,7 @@ from perdure.adapters.git.workspace import worktree_path
 from perdure.models.crash import CrashPoint
 from tests.e2e.test_verify import verify
 from tests.engine import CALC, HAPPY, Engine, check_shipped, finished, git, make_target
+from tests.waiting import patient
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 
@@ -33,7 +34,7 @@ async def test_files_damaged_while_everything_is_dead_during_prepare_do_not_ship
     async with Engine.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as engine:
         submitted = await engine.submit(origin)
         for point in points:
-            engine.worker().wait(60)
+            engine.worker().wait(patient(60))
             assert (engine.home.crashes / f"{point}.0").exists(), engine.worker_log()
             tree = worktree_path(engine.home, "calc-sub", 0)
             os.truncate(tree / "README.rst", 0)

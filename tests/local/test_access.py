@@ -19,6 +19,7 @@ from perdure.adapters.agents.proxied.upstream import WIRE_VARIABLES
 from perdure.local.access import check_same_forge_access, check_same_model_access, fingerprint, forge_variables
 from perdure.models.errors import BadInput
 from perdure.secrets import without_secrets
+from tests.waiting import patient
 
 SECRET = "s3cret-of-the-owner"
 NAMES = (
@@ -67,7 +68,7 @@ def environment(tmp_path: Path, address: str) -> dict[str, str]:
 
 
 def until(look: Callable[[], str | None]) -> str:
-    end = time.monotonic() + 60
+    end = time.monotonic() + patient(60)
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             if found := look():

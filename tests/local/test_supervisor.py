@@ -130,7 +130,7 @@ async def test_a_new_supervisor_waits_for_the_worker_of_a_killed_one(
     first_process = supervise(worker=str(slow))
     first = await ready(home)
     first_process.kill()
-    first_process.wait(20)
+    first_process.wait(patient(20))
     second_process = supervise()
     waiting = await until(lambda: read_running_supervisor(home), 20)
     assert waiting.worker_pid == first.worker_pid

@@ -16,6 +16,7 @@ from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.engine import HAPPY, Engine, make_target, until
 from tests.processes import send
+from tests.waiting import patient
 
 pytestmark = [pytest.mark.story, pytest.mark.long]
 
@@ -66,7 +67,7 @@ async def test_who_watches_while_temporal_is_away_is_told_so_once_an_outage(tmp_
             for process in watching:
                 process.send_signal(signal.SIGINT)
             for process in watching:
-                process.wait(30)
+                process.wait(patient(30))
         for log in logs.values():
             told = log.read_text()
             assert "temporalio" not in told, told

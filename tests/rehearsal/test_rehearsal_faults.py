@@ -10,6 +10,8 @@ import anthropic
 import httpx2
 import pytest
 
+from tests.waiting import patient
+
 STATUS = [
     ("400", anthropic.BadRequestError, "invalid_request_error"),
     ("401", anthropic.AuthenticationError, "authentication_error"),
@@ -183,7 +185,7 @@ async def test_the_server_stops_while_an_answer_is_under_way(rehearsal, ask, pla
     started = time.monotonic()
     await twin.__aexit__(None, None, None)
     with pytest.raises((httpx2.HTTPError, anthropic.APIConnectionError)):
-        await asyncio.wait_for(asked, 5)
+        await asyncio.wait_for(asked, patient(5))
     assert time.monotonic() - started < 5
 
 
@@ -210,6 +212,6 @@ async def test_a_client_that_goes_away_is_recorded_as_dropped(rehearsal, ask):
 
 
 async def until(holds) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patient(10)):
         while not holds():
             await asyncio.sleep(0.01)

@@ -12,7 +12,8 @@ from tests.replay.shapes_of_people import PORTS, Keep
 sys.path.append(str(Path(__file__).parents[1] / "workflows"))  # its tests play such backlogs, with activities of theirs
 
 from backlog_fixtures import Branch, backlog, night, until
-from workflow_fixtures import playing
+
+from tests.deliveries import playing
 
 
 async def between(root: Path, keep: Keep) -> None:

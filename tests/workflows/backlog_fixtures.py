@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from people_fixtures import Company
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
@@ -45,10 +44,11 @@ from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
+from tests.deliveries import Script, at
 from tests.waiting import patient
 
 
-class Branch(Company):
+class Branch(Script):
     """What lands, in order. `changes`: the files each item changes; two that change the same one conflict, once.
 
     red      items whose tests are red as they land, so many times
@@ -72,9 +72,7 @@ class Branch(Company):
     """
 
     def __init__(self, **changes: str) -> None:
-        super().__init__()
-        self.asks(Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, test_fixes=0)
-        self.verdicts, self.blockers = [], []
+        super().__init__(Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, test_fixes=0)
         self.changes = {item: set(files.split()) for item, files in changes.items()}
         self.landed: list[str] = []
         self.seen_by: dict[str, int] = {}
@@ -141,7 +139,6 @@ class Branch(Company):
     def activities(self) -> list[Callable[..., Any]]:
         kept = [one for one in super().activities() if getattr(one, "__name__", "") not in ("run_tests",)]
         base = {getattr(one, "__name__", ""): one for one in kept}
-        turn = base["implement"]
 
         @activity.defn(name=Step.PREPARE)
         async def prepare(work: Any) -> PreparedWorkspace:
@@ -302,7 +299,6 @@ class Branch(Company):
         others = [one for one in kept if one is not base["prepare"]]
         landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
         landing += [follow, check_landed, move_branch, self.stack_look(), former_run, prioritise_delivery]
-        assert turn in others
         return [*others, prepare, run_tests, *landing]
 
 
@@ -317,13 +313,8 @@ async def backlog(client: Client, id: str, request: dict[str, Any]) -> WorkflowH
 
 async def until(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, str]], Any]) -> dict[str, dict[str, Any]]:
     """Its items by id, as soon as `what` is true of their phases."""
-    async with asyncio.timeout(patient(40)):
-        while True:
-            progress = await handle.query("progress")
-            items = {item["id"]: item for item in progress["items"]}
-            if what({id: item["phase"] for id, item in items.items()}):
-                return items
-            await asyncio.sleep(0.05)
+    progress = await at(handle, lambda progress: what(phases(progress)))
+    return {item["id"]: item for item in progress["items"]}
 
 
 async def ended(handle: Any) -> dict[str, Any]:

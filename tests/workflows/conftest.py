@@ -1,9 +1,8 @@
-"""The server and the cast of this directory's tests."""
+"""The server and the deliveries of this directory's tests."""
 
 from __future__ import annotations
 
-from workflow_fixtures import cast, client, fresh, perdure
-
+from tests.deliveries import a_delivery, client, fresh, perdure, script
 from tests.temporal_server import server
 
-__all__ = ["cast", "client", "fresh", "perdure", "server"]
+__all__ = ["a_delivery", "client", "fresh", "perdure", "script", "server"]

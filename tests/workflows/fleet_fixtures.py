@@ -15,7 +15,6 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
-from workflow_fixtures import Cast
 
 from activities.workflow_lookup import last_table
 from perdure.client import budgets as treasury
@@ -26,6 +25,7 @@ from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.delivery.work import CloseInput, CloseResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
+from tests.deliveries import Script
 from tests.waiting import patient
 from workflows import WORKFLOWS
 
@@ -36,7 +36,7 @@ RUN_EVENTS = 60
 """After which a new run is suggested: every test here sees the Treasury go on in several."""
 
 
-class Fleet(Cast):
+class Fleet(Script):
     """Deliveries that take `turns` turns of $0.20 each; `paid`: what each has really paid, as in its spend log."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def clock_server(log: Path) -> Iterator[str]:
     with log.open("w") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + patient(60)
         while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end, log.read_text()
@@ -102,7 +102,7 @@ def clock_server(log: Path) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(patient(20))
 
 
 async def _answers(address: str) -> None:

@@ -8,25 +8,24 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from people_fixtures import Company
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import Script
 from workflows import WORKFLOWS, delivery
 
 
 async def main(address: str, cached: int) -> None:
-    company = Company()
-    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
+    script = Script(Phase.PLAN, Phase.BUILD, gates=("plan",))
     client = await Client.connect(address, plugins=[perdure_plugin()])
     worker = Worker(
         client,
         task_queue=TASK_QUEUE,
         workflows=WORKFLOWS,
-        activities=company.activities(),
+        activities=script.activities(),
         max_cached_workflows=cached,
     )
     async with worker:

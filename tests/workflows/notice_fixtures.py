@@ -1,4 +1,4 @@
-"""The cast, and the real activities that tell people, on a host with addresses to tell."""
+"""The script, and the real activities that tell people, on a host with addresses to tell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
-from workflow_fixtures import Cast
 
 from activities.notify import NoticeActivities
 from perdure.adapters.system.home import Home
@@ -21,6 +20,7 @@ from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
+from tests.deliveries import Script
 from tests.receiver import SECRET
 from tests.waiting import patient
 from workflows import WORKFLOWS
@@ -37,8 +37,8 @@ async def plans(work: TurnInput) -> TurnResult:
 
 
 @asynccontextmanager
-async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
-    """The cast, and the real activities that tell, on a host with these addresses."""
+async def telling(client: Client, script: Script, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
+    """The script, and the real activities that tell, on a host with these addresses."""
     env = {"PERDURE_WEBHOOK_SECRET": SECRET, "PERDURE_WEBHOOK_URL": " ".join(urls)}
     host = Host.from_environment(Home(home), env)
     notices = NoticeActivities(host)
@@ -48,7 +48,7 @@ async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int
             client,
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
-            activities=[*cast.activities(), notices.notice_addresses, notices.notify],
+            activities=[*script.activities(), notices.notice_addresses, notices.notify],
             interceptors=[AttemptInterceptor(host)],
             max_cached_workflows=cache,
         ),
@@ -58,6 +58,6 @@ async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int
 
 
 @pytest.fixture
-def gated(cast: Cast) -> Cast:
-    cast.phases, cast.settings, cast.turn = (Phase.PLAN,), {**TOLD, "gates": ("plan",)}, plans
-    return cast
+def gated(script: Script) -> Script:
+    script.phases, script.settings, script.turn = (Phase.PLAN,), {**TOLD, "gates": ("plan",)}, plans
+    return script

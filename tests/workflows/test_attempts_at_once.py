@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from people_fixtures import WHOLE, Company, at
 from temporalio import activity
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.delivery.decisions import Question
@@ -31,17 +29,16 @@ from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Step
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, best_attempt
-from tests.waiting import patient
+from tests.deliveries import WHOLE, Script, at, playing
+from tests.waiting import until
 
 
-class Several(Company):
+class Several(Script):
     """Three attempts. holding: numbers that wait in their first turn; red, fails, asks: numbers that end red, that the
     model refuses, that ask a question. `lines`: of the change of each."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.asks(*ALL_PHASES, attempts=3, test_fixes=0)
-        self.verdicts, self.blockers = [], []
+        super().__init__(*ALL_PHASES, attempts=3, test_fixes=0)
         self.go = asyncio.Event()
         self.holding: set[int] = set()
         self.reviewing: dict[int, asyncio.Event] = {}
@@ -113,27 +110,21 @@ async def begun(client: Client, id: str, **more: Any) -> WorkflowHandle[Any, Any
     return await client.start_workflow("Delivery", {**WHOLE, **more}, id=id, task_queue=TASK_QUEUE)
 
 
-async def until(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(patient(40)):
-        while not what():
-            await asyncio.sleep(0.02)
-
-
-def building(cast: Several) -> set[int]:
-    return {cast.numbers.get(work.delivery, 0) for work in cast.seen if work.step is Step.IMPLEMENT}
+def building(script: Several) -> set[int]:
+    return {script.numbers.get(work.delivery, 0) for work in script.seen if work.step is Step.IMPLEMENT}
 
 
 async def test_all_run_at_once_with_equal_shares_and_words_money_and_holds_reach_each(
     client: Client, fresh: str
 ) -> None:
-    cast = Several()
-    cast.holding = {1, 2, 3}
-    async with playing(client, cast):
+    script = Several()
+    script.holding = {1, 2, 3}
+    async with playing(client, script):
         handle = await begun(client, fresh)
-        await until(lambda: building(cast) == {1, 2, 3})
-        assert len(set(cast.budgets.values())) == 1
+        await until(lambda: building(script) == {1, 2, 3})
+        assert len(set(script.budgets.values())) == 1
         paid_before = 0.2
-        assert sum(cast.budgets.values()) == pytest.approx(5.0 - paid_before, abs=0.01)
+        assert sum(script.budgets.values()) == pytest.approx(5.0 - paid_before, abs=0.01)
         children = [client.get_workflow_handle(attempt_workflow_id(fresh, number)) for number in (1, 2, 3)]
         await handle.signal("say", {"text": "mind the sign", "id": "w1"})
         await handle.execute_update("add_budget", {"usd": 3, "id": "b1"})
@@ -141,45 +132,45 @@ async def test_all_run_at_once_with_equal_shares_and_words_money_and_holds_reach
         for child in children:
             seen = await at(child, lambda progress: progress["held"])
             assert seen["held"] == "held: lunch"
-            more = await at(child, lambda progress: progress["budget_usd"] > cast.budgets[1] + 0.5)
-            assert more["budget_usd"] == pytest.approx(cast.budgets[1] + 1.0, abs=0.01)
-        cast.go.set()
+            more = await at(child, lambda progress: progress["budget_usd"] > script.budgets[1] + 0.5)
+            assert more["budget_usd"] == pytest.approx(script.budgets[1] + 1.0, abs=0.01)
+        script.go.set()
         await handle.signal("resume", {})
         result = await handle.result()
     assert result["status"] == "delivered"
     assert [one["number"] for one in result["attempts"] if one["chosen"]] == [3], "the smallest"
     for number in (1, 2, 3):
-        assert "mind the sign" in cast.words(number)
-        assert any(text.startswith(f"This is attempt {number} of 3") for text in cast.words(number))
+        assert "mind the sign" in script.words(number)
+        assert any(text.startswith(f"This is attempt {number} of 3") for text in script.words(number))
     assert result.get("unread", []) == []
 
 
 async def test_words_that_not_every_attempt_with_a_commit_has_read_are_unread(client: Client, fresh: str) -> None:
-    cast = Several()
-    cast.reviewing, cast.holding = {number: asyncio.Event() for number in (1, 2, 3)}, {1, 2}
-    async with playing(client, cast):
+    script = Several()
+    script.reviewing, script.holding = {number: asyncio.Event() for number in (1, 2, 3)}, {1, 2}
+    async with playing(client, script):
         handle = await begun(client, fresh)
-        await until(lambda: cast.at_review == {3})
+        await until(lambda: script.at_review == {3})
         await handle.signal("say", {"text": "mind the sign", "id": "w1"})
         for number in (1, 2, 3):
             child = client.get_workflow_handle(attempt_workflow_id(fresh, number))
             beginning = number != 3  # its first words are not taken in yet
             await at(child, lambda progress, beginning=beginning: progress["unread"] == 1 + beginning)
-            cast.reviewing[number].set()
-        cast.go.set()
+            script.reviewing[number].set()
+        script.go.set()
         result = await handle.result()
     assert result["status"] == "delivered"
     assert "mind the sign" in result["unread"], "3 was at its end"
-    assert "mind the sign" in cast.words(1)
+    assert "mind the sign" in script.words(1)
 
 
 async def test_a_question_of_an_attempt_is_shown_at_the_delivery_and_answered_at_the_attempt(
     client: Client, fresh: str
 ) -> None:
-    cast = Several()
-    cast.questions = {2}
-    cast.red = {1, 3}
-    async with playing(client, cast):
+    script = Several()
+    script.questions = {2}
+    script.red = {1, 3}
+    async with playing(client, script):
         handle = await begun(client, fresh)
         shown = await at(handle, lambda progress: "Which sign?" in progress["waiting"])
         assert f"{attempt_workflow_id(fresh, 2)} waits: question: Which sign?" in shown["waiting"]
@@ -187,15 +178,15 @@ async def test_a_question_of_an_attempt_is_shown_at_the_delivery_and_answered_at
         await child.execute_update("answer", {"answer": "minus"})
         result = await handle.result()
     assert [one["number"] for one in result["attempts"] if one["chosen"]] == [2], "the only green one"
-    assert "minus" in cast.words(2)
+    assert "minus" in script.words(2)
 
 
 async def test_where_all_are_red_the_delivery_fails_as_the_one_that_lacks_least_and_names_every_attempt(
     client: Client, fresh: str
 ) -> None:
-    cast = Several()
-    cast.red = {1, 2, 3}
-    async with playing(client, cast):
+    script = Several()
+    script.red = {1, 2, 3}
+    async with playing(client, script):
         handle = await begun(client, fresh)
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()
@@ -211,16 +202,16 @@ async def test_where_all_are_red_the_delivery_fails_as_the_one_that_lacks_least_
 
 
 async def test_where_no_attempt_made_anything_a_retry_lets_them_begin_again(client: Client, fresh: str) -> None:
-    cast = Several()
-    cast.fails = {1, 2, 3}
-    async with playing(client, cast):
+    script = Several()
+    script.fails = {1, 2, 3}
+    async with playing(client, script):
         handle = await begun(client, fresh)
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()
         assert isinstance(failure.value.cause, ApplicationError)
         assert "none of 3 attempts made a commit" in failure.value.cause.message
         assert failure.value.cause.message.count("the model refused") == 3
-        cast.fails = {1, 2}
+        script.fails = {1, 2}
         retried = await Perdure(client).delivery(fresh).retry()
         result = await retried.result()
     assert result.status == "delivered"

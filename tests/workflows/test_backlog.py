@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
-from people_fixtures import reset
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
-from workflow_fixtures import playing
 
 from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
-from tests.waiting import patient
+from tests.deliveries import at, playing, reset
 
 
 async def test_all_items_land_once_what_depends_on_others_after_them(client: Client, fresh: str) -> None:
@@ -155,9 +153,7 @@ async def test_a_terminated_delivery_is_found_out_at_once(client: Client, fresh:
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]}))
         await until(handle, lambda at: at["one"] == "building")
-        async with asyncio.timeout(patient(20)):
-            while not branch.seen:  # it has begun
-                await asyncio.sleep(0.05)
+        await until(handle, lambda _: branch.seen)  # it has begun
         await client.get_workflow_handle(f"{fresh}/one").terminate("by hand")
         branch.holding["one"].set()
         progress = await ended(handle)
@@ -185,9 +181,7 @@ async def test_a_backlog_that_is_held_begins_nothing_until_it_goes_on(client: Cl
         await handle.signal("hold", {"note": "lunch"})
         branch.holding["one"].set()
         child = client.get_workflow_handle(f"{fresh}/one")
-        async with asyncio.timeout(patient(20)):
-            while not (await child.query("progress"))["held"]:
-                await asyncio.sleep(0.05)
+        await at(child, lambda progress: progress["held"])
         await handle.signal("resume", {})
         progress = await ended(handle)
     assert phases(progress) == {"one": "landed", "two": "landed"}

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog, submit_backlog
 from perdure.models.errors import BadInput
 from perdure.models.rules.inbox import NotCounted
+from tests.deliveries import playing
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story

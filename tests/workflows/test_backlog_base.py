@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
-from workflow_fixtures import playing
 
+from tests.deliveries import at, playing
 from tests.waiting import patient
 
 
@@ -19,10 +19,7 @@ async def ended(handle: Any) -> dict[str, Any]:
 
 
 async def asked(handle: Any) -> str:
-    async with asyncio.timeout(patient(40)):
-        while not (words := (await handle.query("progress")).get("asks")):
-            await asyncio.sleep(0.05)
-        return str(words)
+    return str((await at(handle, lambda progress: progress.get("asks")))["asks"])
 
 
 def commits(progress: dict[str, Any]) -> dict[str, str]:
@@ -110,9 +107,7 @@ async def test_nobody_lands_while_the_branch_follows_in_the_middle_of_the_night(
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}))
         await until(handle, lambda at: at == {"one": "landed", "two": "building"})
         await handle.execute_update("follow", {})
-        async with asyncio.timeout(patient(20)):
-            while not branch.follows:
-                await asyncio.sleep(0.05)
+        await until(handle, lambda _: branch.follows)
         branch.holding["two"].set()
         items = await until(handle, lambda at: at["two"] == "landing")
         assert items["two"]["because"] == "is the next"

@@ -10,16 +10,11 @@ import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
-from workflow_fixtures import playing
 
 from perdure.models.backlog.landing import PriorityInput, PriorityResult
+from tests.deliveries import playing
 from tests.waiting import patient
-
-
-async def once(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(patient(40)):
-        while not what():
-            await asyncio.sleep(0.02)
+from tests.waiting import until as once
 
 
 class Slow(Branch):

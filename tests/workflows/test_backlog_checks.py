@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.models.backlog.request import CHECKS_MOST
+from tests.deliveries import at, playing
 from tests.waiting import patient
 
 
@@ -73,10 +73,8 @@ async def test_what_somebody_broke_meanwhile_is_a_persons_to_decide_before_the_p
         handle = await backlog(
             client, fresh, night(*chain("a", "b", "c", "d"), **({"branch": "shared"} if named else {}))
         )
-        async with asyncio.timeout(patient(40)):
-            while not (asks := (await handle.query("progress")).get("asks")):
-                await asyncio.sleep(0.05)
-        assert asks == "check of a: exit code 1; it held until d landed"
+        asking = await at(handle, lambda progress: progress.get("asks"))
+        assert asking["asks"] == "check of a: exit code 1; it held until d landed"
         assert branch.bodies == []
         branch.changes["e"] = {"e"}
         await handle.execute_update("add", {"item": {"id": "e", "request": "Mend a"}})
@@ -106,9 +104,7 @@ async def test_left_as_it_is_the_pull_request_says_what_does_not_hold(client: Cl
     branch.last = ["check of a: exit code 1"]
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*chain("a", "b", "c", "d")))
-        async with asyncio.timeout(patient(40)):
-            while not (await handle.query("progress")).get("asks"):
-                await asyncio.sleep(0.05)
+        await at(handle, lambda progress: progress.get("asks"))
         await handle.execute_update("follow", {"leave": True, "note": "known"})
         await ended(handle)
     assert "stays where it is: known (check of a: exit code 1)" in branch.bodies[0]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from backlog_fixtures import Branch, night
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
 from tests.cli.conftest import Cli, Ran
+from tests.deliveries import playing
 from tests.waiting import patient
 
 

@@ -13,9 +13,9 @@ import pytest
 from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
 from temporalio.worker import Worker
-from workflow_fixtures import playing
 
 from perdure.models.limits import TASK_QUEUE
+from tests.deliveries import playing
 from tests.waiting import patient
 from workflows import backlog as backlogs
 

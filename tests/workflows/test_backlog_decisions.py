@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from temporalio.client import Client, WorkflowUpdateFailedError
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models.delivery.decisions import Question
 from perdure.models.phases import Phase
 from perdure.models.rules.inbox import NotCounted
-from tests.waiting import patient
+from tests.deliveries import at, playing
 
 GATED = (Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP)
 
@@ -30,12 +29,10 @@ def waits(id: str, behind: str = "") -> Any:
 
 
 async def until_items(handle: Any, what: Any) -> dict[str, dict[str, Any]]:
-    async with asyncio.timeout(patient(40)):
-        while True:
-            items = {item["id"]: item for item in (await handle.query("progress"))["items"]}
-            if what(items):
-                return items
-            await asyncio.sleep(0.05)
+    def by_id(progress: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        return {item["id"]: item for item in progress["items"]}
+
+    return by_id(await at(handle, lambda progress: what(by_id(progress))))
 
 
 async def test_a_decision_given_to_the_backlog_is_its_deliverys_once_and_bound_to_what_was_seen(

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
-from people_fixtures import waiting
 from temporalio import activity
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models.backlog.request import BacklogItem
@@ -18,6 +16,7 @@ from perdure.models.delivery.decisions import CheckPlanResult
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
+from tests.deliveries import playing, waiting
 
 PARTS = (BacklogItem(id="api", request="Do api"), BacklogItem(id="page", request="Do page", depends_on=("api",)))
 

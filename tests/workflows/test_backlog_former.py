@@ -14,13 +14,13 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import RetryPolicy
 from temporalio.worker import Worker
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models.backlog.request import BacklogItem
 from perdure.models.backlog.state import BacklogState, ItemState, OpenBacklogResult, ReopenedFrom
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
+from tests.deliveries import playing
 
 pytestmark = pytest.mark.story
 
@@ -61,7 +61,7 @@ async def test_a_retry_policy_or_a_cron_schedule_of_the_sender_makes_no_former_r
     """The server counts the next run of either as one that went on in another."""
     branch = Branch(one="a")
     again = RetryPolicy(maximum_attempts=3, initial_interval=timedelta(milliseconds=10))
-    async with playing(client, branch), asyncio.timeout(60):
+    async with playing(client, branch):
         sent = {"args": [RAW, made_up()], "task_queue": TASK_QUEUE}
         once = await client.start_workflow("Backlog", id=f"{fresh}-0", retry_policy=again, **sent)
         assert STRANGE in await refused(once)

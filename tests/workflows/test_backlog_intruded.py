@@ -7,10 +7,10 @@ from typing import Any
 
 from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.models.backlog.state import BacklogProgress
 from perdure.render.backlog.text import status_lines
+from tests.deliveries import playing
 from tests.waiting import patient
 
 PUSH = f"git -C /{'vault' * 60} push /origin.git 17e4a050907c:refs/heads/perdure/night"

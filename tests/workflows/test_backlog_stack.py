@@ -19,13 +19,13 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
 )
 from temporalio.exceptions import CancelledError
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models import ids
 from perdure.models.backlog.following import PullRequestState, StackToFollow
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
+from tests.deliveries import playing
 from tests.other_process import program
 from tests.waiting import patient
 from tests.waiting import until as true
@@ -218,9 +218,7 @@ async def test_one_that_was_closed_with_its_branch_is_opened_again_once_that_is_
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*CHAIN[:2], {"id": "four"}, {"id": "five"}, land="stack"))
         await until(handle, lambda at: (at["one"], at["two"]) == ("landed", "landed"))
-        async with asyncio.timeout(patient(40)):
-            while not any(pull.item == "two" for work in branch.stacked for pull in work.pulls):
-                await asyncio.sleep(0.05)
+        await until(handle, lambda _: any(pull.item == "two" for work in branch.stacked for pull in work.pulls))
         assert not any(pull.reopen for work in branch.stacked for pull in work.pulls)
         branch.pulls["two"] = PullRequestState(state="closed", into="p/one")
         branch.holding["four"].set()

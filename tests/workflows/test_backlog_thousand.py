@@ -10,7 +10,8 @@ import psutil
 import pytest
 from backlog_fixtures import Branch, backlog, night
 from temporalio.client import Client, WorkflowHandle
-from workflow_fixtures import playing
+
+from tests.deliveries import playing
 
 ITEMS = 1000
 EVENTS_MOST = 40

@@ -10,9 +10,9 @@ from backlog_fixtures import Branch, backlog, ended, night, until
 from notice_fixtures import telling
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Replayer
-from workflow_fixtures import playing
 
 from perdure.plugin import perdure_plugin
+from tests.deliveries import playing
 from tests.engine import until as until_true
 from tests.receiver import Receiver, genuine
 from workflows import WORKFLOWS

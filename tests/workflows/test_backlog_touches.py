@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.models.delivery.turn import Outcome, TurnInput, TurnResult
 from perdure.models.ids import delivery_key
 from perdure.models.phases import Phase, Step
 from perdure.models.rules import scheduling
+from tests.deliveries import playing
 from tests.waiting import patient
 
 SHIPPED = (Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP)
@@ -70,7 +70,7 @@ async def test_a_conflict_foreseen_at_a_commit_is_shown_on_both_until_one_has_la
 ) -> None:
     branch = Planned(app="src/app.py", page="src/page.py")
     branch.asks(*SHIPPED)
-    branch.meets = {"page": {delivery_key(f"{fresh}/app"): "src/app.py"}}
+    branch.conflicts = {"page": {delivery_key(f"{fresh}/app"): "src/app.py"}}
     branch.begins = {"app": asyncio.Event()}
     branch.reviews = {"page": asyncio.Event()}
     async with playing(client, branch):
@@ -117,7 +117,7 @@ async def test_items_with_plans_and_conflicts_cost_their_backlog_fewer_than_fort
     names = [f"item{number}" for number in range(6)]
     branch = Planned(**{name: f"src/{name}.py" for name in names})
     branch.asks(*SHIPPED)
-    branch.meets = {name: {delivery_key(f"{fresh}/{names[0]}"): "src/app.py"} for name in names[1::3]}
+    branch.conflicts = {name: {delivery_key(f"{fresh}/{names[0]}"): "src/app.py"} for name in names[1::3]}
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*({"id": name} for name in names), parallel=4))
         await asyncio.wait_for(handle.result(), patient(50))

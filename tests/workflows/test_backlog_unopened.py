@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from temporalio.client import Client, WorkflowFailureError
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.models.errors import InvalidRequest
+from tests.deliveries import playing
 
 GONE = "branch main is not on the remote any more"
 

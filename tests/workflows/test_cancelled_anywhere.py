@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from deciding import Deciding
-from people_fixtures import TURN_USD, WHOLE, Company
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import (
@@ -24,6 +23,7 @@ from perdure.models.delivery.turn import Outcome, TurnInput
 from perdure.models.delivery.work import CommitInput, CommitResult, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Step
+from tests.deliveries import TURN_USD, WHOLE, Script
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
@@ -34,12 +34,11 @@ LAST = (Step.OPEN_PULL_REQUEST, "close")
 Turns = list[tuple[str, int, int]]
 
 
-class Honest(Company):
+class Honest(Script):
     """Red until a fix of the tests was made, a blocker until one of the review was; documents. Each commit is new."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.asks(document=True, test_fixes=2, review_fixes=2)
+        super().__init__(document=True, test_fixes=2, review_fixes=2)
         self.turns_each = 2
         self.made: list[tuple[str, int]] = []
 
@@ -97,10 +96,10 @@ class _During(ActivityInboundInterceptor):
 
 async def delivered(client: Client, nth: int) -> tuple[DeliveryResult, Honest, list[str]]:
     """The end, after a retry where it was cancelled, who did the work, and the activities of all runs."""
-    company, id = Honest(), f"d-{uuid.uuid4().hex[:12]}"
+    script, id = Honest(), f"d-{uuid.uuid4().hex[:12]}"
     async with asyncio.timeout(patient(60)), Deciding(client, remembers=True) as deciding:
         cancels = CancelledAt(client, nth, deciding)
-        acting = Worker(client, task_queue=TASK_QUEUE, activities=company.activities(), interceptors=[cancels])
+        acting = Worker(client, task_queue=TASK_QUEUE, activities=script.activities(), interceptors=[cancels])
         async with acting:
             delivery = (await Perdure(client).submit(WHOLE, id=id)).delivery
             result = await delivery.result()
@@ -108,25 +107,25 @@ async def delivered(client: Client, nth: int) -> tuple[DeliveryResult, Honest, l
             if result.status == "cancelled":
                 await delivery.retry()
                 result = await delivery.result()
-    return result, company, cancels.ran
+    return result, script, cancels.ran
 
 
-def turns(company: Honest) -> Turns:
-    return [(work.step, work.attempt, work.turn) for work in company.seen]
+def turns(script: Honest) -> Turns:
+    return [(work.step, work.attempt, work.turn) for work in script.seen]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_cancel_during_any_activity_costs_no_turn_and_no_commit_a_second_time(client: Client) -> None:
-    result, company, activities = await delivered(client, 0)
+    result, script, activities = await delivered(client, 0)
     assert result.status == "delivered", result.message
-    expected, commits = turns(company), company.made
+    expected, commits = turns(script), script.made
     assert len(set(expected)) == len(expected) > 12
     wrong = {}
     for nth in range(1, len(activities) + 1):
-        result, company, _ = await delivered(client, nth)
+        result, script, _ = await delivered(client, nth)
         usd = round(result.usage.cost_usd or 0, 6)
-        seen = (result.status, turns(company), company.made, len(company.shipped), usd)
+        seen = (result.status, turns(script), script.made, len(script.shipped), usd)
         if seen != ("delivered", expected, commits, 1, round(len(expected) * TURN_USD, 6)):
             wrong[f"{nth}, {activities[nth - 1]}"] = (result.message, *seen)
     assert wrong == {}

@@ -14,11 +14,11 @@ from deciding import Deciding
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.worker import Worker
-from workflow_fixtures import playing
 
 from perdure.models.backlog import landing
 from perdure.models.backlog.landing import DeliveryLookup, DeliveryLookupInput
 from perdure.models.limits import TASK_QUEUE
+from tests.deliveries import playing
 from tests.waiting import patient
 from tests.waiting import until as true
 from workflows import backlog as backlogs

@@ -17,7 +17,6 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from temporalio.worker import Worker
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
@@ -25,6 +24,7 @@ from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import Script, playing
 from tests.waiting import patient
 
 ROOT = Path(__file__).parents[2]
@@ -32,13 +32,13 @@ PLAN = {"repository": "/r", "request": "Add   sub\nplease", "phases": ["build"]}
 
 
 @pytest.fixture(autouse=True)
-def only_build(cast: Cast) -> None:
-    cast.phases = (Phase.BUILD,)
-    cast.settings = {"turns_per_step": 1}
+def only_build(script: Script) -> None:
+    script.phases = (Phase.BUILD,)
+    script.settings = {"turns_per_step": 1}
 
 
 async def test_who_submits_twice_attaches_and_who_comes_back_reads_what_happened(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     first = await perdure.submit(PLAN, id=fresh)
     second = await perdure.submit(PLAN, id=fresh)
@@ -46,7 +46,7 @@ async def test_who_submits_twice_attaches_and_who_comes_back_reads_what_happened
     waiting = await first.delivery.describe()
     assert waiting.running
     assert await first.delivery.request() == PLAN
-    async with playing(client, cast):
+    async with playing(client, script):
         result = await second.delivery.result()
         progress = await second.delivery.progress()
         assert (result.status, progress.status, progress.queue) == ("not_delivered", "not_delivered", TASK_QUEUE)
@@ -58,11 +58,11 @@ async def test_who_submits_twice_attaches_and_who_comes_back_reads_what_happened
 
 
 async def test_without_a_worker_an_ended_delivery_is_read_from_its_memo_and_a_running_one_says_so(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, perdure: Perdure, script: Script, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from perdure.client.server import calls as module
 
-    async with playing(client, cast):
+    async with playing(client, script):
         await (await perdure.submit(PLAN, id=fresh)).delivery.result()
     monkeypatch.setattr(module, "QUERY_TIMEOUT", module.timedelta(seconds=0.5))
     progress = await perdure.delivery(fresh).progress()
@@ -77,20 +77,20 @@ async def test_without_a_worker_an_ended_delivery_is_read_from_its_memo_and_a_ru
 
 
 async def test_a_bad_request_is_refused_before_and_after_it_was_sent(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     with pytest.raises(InvalidRequest, match="did you mean request"):
         await perdure.submit({"repository": "/r", "reqest": "x"})
     with pytest.raises(BadInput, match="no delivery nowhere"):
         await perdure.delivery("nowhere").describe()
-    async with playing(client, cast):
+    async with playing(client, script):
         await client.start_workflow("Delivery", {"reqest": 1}, id=fresh, task_queue=TASK_QUEUE)
         with pytest.raises(InvalidRequest, match=r"^reqest: unknown field \(did you mean request\?\)"):
             await perdure.delivery(fresh).result()
 
 
 async def test_a_cancelled_delivery_is_a_result_and_a_terminated_one_an_error(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     begun = asyncio.Event()
 
@@ -99,8 +99,8 @@ async def test_a_cancelled_delivery_is_a_result_and_a_terminated_one_an_error(
         await asyncio.sleep(60)
         raise AssertionError
 
-    cast.turn = long
-    async with playing(client, cast):
+    script.turn = long
+    async with playing(client, script):
         submitted = await perdure.submit(PLAN, id=fresh)
         await begun.wait()
         (pending,) = (await submitted.delivery.describe()).pending
@@ -117,17 +117,17 @@ async def test_a_cancelled_delivery_is_a_result_and_a_terminated_one_an_error(
 
 
 async def test_who_waits_for_a_delivery_that_is_reset_gets_the_result_of_the_run_that_goes_on(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def held(work: TurnInput) -> TurnResult:
         begun.set()
         await go.wait()
-        return await cast.endless(work)
+        return await script.endless(work)
 
-    cast.turn = held
-    async with playing(client, cast):
+    script.turn = held
+    async with playing(client, script):
         submitted = await perdure.submit(PLAN, id=fresh)
         waiting = asyncio.create_task(submitted.delivery.result())
         await begun.wait()
@@ -148,10 +148,10 @@ async def test_who_waits_for_a_delivery_that_is_reset_gets_the_result_of_the_run
 
 
 async def test_a_delivered_one_is_attached_to_listed_and_never_retried(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
-    cast.phases = ()
-    async with playing(client, cast):
+    script.phases = ()
+    async with playing(client, script):
         submitted = await perdure.submit(PLAN, id=fresh)
         result = await submitted.delivery.result()
         assert result.status == "completed"
@@ -186,18 +186,18 @@ def test_a_converter_that_somebody_configured_keeps_its_codec_and_its_failures()
 
 @pytest.mark.timeout(60)
 async def test_the_starter_submits_waits_and_says_by_its_exit_code_what_came_of_it(
-    client: Client, server: str, cast: Cast
+    client: Client, server: str, script: Script
 ) -> None:
     def start(*arguments: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "TEMPORAL_ADDRESS": server, "TEMPORAL_CONFIG_FILE": os.devnull}
         command = [sys.executable, "starter.py", *arguments]
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=50)
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=patient(50))
 
     usage = await asyncio.to_thread(start)
     assert usage.returncode == 1
     assert "Submit one request" in usage.stderr
-    cast.phases = ()
-    async with playing(client, cast):
+    script.phases = ()
+    async with playing(client, script):
         done = await asyncio.to_thread(start, "/srv/calc", "Add sub")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("calc-add-sub-")

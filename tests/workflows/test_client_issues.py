@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.delivery.request import parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import TASK_QUEUE
+from tests.deliveries import Script, playing
 
 Request = dict[str, Any]
 
@@ -44,11 +44,11 @@ async def test_ten_submissions_of_one_issue_at_once_start_one_delivery(perdure: 
 
 
 async def test_a_second_submission_of_a_delivered_issue_returns_its_stored_result(
-    client: Client, perdure: Perdure, cast: Cast, name: str
+    client: Client, perdure: Perdure, script: Script, name: str
 ) -> None:
-    cast.phases = ()
+    script.phases = ()
     request = {"repository": f"https://github.com/me/{name}", "issue": 12}
-    async with playing(client, cast):
+    async with playing(client, script):
         first = await (await perdure.submit(request)).delivery.result()
     again = await perdure.submit(request)
     assert again.attached
@@ -100,11 +100,11 @@ async def test_the_web_ui_names_the_issue(client: Client, perdure: Perdure, name
 
 
 async def test_another_clients_issue_is_accepted_and_a_bad_one_refused_by_name(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str, name: str
+    client: Client, perdure: Perdure, script: Script, fresh: str, name: str
 ) -> None:
-    cast.phases = ()
+    script.phases = ()
     repository = f"https://github.com/me/{name}"
-    async with playing(client, cast):
+    async with playing(client, script):
         done = await client.execute_workflow(
             "Delivery", {"repository": repository, "issue": "#12"}, id=fresh, task_queue=TASK_QUEUE
         )

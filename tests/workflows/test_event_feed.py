@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.client.backlog import Backlog
 from perdure.client.history.event_feed import all_events, backlog_events
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
+from tests.deliveries import playing
 from tests.waiting import patient
 
 

@@ -11,10 +11,10 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-from workflow_fixtures import playing
 
 from perdure.client.submit import start_workflow
 from perdure.models.concurrency_limit import FAIRNESS_KEY_BYTES, fairness_key, temporal_priority
+from tests.deliveries import playing
 from tests.waiting import patient
 
 ORDER: list[str] = []

@@ -6,29 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from people_fixtures import BUILT, PLANNED, WHOLE, Company, at, waiting
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.worker import Worker
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.delivery.decisions import CheckPlanResult, Question
-from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
+from tests.deliveries import PLANNED, ADelivery, Script, waiting
 from tests.waiting import patient
 from workflows import WORKFLOWS
-
-
-@pytest.fixture
-def company() -> Company:
-    return Company()
-
-
-async def ended(client: Client, id: str) -> DeliveryResult:
-    async with asyncio.timeout(patient(40)):
-        return await Perdure(client).delivery(id).result()
 
 
 async def shown(handle: WorkflowHandle[Any, Any]) -> str:
@@ -39,26 +27,21 @@ async def shown(handle: WorkflowHandle[Any, Any]) -> str:
 
 
 async def test_a_rejected_plan_is_made_again_with_the_words_and_the_approval_names_the_plan(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(Phase.PLAN, gates=("plan",))
-    async with playing(client, company):
-        submitted = await Perdure(client).submit(PLANNED, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        first = await waiting(handle)
+    async with a_delivery(Phase.PLAN, gates=("plan",)) as delivery:
+        first = await delivery.pending()
         assert (first.gate, first.summary) == ("plan", "approve the plan: Add sub")
         with pytest.raises(WorkflowUpdateFailedError) as refusal:
-            await handle.execute_update("approve", {"of": "beef"})
+            await delivery.update("approve", of="beef")
         assert f"it waits for plan {first.target}, not for beef" in str(refusal.value.cause)
-        assert await handle.execute_update("reject", {"note": " with types"}) == f"rejected: plan {first.target}"
-        second = await waiting(handle)
+        assert await delivery.update("reject", note=" with types") == f"rejected: plan {first.target}"
+        second = await delivery.pending()
         assert second.target != first.target
         assert second.summary == "approve the plan: Add sub with types"
-        assert (await handle.execute_update("reject", {"of": first.target, "note": "again"})).startswith(
-            "counted before: rejected"
-        )
-        assert await handle.execute_update("approve", {}) == f"approved: plan {second.target}"
-        result = await submitted.delivery.result()
+        assert (await delivery.update("reject", of=first.target, note="again")).startswith("counted before: rejected")
+        assert await delivery.update("approve") == f"approved: plan {second.target}"
+        result = await delivery.ended()
     assert result.status == "completed", result.message
     assert [(step.step, step.attempt) for step in result.steps] == [
         ("prepare", 1), ("classify", 1), ("plan", 1), ("plan", 2),
@@ -66,117 +49,96 @@ async def test_a_rejected_plan_is_made_again_with_the_words_and_the_approval_nam
 
 
 async def test_an_edited_plan_is_put_to_the_person_again_also_when_the_edit_changes_nothing_or_goes_back(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(Phase.PLAN, gates=("plan",))
-    async with playing(client, company):
-        await Perdure(client).submit(PLANNED, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        asked, mine = await waiting(handle), "e" * 64
+    async with a_delivery(Phase.PLAN, gates=("plan",)) as delivery:
+        asked, mine = await delivery.pending(), "e" * 64
         original = asked.target + "0" * 56
         seen = [asked.target]
         for plan in (original, mine, mine, original, mine):
-            await handle.execute_update("edit_plan", {"of": asked.target, "plan": plan, "title": "Mine"})
-            asked = await waiting(handle, behind=asked.target)
+            await delivery.update("edit_plan", of=asked.target, plan=plan, title="Mine")
+            asked = await delivery.pending(behind=asked)
             assert asked.target.startswith(plan[:8])
             assert asked.summary == "approve the plan: Mine"
             seen.append(asked.target)
         assert len(set(seen)) == len(seen), "an old decision could stand for a new plan"
-        await handle.execute_update("approve", {"of": asked.target})
-        result = await ended(client, fresh)
+        await delivery.update("approve", of=asked.target)
+        result = await delivery.ended()
     assert result.plan == f"artifact:sha256:{mine}"
-    assert [work.step for work in company.seen] == ["classify", "plan"], "no model was asked for another one"
+    assert [work.step for work in delivery.seen] == ["classify", "plan"], "no model was asked for another one"
 
 
 async def test_a_pull_request_that_is_rejected_is_mended_with_the_words_checked_and_put_again(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(gates=("pull_request",))
-    company.verdicts, company.blockers = [], []
-    async with playing(client, company):
-        await Perdure(client).submit(WHOLE, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        first = await waiting(handle)
+    async with a_delivery(gates=("pull_request",)) as delivery:
+        first = await delivery.pending()
         assert (first.gate, first.summary) == ("pull_request", "publish h1 as a pull request")
-        assert company.shipped == []
-        await handle.execute_update("reject", {"of": first.target, "note": "rename it"})
-        second = await waiting(handle, behind=first.target)
-        assert company.shipped == []
-        await handle.execute_update("approve", {"of": second.target})
-        result = await ended(client, fresh)
+        assert delivery.script.shipped == []
+        await delivery.update("reject", of=first.target, note="rename it")
+        second = await delivery.pending(behind=first)
+        assert delivery.script.shipped == []
+        await delivery.update("approve", of=second.target)
+        result = await delivery.ended()
     steps = [step.step for step in result.steps]
     mended = ["fix_review", "commit", "run_tests", "review", "open_pull_request"]
     assert (result.status, steps[-5:]) == ("delivered", mended)
-    (told,) = [work.materials for work in company.seen if work.step == "fix_review"]
+    (told,) = [work.materials for work in delivery.seen if work.step == "fix_review"]
     assert told["words"] == "rename it"
 
 
 async def test_an_edited_plan_that_nobody_could_work_by_leaves_the_old_one_and_asks_again(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(Phase.PLAN, gates=("plan",), checks_plans=True)
-    company.plans["e" * 64] = CheckPlanResult(problem="solution: is empty")
-    async with playing(client, company):
-        await Perdure(client).submit(PLANNED, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        first = await waiting(handle)
-        await handle.execute_update("edit_plan", {"of": first.target, "plan": "e" * 64})
-        second = await waiting(handle, behind=first.target)
+    plans = {"e" * 64: CheckPlanResult(problem="solution: is empty")}
+    async with a_delivery(Phase.PLAN, gates=("plan",), checks_plans=True, plans=plans) as delivery:
+        first = await delivery.pending()
+        await delivery.update("edit_plan", of=first.target, plan="e" * 64)
+        second = await delivery.pending(behind=first)
         assert second.target.startswith(first.target)
         assert second.summary == "approve the plan: Add sub"
-        assert "the edited plan eeeeeeee was not taken: solution: is empty" in await shown(handle)
-        await handle.execute_update("edit_plan", {"of": second.target, "plan": "d" * 64})
-        third = await waiting(handle, behind=second.target)
-        await handle.execute_update("approve", {"of": third.target})
-        result = await ended(client, fresh)
+        assert "the edited plan eeeeeeee was not taken: solution: is empty" in await shown(delivery.handle)
+        await delivery.update("edit_plan", of=second.target, plan="d" * 64)
+        third = await delivery.pending(behind=second)
+        await delivery.update("approve", of=third.target)
+        result = await delivery.ended()
     assert result.plan == f"artifact:sha256:{'d' * 64}"
 
 
 async def test_a_branch_that_is_pushed_without_a_pull_request_waits_at_the_same_gate(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(Phase.REVIEW, gates=("pull_request",), head="h0")
-    company.blockers = [1]
-    async with playing(client, company):
-        request = {"repository": "/r", "request": "Review it", "phases": ["review"], "branch": "mine", "push": True}
-        await Perdure(client).submit(request, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        asked = await waiting(handle)
+    request = {"branch": "mine", "push": True}
+    async with a_delivery(Phase.REVIEW, request=request, blockers=[1], gates=("pull_request",), head="h0") as delivery:
+        asked = await delivery.pending()
         assert (asked.gate, asked.summary) == ("pull_request", "publish h1 as the newest commit of perdure/d")
-        assert company.pushed == []
-        await handle.execute_update("approve", {"of": asked.target})
-        result = await ended(client, fresh)
-    assert (result.status, company.pushed) == ("completed", ["h1"])
+        assert delivery.script.pushed == []
+        await delivery.approve()
+        result = await delivery.ended()
+    assert (result.status, delivery.script.pushed) == ("completed", ["h1"])
 
 
-async def test_what_people_send_is_in_the_web_ui_at_once_whatever_it_is_doing(
-    client: Client, company: Company, fresh: str
-) -> None:
-    company.asks(Phase.PLAN, gates=("plan",))
-    async with playing(client, company):
-        await Perdure(client).submit(PLANNED, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        asked = await waiting(handle)
-        await handle.signal("hold", {"note": "the office moves"})
-        await handle.signal("say", {"text": "mind the sign"})
-        seen = await shown(handle)
+async def test_what_people_send_is_in_the_web_ui_at_once_whatever_it_is_doing(a_delivery: ADelivery) -> None:
+    async with a_delivery(Phase.PLAN, gates=("plan",)) as delivery:
+        asked = await delivery.pending()
+        await delivery.signal("hold", note="the office moves")
+        await delivery.signal("say", text="mind the sign")
+        seen = await shown(delivery.handle)
         assert "held: the office moves" in seen
         assert "words that no turn has read yet: 1" in seen
-        await handle.signal("resume")
-        assert "the office moves" not in await shown(handle)
-        await handle.execute_update("approve", {"of": asked.target})
-        await ended(client, fresh)
+        await delivery.signal("resume")
+        assert "the office moves" not in await shown(delivery.handle)
+        await delivery.update("approve", of=asked.target)
+        await delivery.ended()
 
 
-async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answers(
-    client: Client, company: Company, fresh: str
-) -> None:
-    company.asks(Phase.PLAN, gates=("plan",))
+async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answers(client: Client, fresh: str) -> None:
+    script = Script(Phase.PLAN, gates=("plan",))
     small = Worker(
         client,
         task_queue=TASK_QUEUE,
         workflows=WORKFLOWS,
-        activities=company.activities(),
+        activities=script.activities(),
         max_cached_workflows=1,
         max_concurrent_workflow_tasks=2,
         max_concurrent_activities=1,
@@ -194,54 +156,45 @@ async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answe
         for handle, each in zip(handles, asked, strict=True):  # all but one were put out of memory
             assert (await waiting(handle)).target == each.target
             assert await handle.execute_update("approve", {"of": each.target}) == f"approved: plan {each.target}"
-        assert {(await ended(client, id)).status for id in ids} == {"completed"}
+        assert {(await Perdure(client).delivery(id).result()).status for id in ids} == {"completed"}
 
 
 async def test_a_question_waits_and_its_answer_reaches_the_next_turn_also_that_of_a_retry(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(Phase.BUILD)
-    company.turns_each = 3
-    plays = company.turn
+    script = Script(Phase.BUILD, turns_each=3)
 
     async def turn(work: TurnInput) -> TurnResult:
-        result = await plays(work)
-        asks = Question(text=f"Which one, {len(company.seen)}?", kind="choice", choices=("A", "B"))
+        result = await script.plays(work)
+        asks = Question(text=f"Which one, {len(script.seen)}?", kind="choice", choices=("A", "B"))
         return result.model_copy(update={"question": asks if work.turn < 3 else None})
 
-    company.turn = turn
-    async with playing(client, company):
-        submitted = await Perdure(client).submit(BUILT, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        first = await waiting(handle)
+    async with a_delivery(script=script, turn=turn) as delivery:
+        first = await delivery.pending()
         assert (first.gate, first.summary, first.options) == ("question", "question: Which one, 1?", ("answer",))
         with pytest.raises(WorkflowUpdateFailedError) as wrong:
-            await handle.execute_update("answer", {"of": first.target, "answer": "C"})
+            await delivery.update("answer", of=first.target, answer="C")
         assert "'C' is none of A / B" in str(wrong.value.cause)
-        await handle.execute_update("answer", {"of": first.target, "answer": "a"})
-        second = await waiting(handle, behind=first.target)
-        await submitted.delivery.cancel()
-        assert (await ended(client, fresh)).status == "cancelled"
-        await submitted.delivery.retry()
-        handle = client.get_workflow_handle(fresh)
-        again = await waiting(handle)
+        await delivery.update("answer", of=first.target, answer="a")
+        second = await delivery.pending(behind=first)
+        await delivery.cancel()
+        assert (await delivery.ended()).status == "cancelled"
+        await delivery.retry()
+        again = await delivery.pending()
         assert (again.target, again.question) == (second.target, second.question)
-        assert len(company.seen) == 2, "a turn without the answer it asked for"
-        await handle.execute_update("answer", {"of": again.target, "answer": "B"})
-        assert (await ended(client, fresh)).status == "completed"
-    answers = [[(said.question, said.text) for said in work.messages] for work in company.seen]
+        assert len(delivery.seen) == 2, "a turn without the answer it asked for"
+        await delivery.update("answer", of=again.target, answer="B")
+        assert (await delivery.ended()).status == "completed"
+    answers = [[(said.question, said.text) for said in work.messages] for work in delivery.seen]
     assert answers == [[], [("Which one, 1?", "a")], [("Which one, 2?", "B")]]
 
 
-async def test_a_hold_at_a_gate_outlasts_the_approval(client: Client, company: Company, fresh: str) -> None:
-    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
-    async with playing(client, company):
-        await Perdure(client).submit({**WHOLE, "phases": ["plan", "build"]}, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        asked = await waiting(handle)
-        await handle.signal("hold", {"note": "tomorrow"})
-        await handle.execute_update("approve", {"of": asked.target})
-        await at(handle, lambda progress: progress["waiting"] == "held: tomorrow")
-        assert [work.step for work in company.seen] == ["classify", "plan"]
-        await handle.signal("resume", {})
-        assert (await ended(client, fresh)).status == "completed"
+async def test_a_hold_at_a_gate_outlasts_the_approval(a_delivery: ADelivery) -> None:
+    async with a_delivery(Phase.PLAN, Phase.BUILD, gates=("plan",)) as delivery:
+        asked = await delivery.pending()
+        await delivery.signal("hold", note="tomorrow")
+        await delivery.update("approve", of=asked.target)
+        await delivery.at(lambda progress: progress["waiting"] == "held: tomorrow")
+        assert [work.step for work in delivery.seen] == ["classify", "plan"]
+        await delivery.signal("resume")
+        assert (await delivery.ended()).status == "completed"

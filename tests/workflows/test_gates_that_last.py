@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.empty_pb2 import Empty
-from people_fixtures import WHOLE, Company, at, events, task_timeout, waiting
 from temporalio.api.testservice.v1 import SleepRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.local.places import temporal_binary
 from perdure.models.limits import WORKFLOW_TASK
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import WHOLE, ADelivery, at, events, task_timeout, waiting
+from tests.waiting import patient
 from workflows.gates import REMINDERS
 
 pytestmark = pytest.mark.story
@@ -64,7 +64,7 @@ class Machine:
 
     def _listening(self, command: list[str]) -> subprocess.Popen[str]:
         started = self._run(command, self.root / "server.log")
-        end = time.monotonic() + 60
+        end = time.monotonic() + patient(60)
         while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
             assert time.monotonic() < end, (self.root / "server.log").read_text()
             assert started.poll() is None, (self.root / "server.log").read_text()
@@ -73,10 +73,10 @@ class Machine:
 
     def worker(self, code: Path, *cached: str) -> subprocess.Popen[str]:
         """A worker of the release whose code is there; it runs when this returns."""
-        env = {**os.environ, "PYTHONPATH": f"{code}:{HERE}"}
+        env = {**os.environ, "PYTHONPATH": f"{code}:{ROOT}"}
         log = self.root / f"worker-{len(self.processes)}.log"
         started = self._run([sys.executable, str(HERE / "month_worker.py"), self.address, *cached], log, env)
-        end = time.monotonic() + 60
+        end = time.monotonic() + patient(60)
         while "delivery.py" not in log.read_text():
             assert time.monotonic() < end, log.read_text()
             assert started.poll() is None, log.read_text()
@@ -95,11 +95,11 @@ class Machine:
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
-            process.wait(20)
+            process.wait(patient(20))
         self.processes.clear()
 
     async def client(self) -> Client:
-        end = time.monotonic() + 60
+        end = time.monotonic() + patient(60)
         while True:
             try:
                 client = await Client.connect(self.address, plugins=[perdure_plugin()])
@@ -190,7 +190,7 @@ async def test_a_plan_is_approved_after_thirty_days_on_the_test_server_by_anothe
     await handle.signal("say", {"text": "with types"})
     await client.test_service.unlock_time_skipping_with_sleep(SleepRequest(duration=MONTH))
     worker.kill()
-    worker.wait(20)
+    worker.wait(patient(20))
     await handle.signal("decide", {"update": "approve", "said": {"of": "of another plan"}})
     with another_release(tmp_path / "release") as code:
         machine.worker(code, "0")
@@ -211,55 +211,45 @@ async def test_a_gate_that_nobody_decides_in_time_ends_it_after_its_reminders_an
 ) -> None:
     machine.server()
     client = await machine.client()
-    company = Company()
-    company.asks(Phase.PLAN, gates=("plan",), gate_expiry_s=3 * 86400.0)
     clock = TimeSkipper(client)
-    async with playing(client, company):
-        submitted = await Perdure(client).submit({**WHOLE, "phases": ["plan"]}, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        asked = await waiting(handle)
+    async with ADelivery(client, fresh)(Phase.PLAN, gates=("plan",), gate_expiry_s=3 * 86400.0) as delivery:
+        asked = await delivery.pending()
         assert asked.expires == asked.since + timedelta(days=3)
-        await clock.fast_forward(handle, timedelta(days=2, hours=12))
-        assert await reminders(handle) == 2
-        await clock.fast_forward(handle, timedelta(days=1))
-        result = await submitted.delivery.result()
+        await clock.fast_forward(delivery.handle, timedelta(days=2, hours=12))
+        assert await reminders(delivery.handle) == 2
+        await clock.fast_forward(delivery.handle, timedelta(days=1))
+        result = await delivery.ended()
         assert (result.status, result.reason) == ("not_delivered", "plan_rejected")
         assert result.message == "nobody decided in time: approve the plan: Add sub"
-        await submitted.delivery.retry()
-        handle = client.get_workflow_handle(fresh)
-        assert (await waiting(handle)).target == asked.target, "what nobody decided is not decided"
-        await handle.execute_update("approve", {"of": asked.target})
-        assert (await submitted.delivery.result()).status == "completed"
-    assert [work.step for work in company.seen] == ["classify", "plan"]
+        await delivery.retry()
+        assert (await delivery.pending()).target == asked.target, "what nobody decided is not decided"
+        await delivery.update("approve", of=asked.target)
+        assert (await delivery.ended()).status == "completed"
+    assert [work.step for work in delivery.seen] == ["classify", "plan"]
 
 
 @pytest.mark.timeout(120)
 async def test_words_holds_decisions_and_budget_go_along_into_a_new_run(machine: Machine, fresh: str) -> None:
     machine.server("limit.historyCount.suggestContinueAsNew=20")
     client = await machine.client()
-    company = Company()
-    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",), budget_usd=0.2)
-    company.turns_each = 1
-    async with playing(client, company):
-        await Perdure(client).submit(PLAN_AND_BUILD, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        first = (await handle.describe()).run_id
-        asked = await waiting(handle)
+    async with ADelivery(client, fresh)(
+        Phase.PLAN, Phase.BUILD, turns_each=1, gates=("plan",), budget_usd=0.2
+    ) as delivery:
+        first = (await delivery.handle.describe()).run_id
+        asked = await delivery.pending()
         assert asked.gate == "plan"
-        await handle.signal("say", {"text": "with types", "id": "w"})
-        await handle.signal("hold", {"note": "wait"})
-        await handle.execute_update("add_budget", {"usd": 5, "id": "five"})
-        await handle.execute_update("approve", {"of": asked.target})
-        progress = await at(handle, lambda progress: progress["waiting"] == "held: wait")
+        await delivery.signal("say", text="with types", id="w")
+        await delivery.signal("hold", note="wait")
+        await delivery.update("add_budget", usd=5, id="five")
+        await delivery.update("approve", of=asked.target)
+        progress = await delivery.at(lambda progress: progress["waiting"] == "held: wait")
         assert progress["run_id"] != first, "no new run: the test shows nothing"
-        assert await task_timeout(client, fresh, progress["run_id"]) == WORKFLOW_TASK
-        await handle.signal("say", {"text": "with types", "id": "w"})
-        assert (await handle.execute_update("add_budget", {"usd": 5, "id": "five"})).startswith(
-            "counted before: approved"
-        )
-        assert (await handle.execute_update("approve", {"of": asked.target})).startswith("counted before: approved")
-        assert (await handle.query("progress"))["unread"] == 1
-        await handle.signal("resume")
-        result = await Perdure(client).delivery(fresh).result()
+        assert await task_timeout(client, delivery.id, progress["run_id"]) == WORKFLOW_TASK
+        await delivery.signal("say", text="with types", id="w")
+        assert (await delivery.update("add_budget", usd=5, id="five")).startswith("counted before: approved")
+        assert (await delivery.update("approve", of=asked.target)).startswith("counted before: approved")
+        assert (await delivery.handle.query("progress"))["unread"] == 1
+        await delivery.signal("resume")
+        result = await delivery.ended()
     assert result.status == "completed", "without what was added it would have asked"
-    assert [[said.text for said in work.messages] for work in company.seen] == [[], [], ["with types"]]
+    assert [[said.text for said in work.messages] for work in delivery.seen] == [[], [], ["with types"]]

@@ -8,7 +8,6 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.testing import ActivityEnvironment
-from workflow_fixtures import Cast, playing
 
 from activities.workflow_lookup import look_for, resume_point
 from perdure.client import Perdure
@@ -22,6 +21,7 @@ from perdure.models.backlog.landing import (
 )
 from perdure.models.delivery.request import parse_request
 from perdure.models.phases import Phase
+from tests.deliveries import Script, playing
 from tests.waiting import patient
 
 REQUEST: dict[str, Any] = {"repository": "/r.git", "request": "x", "phases": ["build"]}
@@ -49,20 +49,20 @@ async def ended(client: Client, id: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_every_fate_of_a_delivery_is_told_apart(client: Client, cast: Cast, fresh: str) -> None:
-    cast.phases, cast.turn = (Phase.BUILD,), cast.builds
+async def test_every_fate_of_a_delivery_is_told_apart(client: Client, script: Script, fresh: str) -> None:
+    script.phases, script.turn = (Phase.BUILD,), script.builds
     done, failed, runs, gone, killed, refused, cancelled = (
         f"{fresh}/{name}" for name in ("done", "failed", "runs", "gone", "killed", "refused", "cancelled")
     )
-    async with playing(client, cast):
+    async with playing(client, script):
         first = {done: await begun(client, done)}
         await ended(client, done)
-        cast.settings = {"fails": "SetupFailed"}
+        script.settings = {"fails": "SetupFailed"}
         first[failed] = await begun(client, failed)
         await ended(client, failed)
         first[refused] = await begun(client, refused, {**REQUEST, "phases": ["brew"]})
         await ended(client, refused)
-        cast.settings, cast.turn = {}, cast.endless
+        script.settings, script.turn = {}, script.endless
         first[cancelled] = await begun(client, cancelled)
         await client.get_workflow_handle(cancelled).cancel()
         await ended(client, cancelled)
@@ -85,19 +85,19 @@ async def test_every_fate_of_a_delivery_is_told_apart(client: Client, cast: Cast
 
 
 async def test_one_that_ended_without_delivering_goes_on_as_a_retry_of_a_person_does(
-    client: Client, cast: Cast, perdure: Perdure, fresh: str
+    client: Client, script: Script, perdure: Perdure, fresh: str
 ) -> None:
-    cast.phases, cast.settings = (Phase.BUILD,), {"turns_per_step": 3}
+    script.phases, script.settings = (Phase.BUILD,), {"turns_per_step": 3}
     first = await begun(client, fresh)
     assert (await resumed(client, fresh)).reason == "it is running"
-    async with playing(client, cast):
+    async with playing(client, script):
         await ended(client, fresh)
         made = await resumed(client, fresh)
         assert made.request is not None
         resume = parse_request(made.request).resume
         assert resume is not None
         assert (resume.run_id, resume.state["checkpoint"]) == (first, "c3")
-        cast.turn = cast.builds
+        script.turn = script.builds
         await perdure.delivery(fresh).retry()
         await ended(client, fresh)
     assert await perdure.delivery(fresh).request() == made.request

@@ -73,7 +73,7 @@ def test_nothing_in_reach_of_a_workflow_answers_differently_when_it_is_replayed(
     [
         "import random",
         "from time import time",
-        "from perdure.adapters.git import door",
+        "from perdure.adapters.git import vault",
         "from datetime import date",
         "from asyncio import to_thread",
         "import asyncio\nasyncio.wait(())",

@@ -13,7 +13,6 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
-from workflow_fixtures import Cast
 
 from perdure.adapters.worker.attempt import DEATHS_PER_TURN
 from perdure.client import Perdure
@@ -22,6 +21,7 @@ from perdure.models.errors import WorkCutOff
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import Script
 from tests.engine import until
 from tests.receiver import Receiver, genuine
 from tests.waiting import patient
@@ -42,7 +42,7 @@ async def notifications(client: Client, id: str) -> list[tuple[str, WorkflowExec
 
 
 async def test_what_dies_before_anything_is_prepared_is_told_where_anybody_wants_to_hear(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     gated.settings = {"asks": True}
     gated.troubles = {"prepare": [WorkCutOff("the sandbox was killed")] * DEATHS_PER_TURN}
@@ -58,7 +58,7 @@ async def test_what_dies_before_anything_is_prepared_is_told_where_anybody_wants
 
 
 async def test_a_gate_and_the_end_are_told_signed_and_once(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url + "/hook"):
         submitted = await Perdure(client).submit(PLANNED, id=fresh)
@@ -87,7 +87,7 @@ async def test_a_gate_and_the_end_are_told_signed_and_once(
 
 
 async def test_what_fails_is_sent_again_under_the_same_id_and_the_others_do_not_wait(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as flaky, Receiver.open() as well, telling(client, gated, tmp_path, flaky.url, well.url):
         flaky.answers = [(503, {"retry-after": "1"}), (429, {"retry-after": "1"})]  # a second, two for the next
@@ -100,7 +100,7 @@ async def test_what_fails_is_sent_again_under_the_same_id_and_the_others_do_not_
 
 
 async def test_one_who_says_no_is_noted_in_the_delivery_which_goes_on(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url + "/secret-path"):
         receiver.answers = [(410, {})]
@@ -120,10 +120,10 @@ async def test_one_who_says_no_is_noted_in_the_delivery_which_goes_on(
 
 
 async def test_a_delivery_ends_while_whoever_should_be_told_of_it_does_not_answer_and_is_told_later(
-    client: Client, cast: Cast, fresh: str, tmp_path: Path
+    client: Client, script: Script, fresh: str, tmp_path: Path
 ) -> None:
-    cast.phases, cast.settings, cast.turn = (Phase.PLAN,), dict(TOLD), plans
-    async with Receiver.open() as receiver, telling(client, cast, tmp_path, receiver.url):
+    script.phases, script.settings, script.turn = (Phase.PLAN,), dict(TOLD), plans
+    async with Receiver.open() as receiver, telling(client, script, tmp_path, receiver.url):
         receiver.answers = [(0, {}), (503, {})]
         submitted = await Perdure(client).submit(PLANNED, id=fresh)
         assert (await submitted.delivery.result()).status == "completed"
@@ -136,7 +136,7 @@ async def test_a_delivery_ends_while_whoever_should_be_told_of_it_does_not_answe
 
 
 async def test_what_was_decided_meanwhile_is_not_told_any_more(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
         receiver.answers = [(503, {"retry-after": "3000"})]
@@ -153,7 +153,9 @@ async def test_what_was_decided_meanwhile_is_not_told_any_more(
         assert len(receiver.of("waiting")) == 1
 
 
-async def test_a_cancelled_delivery_tells_that_it_was(client: Client, gated: Cast, fresh: str, tmp_path: Path) -> None:
+async def test_a_cancelled_delivery_tells_that_it_was(
+    client: Client, gated: Script, fresh: str, tmp_path: Path
+) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
         await Perdure(client).submit(PLANNED, id=fresh)
         await until(lambda: receiver.of("waiting"))
@@ -166,7 +168,7 @@ async def test_a_cancelled_delivery_tells_that_it_was(client: Client, gated: Cas
 
 
 async def test_a_run_that_leaves_the_workers_memory_while_it_waits_tells_nothing_twice(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url, cache=0):
         submitted = await Perdure(client).submit(PLANNED, id=fresh)
@@ -179,9 +181,9 @@ async def test_a_run_that_leaves_the_workers_memory_while_it_waits_tells_nothing
 
 
 async def test_an_address_that_fails_for_as_long_as_it_is_tried_fails_the_notification_alone(
-    client: Client, cast: Cast, fresh: str, tmp_path: Path
+    client: Client, script: Script, fresh: str, tmp_path: Path
 ) -> None:
-    async with Receiver.open() as receiver, telling(client, cast, tmp_path, receiver.url + "/secret"):
+    async with Receiver.open() as receiver, telling(client, script, tmp_path, receiver.url + "/secret"):
         receiver.answers = [(404, {})]
         with pytest.raises(WorkflowFailureError) as failure:
             await client.execute_workflow(
@@ -213,7 +215,7 @@ async def rewind(client: Client, id: str, event: int) -> None:
 
 
 async def test_what_is_asked_again_after_a_rewind_is_told_again_as_something_new(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
         await Perdure(client).submit(PLANNED, id=fresh)
@@ -226,7 +228,7 @@ async def test_what_is_asked_again_after_a_rewind_is_told_again_as_something_new
 
 
 async def test_a_delivery_is_rewound_while_somebody_is_still_to_be_told_of_it(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
         receiver.answers = [(503, {"retry-after": "3000"})]

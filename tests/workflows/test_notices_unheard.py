@@ -9,13 +9,13 @@ import pytest
 from notice_fixtures import PLANNED, gated, telling
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import TimeSkipper, WorkflowEnvironment
-from workflow_fixtures import Cast
 
 from perdure.client import Perdure
 from perdure.client.doctor import NoticeAttempt, failed_notices, send_trial_notice
 from perdure.local.places import temporal_binary
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
+from tests.deliveries import Script
 from tests.engine import until
 from tests.receiver import Receiver, genuine
 from workflows.notification import NOTIFY_FOR_TIME
@@ -24,7 +24,7 @@ __all__ = ["gated"]
 
 
 async def test_a_test_is_told_to_all_once_and_says_of_each_what_came_of_it(
-    client: Client, gated: Cast, tmp_path: Path
+    client: Client, gated: Script, tmp_path: Path
 ) -> None:
     async with Receiver.open() as well, Receiver.open() as no, Receiver.open() as later:
         no.answers, later.answers = [(404, {})], [(503, {"retry-after": "3000"})]
@@ -43,7 +43,7 @@ async def test_a_test_is_told_to_all_once_and_says_of_each_what_came_of_it(
         assert not [words for words in await failed_notices(client) if "notify-test" in words]
 
 
-async def test_a_test_says_that_the_worker_has_nobody_to_tell(client: Client, gated: Cast, tmp_path: Path) -> None:
+async def test_a_test_says_that_the_worker_has_nobody_to_tell(client: Client, gated: Script, tmp_path: Path) -> None:
     async with telling(client, gated, tmp_path):
         (tried,) = await send_trial_notice(client)
     assert not tried.delivered
@@ -51,7 +51,7 @@ async def test_a_test_says_that_the_worker_has_nobody_to_tell(client: Client, ga
 
 
 async def test_of_several_who_do_not_answer_each_is_named(
-    client: Client, gated: Cast, fresh: str, tmp_path: Path
+    client: Client, gated: Script, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as one, Receiver.open() as other, telling(client, gated, tmp_path, one.url, other.url):
         one.answers, other.answers = [(500, {"retry-after": "3000"})], [(502, {"retry-after": "3000"})]
@@ -68,7 +68,7 @@ async def test_of_several_who_do_not_answer_each_is_named(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_an_address_that_fails_for_a_day_is_given_up_and_named(cast: Cast, tmp_path: Path) -> None:
+async def test_an_address_that_fails_for_a_day_is_given_up_and_named(script: Script, tmp_path: Path) -> None:
     flag = ["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"]
     start = WorkflowEnvironment.start_time_skipping_v2
     async with (
@@ -77,7 +77,7 @@ async def test_an_address_that_fails_for_a_day_is_given_up_and_named(cast: Cast,
     ):
         address = server.client.service_client.config.target_host
         client = await Client.connect(address, plugins=[perdure_plugin()])
-        async with telling(client, cast, tmp_path, receiver.url):
+        async with telling(client, script, tmp_path, receiver.url):
             receiver.answers = [(500, {"retry-after": "3600"})] * 30
             handle = await client.start_workflow(
                 "Notification",

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.server import overview
@@ -18,7 +17,8 @@ from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.ids import MORE_ATTRIBUTES
 from perdure.models.phases import Phase
-from tests.waiting import PATIENCE, until
+from tests.deliveries import Script, playing
+from tests.waiting import patient, until
 
 LONG_AGO = datetime(2026, 1, 2, 12, tzinfo=UTC)
 REQUEST = {"repository": "/r", "request": "Add sub", "phases": ["build"]}
@@ -46,7 +46,7 @@ async def test_what_waits_is_first_and_looking_at_it_gives_its_history_no_event(
         )  # fmt: skip
     before = await client.get_workflow_handle(fresh).fetch_history()
     look = Overview(client)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patient(1)):
         while len(rows := [row for row in await look.rows() if row.id.startswith(fresh)]) < 2:
             await asyncio.sleep(0.2)
     for _ in range(3):
@@ -64,19 +64,19 @@ async def test_what_waits_is_first_and_looking_at_it_gives_its_history_no_event(
 async def test_a_held_one_says_who_holds_it_since_when_where_the_server_keeps_that(
     client: Client, fresh: str, knows: bool
 ) -> None:
-    cast, begun, goes_on = Cast(), asyncio.Event(), asyncio.Event()
+    script, begun, goes_on = Script(), asyncio.Event(), asyncio.Event()
 
     async def builds(work: TurnInput) -> TurnResult:
         begun.set()
         await goes_on.wait()
         if work.turn == 1:  # it is held before its second turn
-            return await cast.endless(work)
-        return await cast.builds(work)
+            return await script.endless(work)
+        return await script.builds(work)
 
-    cast.phases, cast.turn = (Phase.BUILD,), builds
-    cast.settings = {"attributes": True, "shows": tuple(MORE_ATTRIBUTES) if knows else (), "labels": ("night", "api")}
+    script.phases, script.turn = (Phase.BUILD,), builds
+    script.settings = {"attributes": True, "shows": tuple(MORE_ATTRIBUTES) if knows else (), "labels": ("night", "api")}
     began = datetime.now(UTC) - timedelta(seconds=5)
-    async with playing(client, cast):
+    async with playing(client, script):
         delivery = (await Perdure(client).submit(REQUEST, id=fresh)).delivery
         await begun.wait()
         await delivery.hold("lunch", by="Ada <b>")

@@ -12,31 +12,31 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.worker import Worker
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.delivery.handle import ARTIFACT_READ_BYTES
 from perdure.models.delivery.turn import TextPage, TurnInput, TurnResult, VaultReadInput
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
+from tests.deliveries import Script, playing
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 SOON = timedelta(milliseconds=20)
 
 
 @pytest.fixture(autouse=True)
-def ships(cast: Cast) -> None:
-    cast.phases = (Phase.BUILD, Phase.SHIP)
-    cast.settings = {"hosted": True, "allow_untested": True, "turns_per_step": 2}
-    cast.turn = cast.builds
+def ships(script: Script) -> None:
+    script.phases = (Phase.BUILD, Phase.SHIP)
+    script.settings = {"hosted": True, "allow_untested": True, "turns_per_step": 2}
+    script.turn = script.builds
 
 
 async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     lost = ApplicationError("the worker died", type="WorkerDied", next_retry_delay=SOON)
     away = ApplicationError("GitHub answers 502", type="ForgeUnavailable", next_retry_delay=timedelta(seconds=1))
-    cast.troubles = {
+    script.troubles = {
         "publish_artifacts": [ApplicationError("busy", next_retry_delay=SOON)],
         "open_pull_request": [away],
     }
@@ -45,10 +45,10 @@ async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
     async def dies(work: TurnInput) -> TurnResult:
         if deaths:
             raise deaths.pop()
-        return await cast.builds(work)
+        return await script.builds(work)
 
-    cast.turn = dies
-    async with playing(client, cast):
+    script.turn = dies
+    async with playing(client, script):
         submitted = await perdure.submit(REQUEST, id=fresh)
         assert (await submitted.delivery.result()).status == "delivered"
     past = await submitted.delivery.past()
@@ -71,14 +71,14 @@ async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
 
 
 async def test_runs_that_go_on_from_others_are_one_story(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
-    cast.turn = cast.endless
-    async with playing(client, cast):
+    script.turn = script.endless
+    async with playing(client, script):
         submitted = await perdure.submit(REQUEST, id=fresh)
         assert (await submitted.delivery.result()).reason == "limits"
         first = await submitted.delivery.past()
-        cast.turn = cast.builds
+        script.turn = script.builds
         again = await submitted.delivery.retry()
         assert (await again.result()).status == "delivered"
     past = await again.past()

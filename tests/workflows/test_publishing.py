@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.phases import Phase
+from tests.deliveries import Script, playing
 from tests.engine import until
 from workflows.publishing import QUEUE_PATIENCE
 
@@ -25,21 +25,21 @@ def away(pause: timedelta | None = timedelta(milliseconds=50)) -> ApplicationErr
 
 
 @pytest.fixture
-def hosted(cast: Cast) -> Cast:
+def hosted(script: Script) -> Script:
     """A delivery of issue 12, at a forge with accounts, that only builds and ships."""
-    cast.phases = (Phase.BUILD, Phase.SHIP)
-    cast.settings = {"hosted": True, "issue": 12, "title": "Add sub", "allow_untested": True}
-    cast.turn = cast.builds
-    return cast
+    script.phases = (Phase.BUILD, Phase.SHIP)
+    script.settings = {"hosted": True, "issue": 12, "title": "Add sub", "allow_untested": True}
+    script.turn = script.builds
+    return script
 
 
-async def deliver(client: Client, cast: Cast, fresh: str) -> DeliveryResult:
-    async with playing(client, cast):
+async def deliver(client: Client, script: Script, fresh: str) -> DeliveryResult:
+    async with playing(client, script):
         submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
         return await submitted.delivery.result()
 
 
-async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hosted: Cast, fresh: str) -> None:
+async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hosted: Script, fresh: str) -> None:
     result = await deliver(client, hosted, fresh)
     assert result.status is Status.DELIVERED
     assert [told.status for told in hosted.told] == ["running", "delivered"]
@@ -49,7 +49,7 @@ async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hos
 
 
 async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
-    client: Client, hosted: Cast, fresh: str
+    client: Client, hosted: Script, fresh: str
 ) -> None:
     hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments_at_gates": True}
     async with playing(client, hosted):
@@ -64,7 +64,7 @@ async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
 
 
 async def test_a_cancel_that_comes_while_the_issue_is_told_of_a_gate_ends_the_wait(
-    client: Client, hosted: Cast, fresh: str
+    client: Client, hosted: Script, fresh: str
 ) -> None:
     hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments_at_gates": True}
     async with playing(client, hosted):
@@ -77,7 +77,7 @@ async def test_a_cancel_that_comes_while_the_issue_is_told_of_a_gate_ends_the_wa
 
 
 async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
-    client: Client, hosted: Cast, fresh: str
+    client: Client, hosted: Script, fresh: str
 ) -> None:
     hosted.troubles = {"open_pull_request": [away(), away(AWAY), away()]}
     async with playing(client, hosted):
@@ -98,7 +98,7 @@ async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
     assert result.message == ""
 
 
-async def test_a_forge_that_says_no_before_the_start_costs_nothing(client: Client, hosted: Cast, fresh: str) -> None:
+async def test_a_forge_that_says_no_before_the_start_costs_nothing(client: Client, hosted: Script, fresh: str) -> None:
     refusal = ApplicationError("the token lacks repo", type="ForgeRefused", non_retryable=True)
     hosted.troubles = {"check_access": [away(), refusal]}
     result = await deliver(client, hosted, fresh)
@@ -108,7 +108,7 @@ async def test_a_forge_that_says_no_before_the_start_costs_nothing(client: Clien
 
 
 async def test_an_issue_or_a_branch_that_cannot_be_written_to_keeps_nothing_from_being_delivered(
-    client: Client, hosted: Cast, fresh: str
+    client: Client, hosted: Script, fresh: str
 ) -> None:
     no = [ApplicationError("no permission", type="ForgeRefused", non_retryable=True) for _ in range(3)]
     hosted.troubles = {"comment": no[:2], "publish_artifacts": no[2:]}
@@ -118,7 +118,7 @@ async def test_an_issue_or_a_branch_that_cannot_be_written_to_keeps_nothing_from
     assert hosted.shipped[0].artifacts == {}
 
 
-async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Cast, fresh: str) -> None:
+async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Script, fresh: str) -> None:
     hosted.troubles = {"open_pull_request": [away(timedelta(hours=1))]}
     async with playing(client, hosted):
         submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
@@ -131,7 +131,7 @@ async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Cast
 
 
 @pytest.mark.long
-async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Cast, fresh: str) -> None:
+async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Script, fresh: str) -> None:
     hosted.settings |= {"publisher": "publish-h1"}
     async with playing(client, hosted):
         submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
@@ -148,7 +148,7 @@ async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Ca
 
 
 async def test_waiting_for_the_forge_does_not_use_up_the_time_for_the_work(
-    client: Client, hosted: Cast, fresh: str
+    client: Client, hosted: Script, fresh: str
 ) -> None:
     hosted.settings |= {"time_s": 4.0}
     hosted.troubles = {"check_access": [away(timedelta(seconds=5))]}
@@ -156,7 +156,7 @@ async def test_waiting_for_the_forge_does_not_use_up_the_time_for_the_work(
 
 
 async def test_a_retry_whose_workspace_cannot_be_prepared_ends_and_says_so(
-    client: Client, hosted: Cast, fresh: str
+    client: Client, hosted: Script, fresh: str
 ) -> None:
     hosted.troubles = {"open_pull_request": [ApplicationError("no", type="ForgeRefused", non_retryable=True)]}
     async with playing(client, hosted):

@@ -14,7 +14,6 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.checks.report import Review, Screenshot, Screenshots, TestReport
@@ -26,6 +25,7 @@ from perdure.models.phases import Phase
 from perdure.render.report.gather import PNG, REPORT_PICTURES_BYTES, gather_report
 from perdure.render.report.page import page_of
 from perdure.render.report.text import lines_of
+from tests.deliveries import Script, playing
 from tests.engine import until
 from tests.waiting import patient
 from workflows import WORKFLOWS
@@ -60,27 +60,27 @@ class Vault:
 
 
 @asynccontextmanager
-async def with_vault(client: Client, cast: Cast, vault: Vault) -> AsyncIterator[None]:
+async def with_vault(client: Client, script: Script, vault: Vault) -> AsyncIterator[None]:
     async with asyncio.timeout(patient(60)):
-        doing = [*cast.activities(), vault.read]
+        doing = [*script.activities(), vault.read]
         async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
             yield
 
 
 @pytest.fixture(autouse=True)
-def ships(cast: Cast) -> None:
-    cast.phases = (Phase.BUILD, Phase.SHIP)
-    cast.settings = {"hosted": True, "allow_untested": True}
-    cast.turn = cast.builds
+def ships(script: Script) -> None:
+    script.phases = (Phase.BUILD, Phase.SHIP)
+    script.settings = {"hosted": True, "allow_untested": True}
+    script.turn = script.builds
 
 
 async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     vault = Vault()
     plan = Plan(title="Add sub", problem="p", solution="s", relevant_files=[], tasks=[], validation=[])
-    cast.settings["plan"] = vault.put(plan.model_dump_json().encode())
-    async with with_vault(client, cast, vault):
+    script.settings["plan"] = vault.put(plan.model_dump_json().encode())
+    async with with_vault(client, script, vault):
         submitted = await perdure.submit(REQUEST, id=fresh)
         await submitted.delivery.result()
         report = await gather_report(submitted.delivery)
@@ -88,13 +88,13 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
         assert (report.plan, report.diff) == (plan, "+the change\n")
         assert [(turn.step, turn.transcript) for turn in report.turns] == [("implement", "I did it")]
         assert report.pull_request is not None
-        vault.kept[cast.settings["plan"]] = b"other bytes"
+        vault.kept[script.settings["plan"]] = b"other bytes"
         assert (await gather_report(submitted.delivery)).unread == (
-            f"the plan: artifact {cast.settings['plan'][:12]} arrived damaged",
+            f"the plan: artifact {script.settings['plan'][:12]} arrived damaged",
         )
-        del vault.kept[cast.settings["plan"]]
+        del vault.kept[script.settings["plan"]]
         (words,) = (await gather_report(submitted.delivery)).unread
-        assert words == f"the plan: artifact {cast.settings['plan'][:4]} is not in the vault"
+        assert words == f"the plan: artifact {script.settings['plan'][:4]} is not in the vault"
 
 
 async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure: Perdure) -> None:
@@ -129,11 +129,11 @@ async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure
 
 
 async def test_one_that_waits_says_for_what_and_one_that_is_cancelled_how_far_it_came(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     away = ApplicationError("GitHub answers 502", type="ForgeUnavailable", next_retry_delay=timedelta(seconds=30))
-    cast.troubles = {"open_pull_request": [away]}
-    async with with_vault(client, cast, Vault()):
+    script.troubles = {"open_pull_request": [away]}
+    async with with_vault(client, script, Vault()):
         delivery = (await perdure.submit(REQUEST, id=fresh)).delivery
 
         async def waits() -> bool:
@@ -155,7 +155,7 @@ async def test_one_that_waits_says_for_what_and_one_that_is_cancelled_how_far_it
 
 
 async def test_one_that_was_terminated_and_one_that_was_never_valid_are_reported_too(
-    client: Client, perdure: Perdure, cast: Cast, fresh: str
+    client: Client, perdure: Perdure, script: Script, fresh: str
 ) -> None:
     begun = asyncio.Event()
 
@@ -164,8 +164,8 @@ async def test_one_that_was_terminated_and_one_that_was_never_valid_are_reported
         await asyncio.sleep(60)
         raise AssertionError
 
-    cast.turn = long
-    async with playing(client, cast):
+    script.turn = long
+    async with playing(client, script):
         delivery = (await perdure.submit(REQUEST, id=fresh)).delivery
         await begun.wait()
         await client.get_workflow_handle(fresh).terminate()

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
-from people_fixtures import BUILT, Company, at
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import playing
 
 from perdure.models.backlog.landing import OpenBacklogInput
 from perdure.models.backlog.state import OpenBacklogResult
 from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
+from tests.deliveries import BUILT, Script, at, playing
 from tests.waiting import patient
 
 pytestmark = pytest.mark.story
@@ -53,7 +52,7 @@ class Full:
         return [find_room, backlog_room]
 
 
-class Limited(Company):
+class Limited(Script):
     def __init__(self, full: Full) -> None:
         super().__init__()
         self.full = full
@@ -85,27 +84,27 @@ class LimitedBranch(Branch):
 
 
 async def test_a_delivery_waits_for_room_before_it_pays_for_anything_and_says_why(client: Client, fresh: str) -> None:
-    company = Limited(Full(1))
-    async with playing(client, company):
+    script = Limited(Full(1))
+    async with playing(client, script):
         handle = await client.start_workflow("Delivery", BUILT, id=fresh, task_queue=TASK_QUEUE)
         shown = await at(handle, lambda progress: progress.get("waiting") == NONE)
-        assert not company.seen
+        assert not script.seen
         assert shown["phase"] is None
         result: dict[str, Any] = await asyncio.wait_for(handle.result(), patient(40))
         events = (await handle.describe()).history_length
     assert result["status"] == "completed"
-    assert [work.waits for work in company.full.asked] == [False, True, True]
-    assert company.full.asked[0].repository == BUILT["repository"]
+    assert [work.waits for work in script.full.asked] == [False, True, True]
+    assert script.full.asked[0].repository == BUILT["repository"]
     assert events < 60
 
 
 async def test_where_no_limit_is_set_nobody_asks(client: Client, fresh: str) -> None:
-    company = Limited(Full(1))
-    company.asks(Phase.BUILD)
-    async with playing(client, company):
+    script = Limited(Full(1))
+    script.asks(Phase.BUILD)
+    async with playing(client, script):
         handle = await client.start_workflow("Delivery", BUILT, id=fresh, task_queue=TASK_QUEUE)
         await asyncio.wait_for(handle.result(), patient(40))
-    assert company.full.asked == []
+    assert script.full.asked == []
 
 
 async def test_a_backlog_begins_nothing_until_there_is_room_for_its_pull_request(client: Client, fresh: str) -> None:

@@ -14,7 +14,7 @@ from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.rules.inbox import request_key
-from tests.waiting import patient
+from tests.waiting import until
 
 Request = dict[str, Any]
 
@@ -74,9 +74,7 @@ async def test_one_that_began_weeks_ago_is_found(client: Client, perdure: Perdur
     async def listed() -> bool:
         return bool(await perdure.list(query=f"WorkflowId = '{long_ago}'"))
 
-    async with asyncio.timeout(patient(30)):
-        while not await listed():
-            await asyncio.sleep(0.05)
+    await until(listed)
     there = await perdure.submit(request_)
     assert (there.delivery.id, there.attached) == (long_ago, True)
 

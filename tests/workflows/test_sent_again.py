@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from backlog_fixtures import Branch, night
 from backlog_fixtures import backlog as begun
-from people_fixtures import PLANNED, Company, waiting
 from temporalio.client import Client, Interceptor, OutboundInterceptor, StartWorkflowUpdateInput, WorkflowUpdateHandle
 from temporalio.service import RPCError, RPCStatusCode
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.client.server.calls import UPDATE_TRIES
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
+from tests.deliveries import ADelivery, playing
 
 REFUSED = "Unable to perform workflow execution update due to unexpected workflow task failure."
 
@@ -58,13 +57,11 @@ async def test_a_change_to_a_backlog_outlasts_the_moment_and_counts_once(
         branch.holding["api"].set()
 
 
-async def test_a_decision_outlasts_it_too(client: Client, server: str, fresh: str) -> None:
-    company, refusing = Company(), Refusing(1)
-    company.asks(Phase.PLAN, gates=("plan",))
-    async with playing(client, company):
-        await Perdure(client).submit(PLANNED, id=fresh)
-        asked = await waiting(client.get_workflow_handle(fresh))
-        answered = await (await refusing.client(server)).delivery(fresh).approve(asked.target)
+async def test_a_decision_outlasts_it_too(a_delivery: ADelivery, server: str) -> None:
+    refusing = Refusing(1)
+    async with a_delivery(Phase.PLAN, gates=("plan",)) as delivery:
+        asked = await delivery.pending()
+        answered = await (await refusing.client(server)).delivery(delivery.id).approve(asked.target)
         assert (answered.message, answered.received) == (f"approved: plan {asked.target}", True)
         assert len(refusing.ids) == 2
         assert len(set(refusing.ids)) == 1

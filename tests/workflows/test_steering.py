@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import timedelta
 
 import pytest
-from people_fixtures import PLANNED, Company, waiting
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.client import DecisionReply, Perdure
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.inbox import NotCounted
-
-
-@pytest.fixture
-def company() -> Company:
-    company = Company()
-    company.asks(Phase.PLAN, gates=("plan",))
-    return company
+from tests.deliveries import ADelivery, Script
 
 
 async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
-    done = asyncio.Event()
+    script, done = Script(Phase.PLAN, Phase.BUILD, gates=("plan",)), asyncio.Event()
 
     async def builds(work: TurnInput) -> TurnResult:
         """The delivery must not end before everybody has decided."""
         if work.step is Step.IMPLEMENT:
             await done.wait()
-        return await company.plays(work)
+        return await script.plays(work)
 
-    company.turn = builds
-    async with playing(client, company):
-        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
-        asked = await waiting(client.get_workflow_handle(fresh))
+    async with a_delivery(script=script, turn=builds) as delivery:
+        asked = await delivery.pending()
         assert (await delivery.waits_for()) == asked
         decided = await asyncio.gather(
             delivery.approve(by="ann"), delivery.reject("no", asked.target, by="bob"), return_exceptions=True
@@ -55,11 +45,10 @@ async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
 
 
 async def test_a_decision_of_something_else_and_one_without_form_change_nothing(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery, client: Client
 ) -> None:
-    async with playing(client, company):
-        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
-        asked = await waiting(client.get_workflow_handle(fresh))
+    async with a_delivery(Phase.PLAN, gates=("plan",)) as delivery:
+        asked = await delivery.pending()
         with pytest.raises(NotCounted, match=f"waits for plan {asked.target}, not for beef"):
             await delivery.approve("beef")
         with pytest.raises(InvalidRequest, match="note: "):
@@ -76,7 +65,7 @@ async def test_a_decision_of_something_else_and_one_without_form_change_nothing(
             await delivery.edit_plan("x" * 65537)
         assert (await delivery.waits_for()) == asked
         await delivery.approve()
-        assert (await delivery.result()).status == "completed"
+        assert (await delivery.ended()).status == "completed"
         with pytest.raises(BadInput, match=r"has ended \(completed\)"):
             await delivery.approve(asked.target)
         with pytest.raises(BadInput, match="no delivery nobody-knows-it"):
@@ -84,29 +73,22 @@ async def test_a_decision_of_something_else_and_one_without_form_change_nothing(
 
 
 async def test_more_budget_is_added_once_for_each_id_whether_a_worker_runs_or_not(
-    client: Client, company: Company, fresh: str
+    a_delivery: ADelivery,
 ) -> None:
-    delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
-    assert await delivery.add_budget(1, id="once") == DecisionReply(received=False)
-    async with playing(client, company):
-        await waiting(client.get_workflow_handle(fresh))
-        assert (await delivery.add_budget(1, id="once")).message.startswith(("added $1", "counted before"))
-        assert (await delivery.add_budget(2, id="twice")).message == "added $2"
-        assert (await delivery.progress()).budget_usd == 5 + 1 + 2
-        await delivery.approve()
+    async with a_delivery(Phase.PLAN, gates=("plan",), worker=False) as delivery:
+        assert await delivery.add_budget(1, id="once") == DecisionReply(received=False)
+        async with delivery.working():
+            await delivery.pending()
+            assert (await delivery.add_budget(1, id="once")).message.startswith(("added $1", "counted before"))
+            assert (await delivery.add_budget(2, id="twice")).message == "added $2"
+            assert (await delivery.progress()).budget_usd == 5 + 1 + 2
+            await delivery.approve()
 
 
-async def test_a_delivery_comes_to_rest_between_two_turns_and_keeps_its_checkpoint(
-    client: Client, company: Company, fresh: str
-) -> None:
-    from datetime import timedelta
-
-    company.asks(Phase.PLAN)
-    company.turns_each = 1000
-    async with playing(client, company):
-        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+async def test_a_delivery_comes_to_rest_between_two_turns_and_keeps_its_checkpoint(a_delivery: ADelivery) -> None:
+    async with a_delivery(Phase.PLAN, turns_each=1000) as delivery:
         assert await delivery.hold_until_idle(timedelta(seconds=20))
-        taken = len(company.seen)
+        taken = len(delivery.seen)
         await delivery.cancel()
-        assert (await delivery.result()).status == "cancelled"
-        assert len(company.seen) == taken
+        assert (await delivery.ended()).status == "cancelled"
+        assert len(delivery.seen) == taken

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 from fleet_fixtures import Fleet, at_work, shared
-from people_fixtures import BUILT, Company, waiting
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.budget.ledger import LimitReached, Spend, SpendingLimits
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Phase
 from perdure.models.rules.allowance import exceeded_limit
+from tests.deliveries import BUILT, ADelivery, Script
 
 WORDS = "$0.05 of $0.10 are spent, and the agent's next request may cost $0.16"
 
@@ -25,7 +24,7 @@ def stopped(limit: str, words: str, spend: Spend) -> ApplicationError:
     return ApplicationError(words, reached, type="BudgetReached", non_retryable=True)
 
 
-class Greedy(Company):
+class Greedy(Script):
     """Its first turn asks for `upper` more than its own reply."""
 
     def __init__(self, **upper: Any) -> None:
@@ -48,40 +47,37 @@ class Greedy(Company):
     [({}, {"usd": 1}, "usd"), ({"tokens": 100, "usd": 0.01}, {"tokens": 500}, "tokens"), ({"usd": None}, {}, "price")],
 )
 async def test_more_of_the_limit_is_asked_for_and_the_same_turn_is_done_with_it(
-    client: Client, fresh: str, upper: dict[str, Any], added: dict[str, Any], limit: str
+    a_delivery: ADelivery, upper: dict[str, Any], added: dict[str, Any], limit: str
 ) -> None:
-    company = Greedy(**upper)
-    company.asks(Phase.BUILD, budget_usd=0.1, budget_tokens=100)
-    async with playing(client, company):
-        submitted = await Perdure(client).submit(BUILT, id=fresh)
-        handle = client.get_workflow_handle(fresh)
-        asked = await waiting(handle)
+    script = Greedy(**upper)
+    async with a_delivery(Phase.BUILD, script=script, budget_usd=0.1, budget_tokens=100) as delivery:
+        asked = await delivery.pending()
         assert (asked.gate, asked.limit) == ("budget", limit)
-        assert company.paid == 0
+        assert script.paid == 0
         update = "add_budget" if added else "approve"
-        await handle.execute_update(update, {"of": asked.target, **added})
-        assert (await submitted.delivery.result()).status == "completed"
-    before, after = company.rooms[:2]
+        await delivery.update(update, of=asked.target, **added)
+        assert (await delivery.ended()).status == "completed"
+    before, after = script.rooms[:2]
     assert before == SpendingLimits(usd=0.1, tokens=100)
     changed = {"usd": 1.1, "tokens": 100} if limit == "usd" else {"usd": 0.1, "tokens": 600}
     assert after == (SpendingLimits(**changed) if added else SpendingLimits(usd=0.1, tokens=100, unpriced=True))
 
 
-async def test_who_says_no_ends_it_and_where_nobody_is_asked_it_ends_by_itself(client: Client, fresh: str) -> None:
-    company = Greedy()
-    company.asks(Phase.BUILD, budget_usd=0.1)
-    async with playing(client, company):
-        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
-        await waiting(client.get_workflow_handle(fresh))
+async def test_who_says_no_ends_it_and_where_nobody_is_asked_it_ends_by_itself(
+    a_delivery: ADelivery, client: Client
+) -> None:
+    script = Greedy()
+    async with a_delivery(Phase.BUILD, script=script, budget_usd=0.1) as delivery:
+        await delivery.pending()
         await delivery.reject("no more")
-        result = await delivery.result()
+        result = await delivery.ended()
         assert (result.status, result.reason, result.message) == (
             "not_delivered",
             "budget",
             f"{WORDS}; rejected: no more",
         )
-        company.settings["asks"] = False
-        alone = await (await Perdure(client).submit(BUILT, id=f"{fresh}-alone")).delivery.result()
+        script.settings["asks"] = False
+        alone = await (await Perdure(client).submit(BUILT, id=f"{delivery.id}-alone")).delivery.result()
         assert (alone.status, alone.reason, alone.message) == ("not_delivered", "budget", WORDS)
 
 

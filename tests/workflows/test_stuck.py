@@ -45,7 +45,11 @@ def doctor(address: str, home: str) -> set[str]:
     """The lines of `perdure doctor` about deliveries, without how often a task has failed by now."""
     env = {"PATH": os.environ["PATH"], "HOME": home, "PERDURE_HOME": home, "TEMPORAL_ADDRESS": address}
     ran = subprocess.run(
-        [sys.executable, "-m", "perdure.cli", "doctor", "--json"], env=env, capture_output=True, timeout=60, check=False
+        [sys.executable, "-m", "perdure.cli", "doctor", "--json"],
+        env=env,
+        capture_output=True,
+        timeout=patient(60),
+        check=False,
     )
     found = json.loads(ran.stdout)
     return {uncounted(one["text"]) for one in found if one["name"] == "deliveries" and one["fix"]}

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from people_fixtures import PLANNED, Company, waiting
 from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
@@ -19,7 +18,6 @@ from temporalio.client import (
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.submit import caption_and_details
@@ -27,6 +25,7 @@ from perdure.models.delivery.result import Status
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.rules.inbox import DeliveryAttached
+from tests.deliveries import PLANNED, Script, playing, waiting
 from workflows.inbox import ATTACHES
 
 
@@ -57,19 +56,17 @@ async def attach(
 
 
 @pytest.fixture
-def waits() -> Company:
+def waits() -> Script:
     """A delivery that waits with its plan for somebody to approve it."""
-    company = Company()
-    company.asks(Phase.PLAN, gates=("plan",))
-    return company
+    return Script(Phase.PLAN, gates=("plan",))
 
 
 async def test_a_request_is_accepted_in_the_call_that_submits_it_and_again_it_is_attached(
-    client: Client, cast: Cast, perdure: Perdure, fresh: str
+    client: Client, script: Script, perdure: Perdure, fresh: str
 ) -> None:
-    cast.turn = cast.builds
-    cast.phases = (Phase.BUILD,)
-    async with playing(client, cast):
+    script.turn = script.builds
+    script.phases = (Phase.BUILD,)
+    async with playing(client, script):
         first = await perdure.submit(BUILD, fresh, patience=LONG)
         assert (first.attached, first.accepted) == (False, True)
         again = await perdure.submit(BUILD, fresh, patience=LONG)
@@ -82,18 +79,18 @@ async def test_a_request_is_accepted_in_the_call_that_submits_it_and_again_it_is
 
 
 async def test_without_a_worker_it_is_submitted_all_the_same_once_and_said_so(
-    client: Client, cast: Cast, perdure: Perdure, fresh: str
+    client: Client, script: Script, perdure: Perdure, fresh: str
 ) -> None:
     complaints: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     submitted = await perdure.submit(BUILD, fresh, patience=SHORT)
     assert (submitted.attached, submitted.accepted) == (False, False)
     assert (await perdure.submit(BUILD, fresh, patience=SHORT)).attached
-    cast.turn, cast.phases = cast.builds, (Phase.BUILD,)
-    async with playing(client, cast):
+    script.turn, script.phases = script.builds, (Phase.BUILD,)
+    async with playing(client, script):
         result = await submitted.delivery.result()
     assert result.status is Status.COMPLETED, result.message
-    assert sum(work.delivery == fresh for work in cast.seen) == 1, "it was worked on twice"
+    assert sum(work.delivery == fresh for work in script.seen) == 1, "it was worked on twice"
     gc.collect()
     await asyncio.sleep(0)
     assert complaints == [], "the SDK kept a failure, and nobody asked for it"
@@ -108,10 +105,10 @@ async def test_a_cancelled_submission_is_cancelled(client: Client, perdure: Perd
 
 
 async def test_a_delivery_that_ended_undelivered_is_not_begun_anew(
-    client: Client, cast: Cast, perdure: Perdure, fresh: str
+    client: Client, script: Script, perdure: Perdure, fresh: str
 ) -> None:
-    cast.settings, cast.phases = {"fails": "SetupFailed"}, (Phase.BUILD,)
-    async with playing(client, cast):
+    script.settings, script.phases = {"fails": "SetupFailed"}, (Phase.BUILD,)
+    async with playing(client, script):
         submitted = await perdure.submit(BUILD, fresh, patience=LONG)
         assert (await submitted.delivery.result()).status is Status.NOT_DELIVERED
         with pytest.raises(BadInput, match="has ended without delivering") as refusal:
@@ -133,9 +130,9 @@ async def test_a_delivery_that_ended_undelivered_is_not_begun_anew(
     ],
 )
 async def test_a_bad_request_fails_in_the_call_and_names_the_field(
-    client: Client, cast: Cast, fresh: str, request_: Any, words: str
+    client: Client, script: Script, fresh: str, request_: Any, words: str
 ) -> None:
-    async with playing(client, cast):
+    async with playing(client, script):
         with pytest.raises(WorkflowUpdateFailedError) as failure:
             await attach(client, fresh, request_)
         cause = failure.value.cause
@@ -145,15 +142,15 @@ async def test_a_bad_request_fails_in_the_call_and_names_the_field(
 
 
 async def test_what_only_the_worker_refuses_is_an_invalid_request_here_too(
-    client: Client, cast: Cast, perdure: Perdure, fresh: str
+    client: Client, script: Script, perdure: Perdure, fresh: str
 ) -> None:
-    async with playing(client, cast):
+    async with playing(client, script):
         with pytest.raises(InvalidRequest, match="ship needs something to work on"):
             await perdure.submit({**BUILD, "phases": ["ship"]}, fresh, patience=LONG)
 
 
 async def test_whoever_attaches_learns_what_it_is_about_and_cannot_mean_another_repository(
-    client: Client, waits: Company, fresh: str
+    client: Client, waits: Script, fresh: str
 ) -> None:
     async with playing(client, waits):
         there = DeliveryAttached.model_validate(await attach(client, fresh, PLANNED))
@@ -171,7 +168,7 @@ async def test_whoever_attaches_learns_what_it_is_about_and_cannot_mean_another_
         await client.get_workflow_handle(fresh).cancel()
 
 
-async def test_attaching_without_end_leaves_room_for_decisions(client: Client, waits: Company, fresh: str) -> None:
+async def test_attaching_without_end_leaves_room_for_decisions(client: Client, waits: Script, fresh: str) -> None:
     """A run takes 2,000 updates: what is refused, or sent again under its id, is none of them."""
     handle = client.get_workflow_handle(fresh)
     refused = 0
@@ -213,8 +210,8 @@ def test_however_long_a_request_is_the_server_takes_what_is_said_of_it(words: st
     assert 0 < section.ByteSize() <= 20_000
 
 
-async def test_a_second_argument_is_refused_and_the_details_say_why(client: Client, cast: Cast, fresh: str) -> None:
-    async with playing(client, cast):
+async def test_a_second_argument_is_refused_and_the_details_say_why(client: Client, script: Script, fresh: str) -> None:
+    async with playing(client, script):
         handle = await client.start_workflow("Delivery", args=[BUILD, 1], id=fresh, task_queue="perdure")
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()

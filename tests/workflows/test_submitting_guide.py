@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from people_fixtures import Company, waiting
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase
 from schemas import SHAPES, build_schema
+from tests.deliveries import Script, playing, waiting
 from tests.guide import ROOT, Stranger, snippet
 from tests.npm_packages import example
 
@@ -27,11 +26,9 @@ SCHEMAS = {shape.name: build_schema(shape) for shape in SHAPES}
 
 
 @pytest.fixture
-def waits() -> Company:
+def waits() -> Script:
     """A delivery that waits with its plan for somebody to approve it."""
-    company = Company()
-    company.asks(Phase.PLAN, gates=("plan",))
-    return company
+    return Script(Phase.PLAN, gates=("plan",))
 
 
 @pytest.fixture
@@ -39,14 +36,14 @@ def stranger(server: str, tmp_path: Path) -> Stranger:
     return Stranger(server, tmp_path)
 
 
-async def test_our_client_submits_attaches_and_approves(client: Client, waits: Company, stranger: Stranger) -> None:
+async def test_our_client_submits_attaches_and_approves(client: Client, waits: Script, stranger: Stranger) -> None:
     async with playing(client, waits):
         out = (await stranger.runs(sys.executable, "-c", snippet("client"))).splitlines()
     assert out[0].startswith("reqest: unknown field (did you mean request?)"), out
     assert out[1:] == ["accepted", "attached", "approve the plan: Add sub", "completed None"]
 
 
-async def converses(client: Client, cast: Company, stranger: Stranger, fresh: str, *program: str) -> None:
+async def converses(client: Client, script: Script, stranger: Stranger, fresh: str, *program: str) -> None:
     """What both examples do in the same words: the answers are what the schemas say."""
     sent, other = json.dumps(PLANNED), json.dumps({**PLANNED, "repository": "/other"})
     there = await stranger.says(*program, "submit", fresh, sent)
@@ -68,10 +65,10 @@ async def converses(client: Client, cast: Company, stranger: Stranger, fresh: st
     valid("result", result)
     assert (result["status"], result["delivery_id"]) == ("completed", fresh)
     assert await stranger.says(*program, "submit", fresh, sent) == there, "attached to what has ended"
-    await refuses_and_fails(client, cast, stranger, fresh, *program)
+    await refuses_and_fails(client, script, stranger, fresh, *program)
 
 
-async def refuses_and_fails(client: Client, cast: Company, stranger: Stranger, fresh: str, *program: str) -> None:
+async def refuses_and_fails(client: Client, script: Script, stranger: Stranger, fresh: str, *program: str) -> None:
     """A misspelt request, a decision on something else, and a delivery that ends undelivered, each with its type."""
     misspelt = await stranger.says(*program, "submit", f"{fresh}-1", '{"repository": "/r", "reqest": "x"}', code=1)
     assert "InvalidRequest" in str(misspelt)
@@ -84,7 +81,7 @@ async def refuses_and_fails(client: Client, cast: Company, stranger: Stranger, f
     assert f"it waits for plan {asked.target}, not for beef" in str(wrong)
     await client.get_workflow_handle(failing).cancel()
 
-    cast.settings = {"fails": "SetupFailed"}
+    script.settings = {"fails": "SetupFailed"}
     await Perdure(client).submit(PLANNED, id=f"{fresh}-3")
     failure = (await stranger.says(*program, "result", f"{fresh}-3", code=1))["not_delivered"]
     valid("result", failure)
@@ -99,7 +96,7 @@ def valid(name: str, value: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(120)
 async def test_python_with_nothing_of_ours_submits_misspells_attaches_and_reads_a_typed_failure(
-    client: Client, waits: Company, stranger: Stranger, fresh: str
+    client: Client, waits: Script, stranger: Stranger, fresh: str
 ) -> None:
     program = stranger.cwd / "deliver.py"
     shutil.copy(ROOT / "examples/python-plain/deliver.py", program)
@@ -121,7 +118,7 @@ async def test_without_a_worker_python_with_nothing_of_ours_is_told_that_it_is_r
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_typescript_submits_misspells_attaches_approves_and_reads_a_typed_failure(
-    client: Client, waits: Company, stranger: Stranger, fresh: str, tmp_path_factory: pytest.TempPathFactory
+    client: Client, waits: Script, stranger: Stranger, fresh: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     stranger.cwd = example(tmp_path_factory, stranger.cwd / "example")
     install, *commands = snippet("typescript").splitlines()

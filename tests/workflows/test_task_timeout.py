@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from people_fixtures import WHOLE, Company, events, reset, task_timeout
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
 from perdure.models.budget.treasury import TREASURY, BudgetRule
 from perdure.models.limits import WORKFLOW_TASK
+from tests.deliveries import WHOLE, Script, events, playing, reset, task_timeout
 
 REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)
 
@@ -21,11 +20,9 @@ async def test_every_run_of_a_delivery_asks_for_five_seconds_a_decision(client: 
     """Submitted and left, submitted and accepted, retried, rewound. In a new run of a long history:
     test_words_holds_decisions_and_budget_go_along_into_a_new_run. From the command line: test_same_words_again."""
     assert timedelta(seconds=5) == WORKFLOW_TASK
-    company = Company()
-    company.asks()
-    company.verdicts, company.blockers = [], []
-    company.troubles = {"open_pull_request": [REFUSED, REFUSED]}
-    async with playing(client, company):
+    script = Script()
+    script.troubles = {"open_pull_request": [REFUSED, REFUSED]}
+    async with playing(client, script):
         for id, patience in ((fresh, None), (f"{fresh}-accepted", timedelta(seconds=30))):
             delivery = (await Perdure(client).submit(WHOLE, id=id, patience=patience)).delivery
             assert await task_timeout(client, id) == WORKFLOW_TASK

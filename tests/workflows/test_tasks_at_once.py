@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from people_fixtures import WHOLE, Company
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
-from workflow_fixtures import playing
 
 from activities.workflow_lookup import former_run, look_for, resume_point
 from perdure.client import Perdure
@@ -29,7 +27,8 @@ from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
-from tests.waiting import patient
+from tests.deliveries import WHOLE, Script, playing
+from tests.waiting import patient, until
 
 TASKS = (
     PlannedTask(number=1, title="Write it", details="Task 1: Write it", role="backend"),
@@ -38,13 +37,11 @@ TASKS = (
 )
 
 
-class Team(Company):
+class Team(Script):
     """`tasks`: what the plan is split into; fails: items whose agent refuses; holding: items that wait in a turn."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.asks(Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, specialists=True)
-        self.verdicts, self.blockers = [], []
+        super().__init__(Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, specialists=True)
         self.tasks = TASKS
         self.fails: set[str] = set()
         self.holding: dict[str, asyncio.Event] = {}
@@ -113,12 +110,6 @@ class Team(Company):
 
 async def begun(client: Client, id: str, **more: Any) -> WorkflowHandle[Any, Any]:
     return await client.start_workflow("Delivery", {**WHOLE, **more}, id=id, task_queue=TASK_QUEUE)
-
-
-async def until(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(patient(40)):
-        while not what():
-            await asyncio.sleep(0.02)
 
 
 async def tasks_of(client: Client, id: str) -> WorkflowHandle[Any, Any]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from people_fixtures import BUILT, Company, at, waiting
 from temporalio.client import Client
-from workflow_fixtures import playing
 
 from perdure.local.places import temporal_binary
 from perdure.models.delivery.decisions import Question
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.phases import Phase
+from tests.deliveries import BUILT, Script, at, playing, waiting
 from tests.guide import Stranger, snippet
 
 ATTACH = ("--update-name", "attach", "--update-id", "attach")
@@ -51,8 +50,8 @@ def typist(server: str, tmp_path: Path, fresh: str) -> Typist:
     return Typist(server, tmp_path, fresh)
 
 
-async def asks_always(company: Company, work: TurnInput) -> TurnResult:
-    result = await company.plays(work)
+async def asks_always(script: Script, work: TurnInput) -> TurnResult:
+    result = await script.plays(work)
     questions = [
         Question(text="Which one?", kind="choice", choices=("A", "B")),
         Question(text="Really?", kind="yes_no"),
@@ -62,7 +61,7 @@ async def asks_always(company: Company, work: TurnInput) -> TurnResult:
 
 
 async def test_a_misspelt_request_is_refused_in_the_call_that_sends_it(client: Client, typist: Typist) -> None:
-    async with playing(client, Company()):
+    async with playing(client, Script()):
         said = await typist.submits({"repository": "/r", "reqest": "x"}, code=1)
     assert "InvalidRequest: reqest: unknown field (did you mean request?)" in said
 
@@ -70,12 +69,11 @@ async def test_a_misspelt_request_is_refused_in_the_call_that_sends_it(client: C
 async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal_command(
     client: Client, typist: Typist
 ) -> None:
-    company = Company()
-    company.asks(Phase.BUILD)
-    company.turns_each = 4
-    company.turn = lambda work: asks_always(company, work)
+    script = Script(Phase.BUILD)
+    script.turns_each = 4
+    script.turn = lambda work: asks_always(script, work)
     handle = client.get_workflow_handle(typist.id)
-    async with playing(client, company):
+    async with playing(client, script):
         accepted = [await typist.submits(BUILT) for _ in range(2)]
         assert [f"delivery_id:{typist.id} " in said for said in accepted] == [True, True], accepted
         first = await waiting(handle)
@@ -90,11 +88,11 @@ async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal
         assert progress["held"] == "held: release day"
         await typist.signals("decide", {"update": "answer", "said": {"of": second.target, "answer": "yes"}})
         await at(handle, lambda progress: progress["waiting"] == "held: release day")
-        assert len(company.seen) == 2, "a turn began although it is held"
+        assert len(script.seen) == 2, "a turn began although it is held"
         resume, cancel = snippet("steer").splitlines()[2:]
         await typist.runs("bash", "-euc", resume.replace("from-shell", typist.id))
         assert (await waiting(handle, behind=second.target)).summary == "question: And then?"
-        assert [[said.text for said in work.messages] for work in company.seen] == [
+        assert [[said.text for said in work.messages] for work in script.seen] == [
             [],
             ["b"],
             ["yes", "Mind the old format"],

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from fleet_fixtures import REPLY_USD, RULE, Fleet, at_work, clock_server, shared
-from people_fixtures import BUILT, at, events, reset
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 
@@ -24,6 +23,7 @@ from perdure.client import budgets as treasury
 from perdure.models.budget.treasury import TREASURY, BudgetRule, TreasuryTable
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE
+from tests.deliveries import BUILT, at, events, reset
 from tests.engine import until
 from tests.receiver import Receiver
 from tests.waiting import patient
@@ -63,17 +63,12 @@ async def wakes_at_midnight(keeper: WorkflowHandle[Any, Any]) -> bool:
 
 
 async def all_wait_or_have_ended(client: Client, names: list[str]) -> list[str]:
-    """What those say that wait."""
-    said = {}
-    async with asyncio.timeout(patient(100)):
-        for name in names:
-            while True:
-                progress = await client.get_workflow_handle(name).query("progress")
-                if progress["waiting"] or progress["status"] != "running":
-                    said[name] = progress["waiting"]
-                    break
-                await asyncio.sleep(0.2)
-    return [words for words in said.values() if words]
+    """What those say that wait for more of the day's budget; before that, they may wait for the treasury's answer."""
+
+    def settled(progress: dict[str, Any]) -> bool:
+        return "the day's budget" in progress["waiting"] or progress["status"] != "running"
+
+    return [words for name in names if (words := (await at(client.get_workflow_handle(name), settled))["waiting"])]
 
 
 async def test_twenty_deliveries_overspend_one_budget_by_at_most_a_reply_each_and_wait_visibly(

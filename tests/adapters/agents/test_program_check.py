@@ -11,6 +11,7 @@ import pytest
 from perdure.adapters.agents import presets
 from perdure.adapters.agents.presets import check_program
 from perdure.models.config.preset import Preset, VersionCheck
+from tests.waiting import patient
 
 
 def told(tmp_path: Path, script: str | None, *, least: str = "2.1", node: str = "", its_node: str = "") -> str:
@@ -58,7 +59,7 @@ def test_a_program_that_never_answers_is_ended_with_its_children(
     assert told(tmp_path, f"PATH=/usr/bin:/bin; sleep 97 & echo $! > {tmp_path}/child; wait") == (
         "it does not say its version: nothing within 1 s"
     )
-    child, until = int((tmp_path / "child").read_text()), time.monotonic() + 30
+    child, until = int((tmp_path / "child").read_text()), time.monotonic() + patient(30)
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < until
         time.sleep(0.05)

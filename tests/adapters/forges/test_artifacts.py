@@ -17,6 +17,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from tests.fork_server import Forked, fork
+from tests.waiting import patient
 
 BRANCH = "perdure-artifacts"
 FILES = {"plan.md": b"# Plan\n", "receipt.json": b"{}\n"}
@@ -164,7 +165,7 @@ def process(home: Path, origin: Path, delivery: str) -> Forked:
 def test_processes_on_one_host_and_on_others_publish_at_once_and_nothing_is_lost(origin: Path, tmp_path: Path) -> None:
     homes = {"a": "one", "b": "one", "c": "two", "d": "three"}
     started = [process(tmp_path / home, origin, delivery) for delivery, home in homes.items()]
-    assert [running.wait(120) for running in started] == [0, 0, 0, 0]
+    assert [running.wait(patient(120)) for running in started] == [0, 0, 0, 0]
     assert listed(origin) == ["README.md", "a/n", "b/n", "c/n", "d/n"]
     assert [git(origin, "show", f"{BRANCH}:{delivery}/n") for delivery in homes] == ["2"] * 4
     assert count(origin) == 12, "one commit for each, none twice"
@@ -173,8 +174,8 @@ def test_processes_on_one_host_and_on_others_publish_at_once_and_nothing_is_lost
 def test_who_dies_after_the_push_adopts_it_the_next_time(vault: Vault, origin: Path, tmp_path: Path) -> None:
     hook(origin, "post-receive", f"kill -9 $(cat {tmp_path}/a.pid)")
     dying = process(tmp_path / "home", origin, "a")
-    assert dying.wait(60) == -9
-    until = time.monotonic() + 30
+    assert dying.wait(patient(60)) == -9
+    until = time.monotonic() + patient(30)
     while not git(origin, "for-each-ref", f"refs/heads/{BRANCH}") and time.monotonic() < until:
         time.sleep(0.05)  # its git lives on for a moment
     tip = git(origin, "rev-parse", BRANCH)

@@ -125,14 +125,14 @@ def test_small_ones_and_those_of_strangers_are_removed(
 KILLED = """
 import sys
 from pathlib import Path
-from perdure.adapters.git.checkouts import Checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 root, vault, *commits = sys.argv[1:]
-kept = Checkouts(Vault.at(Path(vault)), Path(root, "kept"), large=1)
+kept = CheckoutPool(Vault.open_existing(Path(vault)), Path(root, "kept"), min_files=1)
 print("on", flush=True)
 while True:
     for commit in commits:
-        kept.make(commit, Path(root, "one"))
+        kept.check_out(commit, Path(root, "one"))
         Path(root, "one", "left").write_text("x")
         kept.put_away(Path(root, "one"))
 """
@@ -148,7 +148,7 @@ def test_a_worker_killed_at_any_moment_leaves_nothing_that_the_next_would_take_f
             [sys.executable, "-c", KILLED, str(tmp_path), str(vault.path), first, second], stdout=subprocess.PIPE
         )
         assert process.stdout is not None
-        process.stdout.readline()
+        assert process.stdout.readline() == b"on\n"
         time.sleep(random.Random(seed).random() / 10)
         process.send_signal(signal.SIGKILL)
         process.communicate()

@@ -21,6 +21,7 @@ from perdure.adapters.notify.addresses import Address, parse_secret, webhook_hea
 from perdure.adapters.notify.webhook import NOTIFY_RETRY_AFTER_S, parse_retry_after, post_notice
 from perdure.models.errors import BadInput, NoticeRefused, NoticeUnheard
 from tests.receiver import SECRET, Receiver, genuine
+from tests.waiting import patient
 
 PATH = "/services/T0/B0/this-part-is-a-secret"
 KEYS = (parse_secret(SECRET, "x"),)
@@ -105,7 +106,7 @@ async def raw(answer: bytes, *, stays: bool = False, tls: ssl.SSLContext | None 
     ],
 )
 async def test_what_follows_the_headers_is_not_waited_for(answer: bytes, stays: bool) -> None:
-    async with asyncio.timeout(10), raw(answer, stays=stays) as address:
+    async with asyncio.timeout(patient(10)), raw(answer, stays=stays) as address:
         assert await post_notice(address, "n", b"{}", KEYS) == 200
 
 

@@ -71,7 +71,7 @@ def run(worktree: Path, tmp_path: Path) -> Run:
 
     async def go(sandbox: Sandbox, script: str, **fields: object) -> tuple[SandboxResult, str]:
         output = tmp_path / "output"
-        command = SandboxCommand(script, **{"worktree": worktree, "output": output, "timeout_s": 30.0, **fields})  # type: ignore[arg-type]
+        command = SandboxCommand(script, **{"worktree": worktree, "output": output, "timeout_s": patient(30), **fields})  # type: ignore[arg-type]
         return await sandbox.run_command(command), output.read_text(errors="replace")
 
     return go

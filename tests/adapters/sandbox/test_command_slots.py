@@ -14,6 +14,7 @@ import pytest
 from perdure.adapters.sandbox.base import CommandSlots, MachineShare
 from perdure.adapters.system.files import try_lock
 from perdure.models.config.host import CommandLimits
+from tests.waiting import patient
 
 GB = 1024**3
 
@@ -49,9 +50,9 @@ async def test_who_waits_and_is_cancelled_takes_no_place_with_it(tmp_path: Path)
     await told.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, patient(5))
     os.close(held)
-    async with asyncio.timeout(5), room.acquire_slot(lambda _: None):
+    async with asyncio.timeout(patient(5)), room.acquire_slot(lambda _: None):
         pass
 
 
@@ -63,7 +64,7 @@ async def test_a_place_of_a_worker_that_was_killed_is_free(tmp_path: Path) -> No
         other.stdout.readline()
         assert try_lock(tmp_path / "0") is None
         other.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(5), CommandSlots(tmp_path, 1).acquire_slot(lambda _: None):
+    async with asyncio.timeout(patient(5)), CommandSlots(tmp_path, 1).acquire_slot(lambda _: None):
         pass
 
 

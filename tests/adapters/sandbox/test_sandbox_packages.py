@@ -20,6 +20,7 @@ from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.adapters.system.home import Home
 from perdure.models.config.host import CommandLimits
 from tests.needs import require
+from tests.waiting import patient
 
 NAME = "a-repository"
 REPOSITORY = "/usr/share/maven-repo"
@@ -117,7 +118,7 @@ async def test_commands_at_the_same_time_do_not_see_what_another_one_writes(full
         tree = tmp_path / f"tree-{number}"
         tree.mkdir()
         output = tree / "output"
-        await sandbox.run_command(SandboxCommand(script, worktree=tree, output=output, timeout_s=60))
+        await sandbox.run_command(SandboxCommand(script, worktree=tree, output=output, timeout_s=patient(60)))
         return output.read_text()
 
     said = await asyncio.gather(*(one(number) for number in range(8)))
@@ -165,7 +166,7 @@ async def test_results_of_tests_that_ran_in_setup_are_not_believed(full, package
     (worktree / "calc_test.go").write_text('package calc\n\nimport "testing"\n\nfunc TestOne(t *testing.T) {}\n')
     sandbox = sandbox_of(packages, binds)
     for network in (True, False):
-        tested, said = await run(sandbox, "go test ./...", network=network, timeout_s=100)
+        tested, said = await run(sandbox, "go test ./...", network=network, timeout_s=patient(100))
         assert (tested.exit_code, "(cached)" in said) == (0, False), said
 
 
@@ -210,11 +211,11 @@ async def test_java_is_tested_offline_with_what_its_setup_has_fetched(
     }.items():
         (worktree / name).write_text(text.replace("CENTRAL", central))
     sandbox, reach = sandbox_of(packages, binds), Reach(trusted=frozenset([central]))
-    made, said = await run(sandbox, online, network=True, reach=reach, timeout_s=200)
+    made, said = await run(sandbox, online, network=True, reach=reach, timeout_s=patient(200))
     assert (made.exit_code, "BUILD SUCCESS" in said) == (0, True), said
-    tested, said = await run(sandbox, offline, timeout_s=200)
+    tested, said = await run(sandbox, offline, timeout_s=patient(200))
     assert (tested.exit_code, "BUILD SUCCESS" in said) == (0, True), said
     assert "FROM-CACHE" not in said, "each run runs the tests"
     if program == "gradle":
-        _, said = await run(sandbox_of(packages, binds, layered=False), offline, timeout_s=200)
+        _, said = await run(sandbox_of(packages, binds, layered=False), offline, timeout_s=patient(200))
         assert "fileHashes.lock (Read-only file system)" in said, "Gradle needs no layer any more"

@@ -16,6 +16,7 @@ from perdure.adapters.sandbox.grades import LandlockSandbox, OffSandbox
 from perdure.adapters.sandbox.usage import ResourceCaps
 from perdure.models.config.host import CommandLimits, HostConfig
 from perdure.models.config.repository import parse_size
+from tests.waiting import patient
 
 MB = 1024**2
 ROOMY = {"memory": 200 * MB, "processes": 80, "disk": 1000 * MB}
@@ -54,12 +55,12 @@ async def test_a_worktree_that_takes_long_to_measure_does_not_hold_up_the_look_a
 
     def slow(path):
         if str(path).startswith(str(worktree)) and threading.current_thread() is not threading.main_thread():
-            go_on.wait(120)
+            go_on.wait(patient(120))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", slow)
     try:
-        finished, _ = await run(capped(), f"python3 -c '{HOLD.format(mb=250, s=60)}'", timeout_s=30)
+        finished, _ = await run(capped(), f"python3 -c '{HOLD.format(mb=250, s=60)}'")
     finally:
         go_on.set()
     assert finished.over.startswith("over its memory limit of 0.2 GB")
@@ -102,7 +103,7 @@ async def test_processor_time_of_ended_children_counts_too(capped, run):
 
 async def test_a_worktree_has_a_quota_and_can_be_cleaned_up_when_it_is_full(capped, run, worktree):
     usage._usages.clear()
-    fill = "for n in $(seq 1 500); do head -c 4M /dev/zero > big$n; sleep 0.05; done"
+    fill = "for n in $(seq 1 20); do head -c 4M /dev/zero > big$n; done; sleep 600"
     finished, _ = await run(capped(disk=60 * MB), fill)
     assert finished.over.startswith("over the worktree's limit of 0.1 GB on disk: 0.")
     assert usage.measure_worktree(worktree)[0] < 1000 * MB

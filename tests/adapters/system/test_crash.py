@@ -11,6 +11,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.models.crash import CrashPoint
 from tests.other_process import python
+from tests.waiting import patient
 
 PASS = """
 import sys
@@ -29,7 +30,7 @@ def test_a_process_dies_at_the_points_named_and_as_often_as_it_owes(home: Home, 
     codes = []
     for _ in range(deaths + 1):
         with python(PASS, env=env) as process:
-            codes.append(process.wait(30))
+            codes.append(process.wait(patient(30)))
     assert codes == [-signal.SIGKILL] * deaths + [0]
 
 

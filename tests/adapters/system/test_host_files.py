@@ -19,6 +19,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.journal import ReplyStore, SpendLog, read_json_lines
 from perdure.adapters.worker.lease import Leases
 from tests.other_process import line, python
+from tests.waiting import patient
 
 HOLDER = """
 import sys, time
@@ -151,7 +152,7 @@ def test_lines_of_several_processes_never_mix(tmp_path: Path) -> None:
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        assert (first.wait(30), second.wait(30)) == (0, 0)
+        assert (first.wait(patient(30)), second.wait(patient(30))) == (0, 0)
     found = list(read_json_lines(path))
     assert len(found) == 400
     for who in ("a" * 300, "b" * 300):
@@ -164,7 +165,7 @@ def test_a_killed_holder_leaves_no_lock_behind(tmp_path: Path) -> None:
         assert line(holder) == "held"
         assert try_lock(lock) is None
         holder.kill()
-        holder.wait(10)
+        holder.wait(patient(10))
         fd = try_lock(lock)
         assert fd is not None
         os.close(fd)

@@ -40,8 +40,8 @@ class Nap:
         slept: str = await workflow.execute_activity(
             "implement",
             CloseInput(delivery=file),
-            heartbeat_timeout=timedelta(seconds=30),
-            schedule_to_close_timeout=timedelta(seconds=60),
+            heartbeat_timeout=timedelta(minutes=5),
+            schedule_to_close_timeout=timedelta(minutes=20),
             # A death is nobody's failure: with a pause like this one, only its report has it done again in time.
             retry_policy=RetryPolicy(initial_interval=timedelta(minutes=10)),
         )

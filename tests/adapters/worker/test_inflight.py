@@ -50,7 +50,7 @@ def napping(home: Home, server: str, queue: str) -> Iterator[tuple[subprocess.Po
         yield process, name
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=patient(10))
 
 
 @pytest.mark.timeout(60)

@@ -16,6 +16,7 @@ from perdure.adapters.worker import lease as leases
 from perdure.adapters.worker.lease import SUPERSEDED, Leases
 from perdure.models.errors import Superseded
 from tests.other_process import line, python
+from tests.waiting import patient
 
 HOLDER = """
 import asyncio, sys
@@ -104,7 +105,7 @@ async def test_a_worker_killed_by_sigkill_holds_nothing(home: Home) -> None:
     with python(HOLDER, home.root) as holder:
         assert line(holder) == "held 1 True"
         holder.kill()
-        holder.wait(10)
+        holder.wait(patient(10))
         async with Leases(home).acquire("d") as lease:
             assert (lease.generation, lease.proved) == (2, True)
 
@@ -117,7 +118,7 @@ async def test_a_worker_that_sleeps_still_holds_its_directory_and_a_dead_one_doe
         async with Leases(home).acquire("d") as lease:
             assert not lease.proved
         holder.kill()
-        holder.wait(10)
+        holder.wait(patient(10))
         async with Leases(home).acquire("d") as lease:
             assert lease.proved
 
@@ -157,7 +158,7 @@ async def test_an_attempt_overtaken_while_it_waits_gives_up_at_once(home: Home) 
         waiting = asyncio.create_task(_take(Leases(home)))
         await asyncio.sleep(0.2)
         leases._raise_generation(home.workspace("d") / "generation")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(patient(2)):
             with pytest.raises(Superseded):
                 await waiting
 

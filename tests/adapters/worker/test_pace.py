@@ -24,6 +24,7 @@ from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from perdure.rehearsal.wire import ApiRefusal
 from perdure.rehearsal.wires.base import RehearsalWire
+from tests.waiting import patient
 
 QUESTION = ModelRequest(
     model="claude-sonnet-5-5",
@@ -123,7 +124,7 @@ async def test_a_wait_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
     await told.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, patient(5))
 
 
 def waits(pace: Pace) -> float:

@@ -78,7 +78,9 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
 @pytest.mark.timeout(120)
 async def test_a_question_takes_one_of_its_choices_and_says_which_there_are(desk: Desk) -> None:
     desk.scene.settings["gates"] = ()
-    desk.scene.asks = Question(text="Which?", kind=QuestionKind.CHOICE, choices=("left", "right"), why="it is a fork")
+    desk.scene.question = Question(
+        text="Which?", kind=QuestionKind.CHOICE, choices=("left", "right"), why="it is a fork"
+    )
     async with desk.worker():
         await desk.submit("question-one")
         await desk.asked("question-one")

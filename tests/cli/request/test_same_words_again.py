@@ -13,6 +13,7 @@ import pytest
 from perdure.models.limits import WORKFLOW_TASK
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk
+from tests.waiting import patient
 
 pytestmark = pytest.mark.story
 
@@ -29,7 +30,7 @@ def left(cli: Cli, *args: str) -> str:
         if line.startswith("  watching"):
             process.send_signal(signal.SIGINT)
     process.stdout.close()
-    assert process.wait(30) == 130
+    assert process.wait(patient(30)) == 130
     return seen
 
 

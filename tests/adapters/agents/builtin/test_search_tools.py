@@ -13,6 +13,7 @@ from perdure.adapters.agents.builtin.tools import Toolbox, search_tools
 from perdure.adapters.agents.builtin.tools.search import glob_to_regex
 from perdure.adapters.agents.builtin.tools.search_tools import SEARCH_FILE_BYTES, SEARCH_RESULTS
 from tests.processes import alive
+from tests.waiting import patient
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ asyncio.run(run_calls({{"role": "assistant", "content": [call]}}, box, Step.IMPL
     search = await _busy_child(psutil.Process(worker.pid))
     worker.kill()
     await worker.wait()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patient(10)
     while alive(search) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert not alive(search)

@@ -19,6 +19,7 @@ from perdure.adapters.agents.proxied.upstream import ANTHROPIC, Upstream
 from perdure.models.errors import BadInput, ModelRefusesUs
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from tests.waiting import patient
 
 Agent = Callable[..., Any]
 
@@ -269,6 +270,6 @@ STREAM = (
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while not true():
             await asyncio.sleep(0.01)

@@ -16,6 +16,7 @@ from perdure.adapters.agents.proxied import proxy as proxied
 from perdure.adapters.agents.proxied.base import REQUEST_BYTES
 from perdure.adapters.agents.proxied.proxy import CONNECTIONS, REQUESTS, SOCKET_BACKLOG, Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from tests.waiting import patient
 
 Http = Callable[[Proxy], httpx2.AsyncClient]
 
@@ -244,7 +245,7 @@ async def test_many_connections_cost_the_worker_no_more_than_a_few(serve: Serve,
         assert len(served._runner.server.connections) <= CONNECTIONS + SOCKET_BACKLOG
         for one in opened:
             one.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while served._runner.server.connections:
                 await asyncio.sleep(0.05)
         assert (await http(served).post("/v1/messages", json=BODY)).status_code == 200
@@ -260,7 +261,7 @@ async def test_more_requests_at_a_time_than_an_agent_has_are_told_to_come_again(
             asyncio.ensure_future(client.post("/v1/messages", json={**BODY, "max_tokens": number + 1}))
             for number in range(REQUESTS)
         ]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while len(books.seen) < REQUESTS:
                 await asyncio.sleep(0.01)
         refused = await client.post("/v1/messages", json={**BODY, "max_tokens": 999})

@@ -12,6 +12,7 @@ from proxied_agents import KEY, Books, Played, Serve, says
 
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from tests.waiting import patient
 
 Http = Callable[[Proxy], httpx2.AsyncClient]
 BODY = {"model": "claude-sonnet-5-5", "max_tokens": 10, "messages": [{"role": "user", "content": "Go."}]}
@@ -32,7 +33,7 @@ async def raw(proxy: Proxy, *lines: bytes, body: bytes = SENT) -> bytes:
     reader, writer = await asyncio.open_unix_connection(str(proxy.socket))
     try:
         writer.write(b"\r\n".join(lines) + b"\r\n\r\n" + body)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(patient(10)):
             head = await reader.readuntil(b"\r\n\r\n")
             length = next((line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0")
             return head + await reader.readexactly(int(length.partition(b":")[2]))

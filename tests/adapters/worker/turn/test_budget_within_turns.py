@@ -14,6 +14,7 @@ from perdure.adapters.worker.turn.request_gate import RequestGate
 from perdure.models.budget.ledger import Spend, SpendingLimits
 from perdure.models.errors import BudgetReached, ModelRefusesUs, ModelUnavailable
 from perdure.models.rules.allowance import Limit, day_limits_only, exceeded_limit
+from tests.waiting import patient
 
 OWN = "claude-sonnet-5-5"
 
@@ -51,7 +52,7 @@ async def test_what_was_bought_before_is_given_again_whatever_is_left(tmp_path: 
 async def test_an_agent_that_asked_for_too_much_gets_the_same_error_from_then_on(tmp_path: Path) -> None:
     api, agent = Api(), await held(tmp_path, within(0.9))
     one = await agent.admit_turn(turn(1, spending_limits=within(0.9)), RUN)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         await agent.reply(request("1"), api)
         waiting = asyncio.ensure_future(agent.reply(request("2"), api))
         await agent.wait_for_request()
@@ -82,7 +83,7 @@ async def test_several_at_a_time_do_not_count_on_the_same_rest(tmp_path: Path) -
             return False
         return True
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         assert sorted(await asyncio.gather(*map(ask, "abc"))) == [False, False, True]
     assert api.asked == 1
 
@@ -150,7 +151,7 @@ async def test_an_agent_that_asks_another_model_for_its_work_fails_in_its_turn(t
     asking = asyncio.ensure_future(agent.reply(request("1", model="claude-opus-5-5"), api))
     await asyncio.sleep(0)
     one = await agent.admit_turn(WORK, RUN)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         with pytest.raises(ModelRefusesUs):
             await asking
         await agent.wait_for_answer(one)

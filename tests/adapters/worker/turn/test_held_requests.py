@@ -19,6 +19,7 @@ from perdure.models.delivery.decisions import UserMessage
 from perdure.models.delivery.turn import TurnInput
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, RepliesCut
 from perdure.models.phases import Step
+from tests.waiting import patient
 
 WORK = TurnInput(delivery="one", step=Step.IMPLEMENT, attempt=1, turn=1, checkpoint="c", contract="0" * 64)
 RUN = "run"
@@ -207,7 +208,7 @@ async def test_429_is_waited_out_and_nobody_is_told_of_an_error(tmp_path: Path) 
 async def test_a_request_waits_for_its_turn_and_says_that_the_tools_are_done(tmp_path: Path) -> None:
     api, held = Api(), RequestGate(books(tmp_path))
     first = asyncio.ensure_future(held.reply(request("1"), api))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         await held.wait_for_request()
         assert api.asked == 0
         one = await held.admit_turn(turn(1), RUN)
@@ -228,7 +229,7 @@ async def test_a_request_waits_for_its_turn_and_says_that_the_tools_are_done(tmp
 async def test_a_turn_that_is_there_first_waits_for_its_request(tmp_path: Path) -> None:
     api, held = Api(), RequestGate(books(tmp_path))
     one = await held.admit_turn(turn(1), RUN)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         reply = await held.reply(request("1"), api)
         await held.wait_for_answer(one)
     assert one.reply == reply
@@ -239,7 +240,7 @@ async def test_a_request_that_failed_may_come_again_within_its_turn_and_one_that
 ) -> None:
     api, held = Api(ModelUnavailable("cut"), begun=True), RequestGate(books(tmp_path))
     one = await held.admit_turn(turn(1), RUN)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         with pytest.raises(ModelUnavailable):
             await held.reply(request("1"), api)
         await held.wait_for_answer(one)
@@ -261,7 +262,7 @@ async def test_two_requests_at_a_time_are_two_turns_and_each_gets_its_own_reply(
     first = asyncio.ensure_future(held.reply(request("1"), api))
     await asyncio.sleep(0)
     other = asyncio.ensure_future(held.reply(request("of another of its agents"), api))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         assert (await first).body == b"1"
         await asyncio.sleep(0.2)
         assert api.asked == 1
@@ -283,14 +284,14 @@ async def test_a_request_that_was_given_up_may_come_again_changed(tmp_path: Path
     again = asyncio.ensure_future(held.reply(request("1 once more"), Api()))
     await asyncio.sleep(0.05)
     first.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         assert (await again).body == b"1"
 
 
 async def test_what_is_beside_the_conversation_does_not_wait_while_a_turn_is_on(tmp_path: Path) -> None:
     api, held = Api(), RequestGate(books(tmp_path))
     await held.admit_turn(turn(1), RUN)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         await held.reply(request("1"), api)
         await held.reply(request("title", turn=False), api)
     assert api.asked == 2
@@ -299,7 +300,7 @@ async def test_what_is_beside_the_conversation_does_not_wait_while_a_turn_is_on(
 async def test_an_end_answers_those_that_wait_and_all_that_come(tmp_path: Path) -> None:
     api, held = Api(), RequestGate(books(tmp_path))
     waiting = asyncio.ensure_future(held.reply(request("1"), api))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         await held.wait_for_request()
         await held.end(ModelRefusesUs("the budget is used up"))
         with pytest.raises(ModelRefusesUs, match="used up"):
@@ -312,7 +313,7 @@ async def test_an_end_answers_those_that_wait_and_all_that_come(tmp_path: Path) 
 async def test_a_request_that_is_given_up_while_it_waits_waits_no_more(tmp_path: Path) -> None:
     held = RequestGate(books(tmp_path))
     waiting = asyncio.ensure_future(held.reply(request("1"), Api()))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         await held.wait_for_request()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
