@@ -8,11 +8,11 @@ import logging
 from temporalio import activity
 
 from activities.on_host import OnHost
-from perdure.adapters.git.checkouts import remove_old_checkouts as sweep_checkouts
 from perdure.adapters.git.command import GitError
 from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
 from perdure.adapters.repository.ports import release_ports
 from perdure.adapters.system.directories import discard
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.adapters.system.threads import in_thread
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.work import CloseInput, CloseResult
@@ -56,7 +56,7 @@ class CloseActivity(OnHost):
             workspace.vault.repack_if_large()
         except GitError as error:
             pack_error = str(error)
-        sweep_checkouts(self._host.home)
+        kept_results(self._host.home, "checkouts").collect()
         return "; ".join(part for part in (message, pack_error, *remove_old_worktrees(self._host.home)) if part)
 
     def _close_result(self, delivery: str, tasks: tuple[str, ...], message: str) -> CloseResult:

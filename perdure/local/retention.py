@@ -13,16 +13,15 @@ from temporalio.client import Client
 
 from perdure.adapters.checks.compiler_caches import SEED_KEPT
 from perdure.adapters.checks.compiler_caches import remove_unused_caches as sweep_seeds
-from perdure.adapters.git.checkouts import remove_old_checkouts as sweep_checkouts
 from perdure.adapters.git.retention import KeptDelivery, is_unmerged, kept_deliveries, prune_vault, remove_delivery
 from perdure.adapters.git.workspace import remove_old_worktrees
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.adapters.worker.workspace_setup import read_binds
 from perdure.client.server.view import find_workflow
 from perdure.models.errors import PerdureError
-from perdure.models.limits import WORKSPACE_RETENTION
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ async def collect_garbage(
             problems.append(problem)
     remaining = list(kept_deliveries(home))
     problems += remove_unused_caches(home, remaining, older_than)
-    sweep_checkouts(home, min(older_than, WORKSPACE_RETENTION).total_seconds())
+    problems += kept_results(home, "checkouts").collect(older_than)
     sweep_seeds(home.seeds, min(older_than, SEED_KEPT).total_seconds())
     vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
     problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))

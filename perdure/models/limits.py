@@ -75,6 +75,22 @@ CLOSE_TIMEOUT = timedelta(hours=1)
 DRAIN = timedelta(seconds=60)
 """The time a running turn may go on after SIGTERM; then it is handed over from its checkpoint."""
 
+# What is kept for later deliveries (perdure.adapters.system.keyed_store).
+
+KEPT_UNUSED = timedelta(days=7)
+"""The time after which what nobody has used is removed: as long as a failed delivery's workspace is kept."""
+
+KEPT_AGE = timedelta(days=7)
+"""The age at which what setup made, and a base's test results, are made again: what no lock file pins changes within
+weeks."""
+
+KEPT_CHECKOUTS = 8
+"""The most checkouts kept of one repository: two deliveries on two processors have as many in use while their changes
+are tested."""
+
+KEPT_SEEDS_BYTES = 4 * 1024**3
+"""Of what compilers have made of all bases together: four of the largest that are kept."""
+
 # Forges, webhooks, and what is written there.
 
 FORGE_PAUSE = timedelta(seconds=2)
@@ -121,6 +137,9 @@ SERVER_STOP_S = 15.0
 
 DISK_FREE_BYTES = 1024**3
 """Free space required to start a server or a worker: SQLite and git both fail badly on a full disk."""
+
+KEPT_CHECKOUTS_FREE_BYTES = 4 * DISK_FREE_BYTES
+"""The free space below which no checkout is kept, long before a worker would refuse to start."""
 
 WORKER_DRAIN_S = 75.0
 """From SIGTERM to SIGKILL of a worker by its supervisor: DRAIN for its turns, and time to hand over the rest."""

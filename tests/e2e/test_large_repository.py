@@ -10,6 +10,7 @@ import pytest
 
 from perdure.adapters.git.checkouts import LARGE_CHECKOUT_FILES, CheckoutPool
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.home import Home
 from perdure.models.crash import CrashPoint
 from tests.engine import CALC, Engine, finished, make_target
 
@@ -74,15 +75,15 @@ async def test_what_a_killed_worker_was_at_work_in_is_no_other_deliverys_to_begi
         assert sorted(path.stem for path in engine.home.crashes.iterdir()) == sorted(points), "each point was come by"
         vault = Vault.open_or_create(engine.home, str(origin))
         _, base = vault.fetch()
-        fresh = CheckoutPool(vault, tmp_path / "none")
+        fresh = CheckoutPool.for_vault(Home(tmp_path / "none"), vault)
         fresh.check_out(base, tmp_path / "fresh")
-        kept = len(list(engine.home.checkouts.glob("*/[!.]*")))
+        kept = len(list((engine.home.root / "checkouts").glob("[!.]*")))
         assert kept > 0
         for number in range(kept):
             CheckoutPool.for_vault(engine.home, vault).check_out(base, tmp_path / f"{number}")
             differing = filecmp.dircmp(tmp_path / "fresh", tmp_path / f"{number}", ignore=[], hide=[])
             assert _differs(differing) == [], "it is what a fresh one would be"
-        assert list(engine.home.checkouts.glob("*/[!.]*")) == []
+        assert list((engine.home.root / "checkouts").glob("[!.]*")) == []
 
 
 def _differs(found: filecmp.dircmp[str]) -> list[str]:
@@ -97,4 +98,4 @@ async def _delivered(engine: Engine, origin: Path, names: list[str], asked: dict
     for result in results:
         assert result.status == "draft", result
         assert result.tests.status == "green", result.tests
-    return [list(engine.home.checkouts.glob("*/*/tree"))]
+    return [list((engine.home.root / "checkouts").glob("*/tree"))]

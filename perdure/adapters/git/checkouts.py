@@ -15,8 +15,6 @@ import functools
 import os
 import shutil
 import tempfile
-import time
-import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,23 +28,11 @@ from perdure.adapters.git.worktree_scan import remove_touched
 from perdure.adapters.system.directories import discard
 from perdure.adapters.system.files import boot_id
 from perdure.adapters.system.home import Home
-from perdure.models.limits import DISK_FREE_BYTES, WORKSPACE_RETENTION
+from perdure.adapters.system.keyed_store import KeyedStore, kept_results
 
 LARGE_CHECKOUT_FILES = 1000
 """The number of tracked files from which on a checkout is kept. 30,000 take 2 s to write, so fewer than these take 0.07
 s."""
-
-MAX_KEPT = 8
-"""The most checkouts kept of one repository: two deliveries on two processors have as many in use while their changes
-are tested."""
-
-MIN_FREE_BYTES = 4 * DISK_FREE_BYTES
-"""The free disk space below which nothing is kept, and what was kept is removed, long before a worker would refuse to
-start."""
-
-HALF_MOVED_S = 600.0
-"""The age from which on a checkout that is half moved into the pool belongs to a dead worker: moving takes two
-renames."""
 
 _GITLINK_MODE = (0o160000).to_bytes(4, "big")
 """The mode of a submodule's entry in an index. Other bytes of an index may look like it."""
@@ -58,20 +44,20 @@ _ENTRY_COUNT_SLICE = slice(8, 12)  # the number of entries in the header of an i
 class CheckoutPool:
     """The pool of checkouts of one vault that nobody uses at the moment, and the way to make a checkout from it.
 
-    directory  where they are kept
+    store      where they are kept, with the vault's name as key
     keeps_new  False: none is added
     min_files  a checkout with fewer tracked files is not kept
     """
 
     vault: Vault
-    directory: Path
+    store: KeyedStore
     keeps_new: bool = True
     min_files: int = LARGE_CHECKOUT_FILES
 
     @classmethod
     def for_vault(cls, home: Home, vault: Vault, *, keeps_new: bool = True) -> CheckoutPool:
         """Return the pool of a vault in this home."""
-        return cls(vault, home.checkouts / vault.path.stem, keeps_new)
+        return cls(vault, kept_results(home, "checkouts"), keeps_new)
 
     def check_out(self, commit: str, into: Path, *, admin: str = "") -> None:
         """Check a commit or tree out at `into`, as a clone would have it (filters are not run), replacing what lies
@@ -119,6 +105,10 @@ class CheckoutPool:
             shutil.copy2(shadow.index, _companion_dir(worktree) / "index")
             self.put_away(worktree, since_ns)
 
+    @property
+    def _key(self) -> str:
+        return self.vault.path.stem
+
     def remove_leftovers(self, worktree: Path) -> None:
         """Remove what a killed worker has left beside a worktree."""
         self._remove_checkout(_staging_path(worktree))
@@ -133,15 +123,12 @@ class CheckoutPool:
         index = _companion_dir(into) / "index"
         if self.keeps_new and index.exists():
             with suppress(OSError, GitError):
-                self.directory.mkdir(parents=True, exist_ok=True)
-                if len(list(self.directory.iterdir())) < MAX_KEPT and _has_free_space(self.directory):
+                if self.store.has_room(self._key):
                     self._remove_changes(into, index, since_ns or index.stat().st_mtime_ns)
-                    (_companion_dir(into) / "boot").write_text(boot_id())
-                    name = uuid.uuid4().hex
-                    incoming = self.directory / f".{name}"
-                    _companion_dir(into).rename(incoming)
-                    into.rename(incoming / "tree")
-                    incoming.rename(self.directory / name)
+                    with self.store.stage(self._key) as kept:
+                        index.rename(kept / "index")
+                        (kept / "boot").write_text(boot_id())
+                        into.rename(kept / "tree")
         self._remove_checkout(into)
 
     def _remove_changes(self, into: Path, index: Path, since_ns: int) -> None:
@@ -167,11 +154,10 @@ class CheckoutPool:
         return False
 
     def _claim_checkout(self, into: Path) -> bool:
-        """Move a kept checkout, whichever it is, to `into` and its index beside it; return False when none is kept. A
-        rename is atomic, so that of several takers only one gets it."""
-        for candidate in self.directory.glob("[!.]*"):
+        """Move a kept checkout, whichever it is, to `into` and its index beside it; return False when none is kept, or
+        it is not whole."""
+        if self.store.take(self._key, _companion_dir(into)):
             with suppress(OSError):
-                candidate.rename(_companion_dir(into))
                 (_companion_dir(into) / "tree").rename(into)
                 return True
         return False
@@ -199,25 +185,6 @@ class CheckoutPool:
         """Remove a checkout and the directory beside it."""
         discard(into)
         discard(_companion_dir(into))
-
-
-def remove_old_checkouts(home: Home, older_than_s: float = WORKSPACE_RETENTION.total_seconds()) -> None:
-    """Remove from every pool of this home the checkouts that nobody used for that long, or all of them where the disk
-    is nearly full, and what a killed worker left half moved."""
-    if home.checkouts.exists() and not _has_free_space(home.checkouts):
-        older_than_s = 0.0
-    for path in home.checkouts.glob("*/*"):
-        with suppress(FileNotFoundError):
-            unused_s = time.time() - path.stat().st_mtime
-            if unused_s >= (HALF_MOVED_S if path.name.startswith(".") else older_than_s):
-                trash = path.with_name(f".{uuid.uuid4().hex}")
-                path.rename(trash)
-                discard(trash)
-
-
-def _has_free_space(path: Path) -> bool:
-    """Return True where the disk of a path has at least MIN_FREE_BYTES left."""
-    return shutil.disk_usage(path).free >= MIN_FREE_BYTES
 
 
 def _companion_dir(into: Path) -> Path:

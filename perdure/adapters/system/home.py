@@ -80,11 +80,6 @@ class Home:
         return self.root / "seeds"
 
     @property
-    def checkouts(self) -> Path:
-        """Return the directory of large repositories' files that nobody uses (perdure.adapters.git.checkouts)."""
-        return self.root / "checkouts"
-
-    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -12,6 +12,7 @@ from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 
 
 @pytest.fixture(scope="session")
@@ -60,4 +61,4 @@ def commits(home: Home, tmp_path: Path) -> tuple[Vault, str, str]:
 
 @pytest.fixture
 def kept(commits: tuple[Vault, str, str], tmp_path: Path) -> CheckoutPool:
-    return CheckoutPool(commits[0], tmp_path / "kept", min_files=1)
+    return CheckoutPool(commits[0], kept_results(Home(tmp_path), "checkouts"), min_files=1)

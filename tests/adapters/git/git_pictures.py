@@ -10,6 +10,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.system.home import Home
 
 Node = tuple[str, int, bytes]
 
@@ -47,5 +48,5 @@ def take(workspace: Workspace, parent: str | None = None, **more: object) -> str
 
 def fresh(vault: Vault, commit: str, at: Path) -> dict[str, Node]:
     """The files of a checkout that no other has been before."""
-    CheckoutPool(vault, at.with_name("none"), keeps_new=False).check_out(commit, at)
+    CheckoutPool.for_vault(Home(at.with_name("none")), vault, keeps_new=False).check_out(commit, at)
     return picture(at)

@@ -17,10 +17,12 @@ import pytest
 from git_pictures import fresh, picture
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.checkouts import MAX_KEPT, CheckoutPool, remove_old_checkouts
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
+from perdure.models.limits import KEPT_CHECKOUTS
 from tests.disks import small_disk
 
 
@@ -62,7 +64,7 @@ def test_other_attributes_write_all_files_anew(home: Home, tmp_path: Path) -> No
     vault = Vault.open_or_create(home, str(origin))
     first = vault.fetch()[1]
     git(tmp_path / "clone", "push", "-q")
-    second, kept = vault.fetch()[1], CheckoutPool(vault, tmp_path / "kept", min_files=1)
+    second, kept = vault.fetch()[1], CheckoutPool(vault, kept_results(home, "checkouts"), min_files=1)
     kept.check_out(first, tmp_path / "one")
     assert (tmp_path / "one" / "run.bat").read_bytes() == b"one\n"
     kept.put_away(tmp_path / "one")
@@ -83,7 +85,7 @@ def test_of_twenty_who_want_the_same_one_each_gets_a_checkout_of_his_own(
     assert len({(tmp_path / f"{n}" / "src" / "b.py").stat().st_ino for n in range(20)}) == 20
     for n in range(20):
         kept.put_away(tmp_path / f"{n}")
-    assert len(list(kept.directory.iterdir())) == MAX_KEPT
+    assert len(list(kept.store.root.iterdir())) == KEPT_CHECKOUTS
 
 
 def _of_another_boot(one: Path) -> None:
@@ -102,7 +104,7 @@ def test_one_that_cannot_be_believed_is_not_used(
     vault, first, _ = commits
     kept.check_out(first, tmp_path / "one")
     kept.put_away(tmp_path / "one")
-    (one,) = kept.directory.iterdir()
+    (one,) = kept.store.root.iterdir()
     assert callable(damage)
     damage(one)
     kept.check_out(first, tmp_path / "two")
@@ -113,13 +115,13 @@ def test_small_ones_and_those_of_strangers_are_removed(
     commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path
 ) -> None:
     for checkouts in (
-        CheckoutPool(commits[0], kept.directory),
-        CheckoutPool(commits[0], kept.directory, keeps_new=False, min_files=1),
+        CheckoutPool(commits[0], kept.store),
+        CheckoutPool(commits[0], kept.store, keeps_new=False, min_files=1),
     ):
         checkouts.check_out(commits[1], tmp_path / "one")
         checkouts.put_away(tmp_path / "one")
         assert not (tmp_path / "one").exists()
-        assert not kept.directory.exists()
+        assert not kept.store.root.exists()
 
 
 KILLED = """
@@ -127,8 +129,10 @@ import sys
 from pathlib import Path
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 root, vault, *commits = sys.argv[1:]
-kept = CheckoutPool(Vault.open_existing(Path(vault)), Path(root, "kept"), min_files=1)
+kept = CheckoutPool(Vault.open_existing(Path(vault)), kept_results(Home(Path(root)), "checkouts"), min_files=1)
 print("on", flush=True)
 while True:
     for commit in commits:
@@ -156,23 +160,20 @@ def test_a_worker_killed_at_any_moment_leaves_nothing_that_the_next_would_take_f
         assert picture(tmp_path / "one") == expected
         kept.put_away(tmp_path / "one")
     assert sorted(path.name for path in tmp_path.glob(".*")) == [], "nothing beside it"
-    shutil.move(kept.directory, tmp_path / "home" / "checkouts" / "two")
-    remove_old_checkouts(Home(tmp_path / "home"), older_than_s=0.0)
-    for half in (tmp_path / "home" / "checkouts" / "two").iterdir():
+    for half in kept.store.root.iterdir():
         os.utime(half, (0, 0))
-    remove_old_checkouts(Home(tmp_path / "home"), older_than_s=0.0)
-    assert list((tmp_path / "home" / "checkouts" / "two").iterdir()) == []
+    assert kept.store.collect() == []
+    assert list(kept.store.root.iterdir()) == []
 
 
 def test_on_a_disk_that_is_nearly_full_none_is_kept_and_those_that_are_go(
     commits: tuple[Vault, str, str], tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "small") as place:
-        home = Home(place)
-        kept = CheckoutPool(commits[0], home.checkouts / "two", min_files=1)
+        kept = CheckoutPool(commits[0], kept_results(Home(place), "checkouts"), min_files=1)
         kept.check_out(commits[1], place / "one")
         kept.put_away(place / "one")
-        assert list(home.checkouts.glob("*/*")) == []
-        (home.checkouts / "two" / "of yesterday").mkdir()
-        remove_old_checkouts(home)
-        assert list(home.checkouts.glob("*/*")) == []
+        assert list(place.glob("checkouts/*")) == []
+        kept.store.make_in_place("of yesterday")
+        assert kept.store.collect() == []
+        assert list(place.glob("checkouts/*")) == []

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 from tests.examples import examples
 
 
@@ -113,7 +114,7 @@ def test_a_kept_checkout_becomes_any_other_commit_whatever_was_done_to_it(
     git(root, "clone", "-q", "--bare", str(seed), "o.git")
     vault = Vault.open_or_create(Home(root / "home"), str(root / "o.git"))
     vault.fetch()
-    kept = CheckoutPool(vault, root / "kept", min_files=0)
+    kept = CheckoutPool(vault, kept_results(Home(root), "checkouts"), min_files=0)
     kept.check_out(made[0], root / "one")
     grow(root / "one", harm)
     kept.put_away(root / "one")
@@ -145,7 +146,7 @@ def test_the_directory_of_a_submodule_is_empty_again_and_nothing_elsewhere_is_re
     git(clone, "commit", "-q", "-m", "a submodule")
     git(clone, "push", "-q")
     vault = Vault.open_or_create(home, str(origin))
-    commit, kept = vault.fetch()[1], CheckoutPool(vault, tmp_path / "kept", min_files=1)
+    commit, kept = vault.fetch()[1], CheckoutPool(vault, kept_results(home, "checkouts"), min_files=1)
     kept.check_out(commit, tmp_path / "one")
     there = (tmp_path / "one").stat().st_ino
     assert callable(harm)

@@ -63,4 +63,4 @@ def test_where_somebody_died_over_putting_a_worktree_away_it_is_removed(home: Ho
     (one.path.parent / ".one.kept").mkdir()
     assert one.remove(keeps_files=True) == ""
     assert list(one.path.parent.iterdir()) == []
-    assert list(home.checkouts.glob("*/*")) == []
+    assert list(home.root.glob("checkouts/*")) == []

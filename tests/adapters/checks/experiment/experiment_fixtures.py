@@ -18,6 +18,8 @@ from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.checks.report import CommandResult, Experiment, TestCase, TestReport
 from perdure.models.config.repository import TestCommand
 from tests.command_fixtures import BARE
@@ -85,4 +87,4 @@ class Trials:
     @property
     def _checkouts(self) -> CheckoutPool:
         """As of a large repository: each run but the first is where another has been."""
-        return CheckoutPool(self.repository, self._root / "kept", min_files=1)
+        return CheckoutPool(self.repository, kept_results(Home(self._root), "checkouts"), min_files=1)
