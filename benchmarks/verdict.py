@@ -43,6 +43,7 @@ from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.adapters.system.threads import in_thread
 from perdure.models.checks.report import TestReport
 from perdure.models.config.repository import SandboxGrade, TestCommand
@@ -193,7 +194,7 @@ class Bench:
         self.sandbox = sandbox_for(SandboxGrade.FULL, home, binds)
         self.worktree = root / "worktree"
         self.worktree.mkdir()
-        self.seed, self.forgetting, logs = CompilerCache(home.seeds, "base"), case.forgetting, self.root / "logs"
+        self.seed, self.forgetting, logs = CompilerCache(kept_results(home, "seeds"), "base"), case.forgetting, self.root / "logs"
         self.place = CommandPlace(self.sandbox, self.worktree, logs, git_dir=self.vault.path, compiler_cache=self.seed)
 
     def changed(self, *over: Files) -> str:

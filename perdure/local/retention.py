@@ -11,8 +11,6 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from perdure.adapters.checks.compiler_caches import SEED_KEPT
-from perdure.adapters.checks.compiler_caches import remove_unused_caches as sweep_seeds
 from perdure.adapters.git.retention import KeptDelivery, is_unmerged, kept_deliveries, prune_vault, remove_delivery
 from perdure.adapters.git.workspace import remove_old_worktrees
 from perdure.adapters.system.directories import remove_path
@@ -89,8 +87,8 @@ async def collect_garbage(
             problems.append(problem)
     remaining = list(kept_deliveries(home))
     problems += remove_unused_caches(home, remaining, older_than)
-    problems += kept_results(home, "checkouts").collect(older_than)
-    sweep_seeds(home.seeds, min(older_than, SEED_KEPT).total_seconds())
+    for name in ("checkouts", "seeds"):
+        problems += kept_results(home, name).collect(older_than)
     vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
     problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))
     return verdicts, problems, max(before - size_on_disk(home.root), 0)

@@ -75,11 +75,6 @@ class Home:
         return self.root / "packages"
 
     @property
-    def seeds(self) -> Path:
-        """Return the directory of compilers' output on base branches (perdure.adapters.checks.compiler_caches)."""
-        return self.root / "seeds"
-
-    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

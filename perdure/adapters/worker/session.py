@@ -19,6 +19,7 @@ from perdure.adapters.sandbox.base import CommandSlots, GitView, Sandbox, Sandbo
 from perdure.adapters.sandbox.environment import explain_hidden_command, worktree_path_inside
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.journal import ReplyStore, SpendLog
@@ -220,7 +221,7 @@ class WorkspaceSession:
     def compiler_cache(self) -> CompilerCache | None:
         """Return what compilers have made of the base; None where an older release prepared this."""
         try:
-            return CompilerCache(self.workspace.home.seeds, (self.directory / "base").read_text())
+            return CompilerCache(kept_results(self.workspace.home, "seeds"), (self.directory / "base").read_text())
         except FileNotFoundError:
             return None
 

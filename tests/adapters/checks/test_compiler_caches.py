@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.checks import compiler_caches
-from perdure.adapters.checks.compiler_caches import CompilerCache, remove_unused_caches
+from perdure.adapters.checks.compiler_caches import CompilerCache
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.config.repository import SandboxGrade
 from tests.command_fixtures import Bench
 from tests.needs import require
@@ -21,7 +21,7 @@ SHOWN = 'cat "$GOCACHE/ab/compiled" "$GOCACHE/more" 2>&1'
 
 @pytest.fixture
 def seed(tmp_path: Path) -> CompilerCache:
-    return CompilerCache(tmp_path / "seeds", "base")
+    return CompilerCache(kept_results(Home(tmp_path), "seeds"), "base")
 
 
 @pytest.mark.parametrize("archived", [1_000, 5], ids=["in memory", "on the disk"])
@@ -35,7 +35,7 @@ async def test_what_the_base_has_compiled_is_there_for_a_change_and_what_that_wr
     for _ in range(2):
         report = await bench.run(tree, f"{SHOWN}; echo bad >$GOCACHE/ab/compiled; rm $GOCACHE/more", seed=seed)
         assert report.commands[0].tail.split() == ["base", "more"]
-    kept = seed.root / "base" / "GOCACHE"
+    kept = seed.store.entries("base")[0] / "GOCACHE"
     assert [(kept / name).read_text() for name in ("ab/compiled", "more")] == ["base\n", "more\n"]
     assert not list(bench.logs.glob("*/caches")), "a copy is left"
     where = await bench.run(tree, 'stat -c %d "$GOCACHE"', seed=seed)
@@ -55,7 +55,7 @@ async def test_an_archive_that_cannot_be_unpacked_leaves_the_command_without_wha
 ) -> None:
     tree = files({"a": ""})
     await bench.run(tree, "echo base >$GOCACHE/compiled", seed=replace(seed, is_base_run=True))
-    (seed.root / "base" / "GOCACHE.tar").write_bytes(b"not an archive")
+    (seed.store.entries("base")[0] / "GOCACHE.tar").write_bytes(b"not an archive")
     report = await bench.run(tree, "ls -A $GOCACHE && touch $GOCACHE/own", seed=seed)
     assert (report.commands[0].verdict, report.commands[0].tail.strip()) == ("passed", "")
 
@@ -67,7 +67,7 @@ async def test_where_no_base_has_compiled_anything_a_change_sees_no_cache(
     await bench.run(tree, "true", seed=replace(seed, is_base_run=True))
     report = await bench.run(tree, 'echo "[$GOCACHE]"', seed=seed)
     assert report.commands[0].tail.strip() == "[]"
-    assert not (seed.root / "base").exists()
+    assert not seed.store.entries("base")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_only_plain_files_of_a_run_that_ended_of_itself_are_kept(
     (outside / "GOCACHE").mkdir(parents=True)
     (outside / "GOCACHE" / "secret").write_text("secret")
     await bench.run(files({"a": ""}), command.format(outside=outside), seed=replace(seed, is_base_run=True))
-    assert not seed.root.exists() or not list(seed.root.iterdir())
+    assert not seed.store.root.exists() or not list(seed.store.root.iterdir())
     assert (outside / "GOCACHE" / "secret").read_text() == "secret"
 
 
@@ -107,19 +107,6 @@ async def test_go_compiles_a_base_once_and_still_runs_each_test(
     wanted = "grep -oE '/compile |it ran|cached'"
     report = await bench.run(tree, *(f"go test {how} ./... 2>&1 | {wanted}" for how in ("-v", "-v -x")), seed=seed)
     assert [one.tail.strip() for one in report.commands] == ["it ran", "it ran"]
-
-
-def test_what_nobody_uses_goes_and_beyond_the_limit_what_was_not_used_for_longest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiler_caches, "SEEDS_BYTES", 250)
-    now = time.time()
-    for name, age in (("new", 10), ("used", 20), ("third", 30), ("old", 9e6), (".new-dead", 5_000), (".new-alive", 5)):
-        (tmp_path / name / "GOCACHE").mkdir(parents=True)
-        (tmp_path / name / "GOCACHE" / "compiled").write_bytes(b"x" * 100)
-        os.utime(tmp_path / name, (now - age, now - age))
-    remove_unused_caches(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-alive", "new", "used"]
 
 
 async def test_a_sandbox_that_cannot_hide_it_uses_none(

@@ -156,5 +156,5 @@ async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins
         await host.close()
         tails.append(report.commands[0].tail)
     assert "(known)" in prepared.summary, "the base ran again"
-    (made,) = home.seeds.glob("*/GOCACHE/made")
+    (made,) = home.root.glob("seeds/*/GOCACHE/made")
     assert tails == [made.read_text()] * 2
