@@ -73,7 +73,7 @@ async def main() -> int:
 
 
 def _as_before_a_restart(home: Home) -> None:
-    for path in (home.root / "environments").glob("*/*/entry.json"):
+    for path in (home.root / "environments").glob("*/entry.json"):
         entry = KeptEnvironment.model_validate_json(path.read_bytes())
         path.write_text(entry.model_copy(update={"boot": "earlier"}).model_dump_json())
 

@@ -87,7 +87,7 @@ async def collect_garbage(
             problems.append(problem)
     remaining = list(kept_deliveries(home))
     problems += remove_unused_caches(home, remaining, older_than)
-    for name in ("checkouts", "seeds"):
+    for name in ("checkouts", "environments", "seeds"):
         problems += kept_results(home, name).collect(older_than)
     vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
     problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))

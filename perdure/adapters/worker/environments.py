@@ -1,6 +1,6 @@
 """A cache of the files that setup made, for the next delivery whose setup would make the same (docs/adr/0010).
 
-Below `environments/<key>/<number>/` lie `files/`, `files.json` (all of them, with digests) and `entry.json`. The key is
+An entry of the store `environments` has `files/`, `files.json` (all of them, with digests) and `entry.json`. The key is
 a digest of all that is known before setup runs: whose commands, on which toolchain. An entry names the files of the
 checkout that setup opened, with what they held: it is right for every commit in which they hold the same.
 """
@@ -8,16 +8,10 @@ checkout that setup opened, with what they held: it is right for every commit in
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
-import time
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -29,23 +23,15 @@ from perdure.adapters.system.directories import (
     DirectoryEntry,
     UnsupportedFileType,
     copy_entries,
-    discard,
     first_difference,
     list_entries,
     remove_path,
 )
-from perdure.adapters.system.files import boot_id, write_whole
+from perdure.adapters.system.files import boot_id, sync_all, write_whole
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 from perdure.adapters.system.opened_files import OpenedFiles
 from perdure.models.base import HistoryModel
-
-ENVIRONMENT_KEPT = timedelta(days=7)
-"""The age at which an entry is removed and setup runs again although the repository is the same: what no lock file pins
-is renewed."""
-
-ENVIRONMENT_MADE_S = 3600.0
-"""The age at which a half-made entry is one that a death has left: to link and sync 300 MB takes seconds."""
-
 
 _LINK, _SUBMODULE = "120000", "160000"
 
@@ -78,10 +64,8 @@ class KeptEnvironment(HistoryModel):
     inputs: SetupInputs
     names: tuple[str, ...]
     binds: Binds
-    size: int
     files: str
     boot: str
-    made_at: float
     elsewhere: tuple[tuple[int, int], ...] = ()
 
 
@@ -153,7 +137,8 @@ class Environments:
 
     def __init__(self, home: Home, limit: int) -> None:
         self._home, self._limit = home, limit
-        self._root = home.root / "environments"
+        store = kept_results(home, "environments")
+        self._store = replace(store, limits=replace(store.limits, total_bytes=limit))
 
     @property
     def is_enabled(self) -> bool:
@@ -164,118 +149,73 @@ class Environments:
         show.
 
         None: no entry fits, or its files could not be put there, and those that were are removed again. Entries found
-        too old or damaged are removed; the one that is used counts as used now.
+        damaged are removed; the one that is used counts as used now.
         """
-        for path in self._entries(key):
-            with _try_lock(path, fcntl.LOCK_SH) as is_locked:
-                entry = _read_entry(path) if is_locked else None
-                if (
-                    entry is None
-                    or not commit.satisfies(entry.inputs)
-                    or entry.elsewhere != self._cache_identities(entry.binds)
-                ):
+        for path in self._store.entries(key):
+            with self._store.hold(path) as is_held:
+                if not is_held:
                     continue
-                files = _read_file_list(path, entry)
-                if (
-                    files is None
-                    or _is_too_old(entry)
-                    or first_difference(path / "files", files, bytes_too=entry.boot != boot_id())
-                ):
-                    _remove_entry(path)
+                entry = _read_entry(path)
+                if entry is not None and not self._is_right_for(entry, commit):
                     continue
-                try:
-                    copy_entries(path / "files", tree, files, entry.names)
-                except OSError:
-                    for name in entry.names:  # a full disk, most likely: setup will say so in its own words
-                        remove_path(tree / name)
-                    return None
-                os.utime(path)
-                if entry.boot != boot_id():
-                    _write_entry(path, entry.model_copy(update={"boot": boot_id()}))
-                return entry.binds
+                files = _read_file_list(path, entry) if entry is not None else None
+                is_other_boot = entry is not None and entry.boot != boot_id()
+                if entry and files is not None and not first_difference(path / "files", files, bytes_too=is_other_boot):
+                    try:
+                        copy_entries(path / "files", tree, files, entry.names)
+                    except OSError:
+                        for name in entry.names:  # a full disk, most likely: setup will say so in its own words
+                            remove_path(tree / name)
+                        return None
+                    self._store.mark_used(path)
+                    if is_other_boot:
+                        _write_entry(path, entry.model_copy(update={"boot": boot_id()}))
+                    return entry.binds
+            self._store.remove(path)  # it is damaged
         return None
+
+    def _is_right_for(self, entry: KeptEnvironment, commit: CommitFiles) -> bool:
+        """Return whether setup would make this entry from a commit, and the package caches beside it are the same."""
+        return commit.satisfies(entry.inputs) and entry.elsewhere == self._cache_identities(entry.binds)
 
     def fits_both(self, key: str, commit: CommitFiles, other: CommitFiles) -> bool:
         """Return whether some entry below this key is right for both commits."""
-        entries = filter(None, map(_read_entry, self._entries(key)))
+        entries = filter(None, map(_read_entry, self._store.entries(key)))
         return any(commit.satisfies(entry.inputs) and other.satisfies(entry.inputs) for entry in entries)
 
-    def store(self, key: str, inputs: SetupInputs, tree: Path, names: tuple[str, ...], without: frozenset[str]) -> Path:
-        """Link or copy what setup made at `names` in the worktree into an unfinished entry, and return its directory;
-        paths in `without` are left out. `publish` makes it an entry that others find.
+    def store(
+        self, key: str, inputs: SetupInputs, tree: Path, names: tuple[str, ...], without: frozenset[str], binds: Binds
+    ) -> None:
+        """Link or copy what setup made at `names` in the worktree into an entry for other deliveries; paths in
+        `without` are left out. It is found when its bytes are on the disk.
 
-        Raises OSError, or NotPlain where it is larger than the limit or holds a special file: nothing of it is left
-        then.
+        Raises OSError, or UnsupportedFileType where it is larger than the limit or holds a special file: nothing of it
+        is kept then.
         """
-        fresh = self._root / key / f".new-{uuid.uuid4().hex}"
-        (fresh / "files").mkdir(parents=True)
-        try:
-            files = list(list_entries(tree, names, without))
-            size = sum(file.size for file in files)
-            if size > self._limit:
-                raise UnsupportedFileType(f"{size} bytes are more than are kept")
-            copy_entries(tree, fresh / "files", files, names)
+        files = list(list_entries(tree, names, without))
+        size = sum(file.size for file in files)
+        if size > self._limit:
+            raise UnsupportedFileType(f"{size} bytes are more than are kept")
+        with self._store.stage(key) as staging:
+            (staging / "files").mkdir()
+            copy_entries(tree, staging / "files", files, names)
             data = json.dumps(files, separators=(",", ":")).encode()
-            write_whole(fresh / "files.json", data)
+            (staging / "files.json").write_bytes(data)
             entry = KeptEnvironment(
                 inputs=inputs,
                 names=names,
-                binds=Binds(),
-                size=size,
+                binds=binds,
                 files=hashlib.sha256(data).hexdigest(),
                 boot=boot_id(),
-                made_at=time.time(),
+                elsewhere=self._cache_identities(binds),
             )
-            _write_entry(fresh, entry)
-        except BaseException:
-            remove_path(fresh)
-            raise
-        return fresh
-
-    def publish(self, fresh: Path, binds: Binds) -> None:
-        """Make an unfinished entry one that other deliveries find, then remove entries where there are too many. Call
-        it when its bytes are on the disk."""
-        entry = _read_entry(fresh)
-        if entry is not None:
-            _write_entry(fresh, entry.model_copy(update={"binds": binds, "elsewhere": self._cache_identities(binds)}))
-            fresh.rename(fresh.with_name(uuid.uuid4().hex))
-            self.sweep()
-
-    def sweep(self) -> None:
-        """Remove old lock files, entries that are too old or damaged, what a death has left half made, and beyond the
-        limit the entries that were not used for longest; of the last, those that are in use stay."""
-        entries: list[tuple[float, Path, KeptEnvironment]] = []
-        for path in (self._root / "locks").glob("*"):
-            with contextlib.suppress(FileNotFoundError):  # at worst two make the same at once
-                if time.time() - path.stat().st_mtime > ENVIRONMENT_KEPT.total_seconds():
-                    path.unlink()
-        for path in self._root.glob("[!l]*/*"):
-            with contextlib.suppress(FileNotFoundError):
-                entry, used_at = _read_entry(path), path.stat().st_mtime
-                if path.name.startswith("."):
-                    if time.time() - used_at > ENVIRONMENT_MADE_S:
-                        remove_path(path)
-                elif entry is None or _is_too_old(entry):
-                    _remove_entry(path)
-                elif entry is not None:
-                    entries.append((used_at, path, entry))
-        size = 0
-        for _, path, entry in sorted(entries, key=lambda entry_use: entry_use[0], reverse=True):
-            size += entry.size
-            if size > self._limit:
-                with _try_lock(path, fcntl.LOCK_EX) as is_locked:
-                    if is_locked:
-                        _remove_entry(path)
+            _write_entry(staging, entry)
+            sync_all(staging)
 
     def lock_path(self, key: str, commit: CommitFiles) -> Path:
         """Return the file that is locked by whoever makes an environment for this very commit's files: others wait for
         it, once."""
-        return self._root / "locks" / json_digest([key, commit.tree])[:32]
-
-    def _entries(self, key: str) -> list[Path]:
-        """List the directories of the finished entries below this key."""
-        directory = self._root / key
-        return [path for path in directory.iterdir() if path.name[0] != "."] if directory.is_dir() else []
+        return self._store.lock_path(json_digest([key, commit.tree])[:32])
 
     def _cache_identities(self, binds: Binds) -> tuple[tuple[int, int], ...]:
         """Return (device, inode) of each package cache that setup fills beside the worktree, (0, 0) for a missing one:
@@ -287,33 +227,6 @@ class Environments:
 def json_digest(value: object) -> str:
     """Return the SHA-256 in hex of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@contextmanager
-def _try_lock(path: Path, operation: int) -> Iterator[bool]:
-    """Hold a flock on an entry's directory while the block runs: LOCK_SH to use it, LOCK_EX to remove it. Yields False
-    where the entry is gone or somebody else's lock is in the way."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        yield False
-        return
-    try:
-        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-        yield os.path.exists(path)
-    except BlockingIOError:
-        yield False
-    finally:
-        os.close(descriptor)
-
-
-def _remove_entry(path: Path) -> None:
-    """Move an entry out of the way at once and delete it, as far as that works; whoever is reading it has a descriptor
-    of each file he has opened."""
-    removed_path = path.with_name(f".gone-{uuid.uuid4().hex}")
-    with contextlib.suppress(OSError):
-        path.rename(removed_path)
-        discard(removed_path)
 
 
 def _read_entry(path: Path) -> KeptEnvironment | None:
@@ -339,7 +252,3 @@ def _read_file_list(path: Path, entry: KeptEnvironment) -> list[DirectoryEntry] 
         )
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _is_too_old(entry: KeptEnvironment) -> bool:
-    return time.time() - entry.made_at > ENVIRONMENT_KEPT.total_seconds()

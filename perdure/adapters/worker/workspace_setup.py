@@ -285,9 +285,7 @@ def _store_environment(
         opened.all_seen = False
     names = tuple(name for name in context.workspace.untracked_paths() if name not in copied)
     with contextlib.suppress(OSError, UnsupportedFileType):  # it is kept to save time, and nothing depends on it
-        fresh = environments.store(key, commit.setup_inputs(opened), worktree, names, copied)
-        sync_all(fresh)
-        environments.publish(fresh, binds)
+        environments.store(key, commit.setup_inputs(opened), worktree, names, copied, binds)
 
 
 @asynccontextmanager

@@ -15,7 +15,8 @@ from turn_fixtures import in_activity
 
 from activities.prepare import PrepareActivity
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.environments import Environments, KeptEnvironment
+from perdure.adapters.system.keyed_store import KeptLimits, KeyedStore
+from perdure.adapters.worker.environments import KeptEnvironment
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.workspace_setup import read_setup_record
 from perdure.models.delivery.request import DeliveryRequest, request_proof
@@ -82,7 +83,7 @@ class Deliveries:
         subprocess.run([*git, "push", "-q", str(self.origin), branch], check=True)
 
     def entries(self) -> list[Path]:
-        return [path.parent for path in (self.home.root / "environments").glob("*/*/entry.json")]
+        return [path.parent for path in (self.home.root / "environments").glob("*/entry.json")]
 
 
 @pytest.fixture
@@ -217,5 +218,5 @@ async def test_what_was_not_used_for_longest_goes_first(deliveries: Deliveries) 
     assert await deliveries.made("a3", setups[0]) == a
     assert await deliveries.made("c2", setups[2]) == c
     assert await deliveries.made("b2", setups[1]) != b
-    Environments(deliveries.home, 1).sweep()
+    assert KeyedStore(deliveries.home.root / "environments", KeptLimits(total_bytes=1)).collect() == []
     assert deliveries.entries() == []
