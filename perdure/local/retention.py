@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,10 +12,9 @@ from temporalio.client import Client
 
 from perdure.adapters.git.retention import KeptDelivery, is_unmerged, kept_deliveries, prune_vault, remove_delivery
 from perdure.adapters.git.workspace import remove_old_worktrees
-from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.keyed_store import kept_results
+from perdure.adapters.system.keyed_store import collect_kept_results
 from perdure.adapters.worker.workspace_setup import read_binds
 from perdure.client.server.view import find_workflow
 from perdure.models.errors import PerdureError
@@ -69,7 +67,7 @@ async def _find_end_time(client: Client, candidate: KeptDelivery) -> datetime | 
 async def collect_garbage(
     client: Client, home: Home, older_than: timedelta, *, also_unmerged: bool = False, dry: bool = False
 ) -> tuple[list[RetentionVerdict], list[str], int]:
-    """Remove ended deliveries, unused caches, checkouts and seeds of this host, and prune its vaults.
+    """Remove ended deliveries of this host and what it keeps for later ones without use, and prune its vaults.
 
     Returns (a verdict on each delivery, problems, bytes freed). Problems are lines about what could not be removed.
     With `dry` nothing is removed. Raises RPCError when the server does not say whether a delivery runs.
@@ -86,9 +84,7 @@ async def collect_garbage(
         if not verdict.why and (problem := await forget_ended_delivery(client, home, candidate, verdict.ended)):
             problems.append(problem)
     remaining = list(kept_deliveries(home))
-    problems += remove_unused_caches(home, remaining, older_than)
-    for name in ("checkouts", "environments", "seeds"):
-        problems += kept_results(home, name).collect(older_than)
+    problems += collect_kept_results(home, older_than, _needed_packages(home, remaining))
     vaults = {candidate.vault.path: candidate.vault for candidate in candidates}
     problems += filter(None, (prune_vault(vault, remaining) for vault in vaults.values()))
     return verdicts, problems, max(before - size_on_disk(home.root), 0)
@@ -108,20 +104,11 @@ async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDeliv
     return ""
 
 
-def remove_unused_caches(home: Home, remaining: Iterable[KeptDelivery], older_than: timedelta) -> list[str]:
-    """Remove package caches that no setup has used for `older_than`, unless a remaining worktree may need them offline.
-
-    Returns a line for each that could not be removed.
-    """
-    needed, problems = set(), []
+def _needed_packages(home: Home, remaining: Iterable[KeptDelivery]) -> set[str]:
+    """Return the names of the package caches that a remaining worktree may need offline."""
+    needed = set()
     for candidate in remaining:
         if Path(candidate.record.path).exists():
             with contextlib.suppress(OSError, ValueError):  # unfinished setup: nothing to keep
                 needed.add(read_binds(home.workspace(candidate.delivery)).cache)
-    for path in home.caches.glob("*"):
-        try:
-            if path.name not in needed and time.time() - path.stat().st_mtime >= older_than.total_seconds():
-                remove_path(path)
-        except OSError as error:
-            problems.append(f"{path}: {error.strerror}")
-    return problems
+    return needed

@@ -19,6 +19,7 @@ from perdure.adapters.sandbox.environment import CERTIFICATES, HOME, setup_varia
 from perdure.adapters.sandbox.host_files import is_in_system
 from perdure.adapters.sandbox.reach import addresses_in_settings
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import kept_results
 
 DEPENDENCY_PLACES = (
     *(
@@ -64,12 +65,7 @@ def ensure_package_cache(home: Home, name: str) -> Path | None:
 
     Whoever writes there decides what all others install who read it: a name is never shared by two repositories.
     """
-    if not name:
-        return None
-    root = home.caches / name
-    root.mkdir(parents=True, exist_ok=True)
-    os.utime(root)
-    return root
+    return kept_results(home, "packages").make_in_place(name) if name else None
 
 
 def setup_mounts(home: Home, name: str) -> Iterator[str]:
