@@ -79,7 +79,7 @@ class RunTestsActivity(OnHost):
         and nothing has to run again there. Nothing is stored where a fresh setup there would make something else than
         this workspace has."""
         if self._host.has_same_setup(session, report.commit):
-            store_baseline(session.vault, _environment_key(session, tree), without_comparison(report))
+            store_baseline(session.baselines, _environment_key(session, tree), without_comparison(report))
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ async def test_base(session: WorkspaceSession, config_file: str) -> BaseTests:
     tree = await in_thread(session.vault.tree_of, contract.base_sha)
     key = await in_thread(_environment_key, session, tree)
     await in_thread(session.record_base_key, key)
-    report = await in_thread(load_baseline, session.vault, key)
+    report = await in_thread(load_baseline, session.baselines, key)
     is_reused = report is not None
     if report is None:
         report = await test_commit(session, contract.base_sha, tree, "preflight", None, makes_seed=True, commands=None)
         await check_writes(session, report, config_file)
-        await in_thread(store_baseline, session.vault, key, report)
+        await in_thread(store_baseline, session.baselines, key, report)
     duration_s = sum(result.duration_s for result in report.commands)
     await in_thread(session.record_base_tests, describe_base_results(report, contract.base), duration_s)
     missing = find_not_started(report)

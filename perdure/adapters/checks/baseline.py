@@ -5,28 +5,25 @@ is asked to mend it."""
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from pydantic import ValidationError
 
 from perdure import __version__
-from perdure.adapters.git.command import GitError
-from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.keyed_store import KeyedStore
 from perdure.adapters.system.output import flood_reason
 from perdure.models.checks.report import BaseComparison, CommandResult, TestCase, TestReport
 from perdure.models.config.repository import TestCommand
 from perdure.models.ids import digest
 from perdure.models.limits import RERUN_TESTS_MOST
 
-BASELINE_AGE_S = 7 * 86_400.0
-"""Seconds for which stored results of a base commit are used: what setup installs without a lock file changes within
-weeks."""
-
-
 FAILING = ("failed", "errored")
+
+_REPORT = "report.json"
 
 CaseKey: TypeAlias = tuple[str, str]
 
@@ -173,37 +170,24 @@ def without_comparison(report: TestReport) -> TestReport:
     return TestReport(commit=report.commit, tree=report.tree, commands=commands)
 
 
-def load_baseline(vault: Vault, key: str, clock: Callable[[], float] = time.time) -> TestReport | None:
-    """Read the report that the vault stores under this key; None when there is none, it is damaged, or it is older than
-    BASELINE_AGE_S."""
-    try:
-        stored = json.loads(vault.git.execute("cat-file", "blob", _baseline_ref(key)).stdout)
-        age = clock() - float(stored["found_at"])
-        return TestReport.model_validate(stored["report"]) if 0 <= age < BASELINE_AGE_S else None
-    except (GitError, ValueError, KeyError, TypeError, ValidationError):
-        return None
+def load_baseline(store: KeyedStore, key: str) -> TestReport | None:
+    """Read the report that is kept under this key; None when there is none, or it is damaged."""
+    with store.use_newest(key) as kept:
+        try:
+            return TestReport.model_validate_json((kept / _REPORT).read_bytes()) if kept else None
+        except (OSError, ValidationError):
+            return None
 
 
-def store_baseline(vault: Vault, key: str, report: TestReport, clock: Callable[[], float] = time.time) -> bool:
-    """Write a complete report into the vault, as a blob under the ref of its key, and return whether it was stored.
-
-    False for an incomplete report, and where another writer holds the ref's lock: a lock that a dead writer left is
-    removed. Two writers at once do no harm, for both have found the same.
-    """
+def store_baseline(store: KeyedStore, key: str, report: TestReport) -> bool:
+    """Keep a complete report in the place of what was kept under this key, and return whether it is kept. Two writers
+    at once do no harm, for both have found the same."""
     if not is_complete(report):
         return False
-    stored = json.dumps({"found_at": clock(), "report": report.model_dump(mode="json")})
-    blob, ref = vault.objects.write_blob(stored.encode()), _baseline_ref(key)
-    try:
-        vault.git.execute("update-ref", ref, blob)
-    except GitError:  # another writer, alive (git waited for it) or dead: its lock must not stand for ever
-        vault.remove_stale_locks(ref)
-        return False
-    return True
-
-
-def _baseline_ref(key: str) -> str:
-    return f"refs/baselines/{key}"
+    with suppress(OSError), store.stage(key) as staging:
+        write_whole(staging / _REPORT, report.model_dump_json().encode())
+        return True
+    return False
 
 
 Rerun: TypeAlias = Callable[[TestCase | None], Awaitable[CommandResult | None]]

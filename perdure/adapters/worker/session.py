@@ -19,7 +19,7 @@ from perdure.adapters.sandbox.base import CommandSlots, GitView, Sandbox, Sandbo
 from perdure.adapters.sandbox.environment import explain_hidden_command, worktree_path_inside
 from perdure.adapters.system.directories import remove_path
 from perdure.adapters.system.files import write_whole
-from perdure.adapters.system.keyed_store import kept_results
+from perdure.adapters.system.keyed_store import KeyedStore, kept_results
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.journal import ReplyStore, SpendLog
@@ -217,6 +217,11 @@ class WorkspaceSession:
             return {str(name): str(result) for name, result in stored["went"].items()}, float(stored["seconds"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}, 0.0
+
+    @property
+    def baselines(self) -> KeyedStore:
+        """Return the store of what tests said on base commits."""
+        return kept_results(self.workspace.home, "baselines")
 
     def compiler_cache(self) -> CompilerCache | None:
         """Return what compilers have made of the base; None where an older release prepared this."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.checks.baseline import (
-    BASELINE_AGE_S,
     compare_with_base,
     environment_key,
     is_complete,
@@ -15,12 +15,13 @@ from perdure.adapters.checks.baseline import (
     store_baseline,
 )
 from perdure.adapters.checks.verdict import fix_note, verdict_of
-from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.keyed_store import KeyedStore, kept_results
 from perdure.adapters.system.output import flood_reason
 from perdure.models.checks.report import CommandResult, TestCase, TestReport
 from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.work import TestVerdict
+from perdure.models.limits import KEPT_AGE
 
 
 def case(name: str, outcome: str = "failed", file: str = "t.py") -> TestCase:
@@ -150,39 +151,40 @@ def test_fingerprints_are_of_what_failed_and_not_of_times_and_addresses() -> Non
 
 
 @pytest.fixture
-def vault(tmp_path: Path) -> Vault:
-    return Vault.open_or_create(Home(tmp_path / "home"), "https://example.com/me/calc")
+def store(tmp_path: Path) -> KeyedStore:
+    return kept_results(Home(tmp_path / "home"), "baselines")
 
 
-def test_a_base_is_remembered_for_a_while(vault: Vault) -> None:
+def test_a_base_is_remembered_for_a_while(store: KeyedStore) -> None:
     found = report(ran(case("b")), ran(name="lint"))
-    assert load_baseline(vault, "k") is None
-    assert store_baseline(vault, "k", found, clock=lambda: 1000.0)
-    assert load_baseline(vault, "k", clock=lambda: 1000.0 + BASELINE_AGE_S - 1) == found
-    assert load_baseline(vault, "k", clock=lambda: 1000.0 + BASELINE_AGE_S) is None
-    assert load_baseline(vault, "k", clock=lambda: 999.0) is None, "a clock that was set back proves nothing"
-    assert load_baseline(vault, "other") is None
+    assert load_baseline(store, "k") is None
+    assert store_baseline(replace(store, clock=lambda: 1000.0), "k", found)
+    age_s = KEPT_AGE.total_seconds()
+    assert load_baseline(replace(store, clock=lambda: 1000.0 + age_s - 1), "k") == found
+    assert load_baseline(replace(store, clock=lambda: 1000.0 + age_s), "k") is None
+    assert load_baseline(replace(store, clock=lambda: 999.0), "k") is None, "a clock that was set back proves nothing"
+    assert load_baseline(replace(store, clock=lambda: 1000.0), "other") is None
 
 
-def test_a_later_finding_takes_the_place_of_an_earlier_one(vault: Vault) -> None:
-    store_baseline(vault, "k", report(ran(case("b"))))
-    store_baseline(vault, "k", report(ran(case("b", "passed"))))
-    (kept,) = load_baseline(vault, "k").commands  # type: ignore[union-attr]
+def test_a_later_finding_takes_the_place_of_an_earlier_one(store: KeyedStore) -> None:
+    assert store_baseline(store, "k", report(ran(case("b"))))
+    assert store_baseline(store, "k", report(ran(case("b", "passed"))))
+    (kept,) = load_baseline(store, "k").commands  # type: ignore[union-attr]
     assert kept.verdict == "passed"
 
 
-def test_a_damaged_memory_is_none(vault: Vault) -> None:
-    store_baseline(vault, "k", report(ran()))
-    vault.git.execute("update-ref", "refs/baselines/k", vault.objects.write_blob(b'{"found_at": 1'))
-    assert load_baseline(vault, "k") is None
+@pytest.mark.parametrize("text", ['{"commit": 1', "", "[]"])
+def test_a_damaged_memory_is_none(store: KeyedStore, text: str) -> None:
+    assert store_baseline(store, "k", report(ran()))
+    (file,) = store.root.glob("*/*")
+    file.write_text(text)
+    assert load_baseline(store, "k") is None
 
 
-def test_a_dead_writers_lock_costs_one_memory_and_no_more(vault: Vault) -> None:
-    lock = vault.path / "refs" / "baselines" / "k.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    assert not store_baseline(vault, "k", report(ran()))
-    assert store_baseline(vault, "k", report(ran()))
+def test_what_cannot_be_kept_is_no_error(store: KeyedStore) -> None:
+    store.root.parent.mkdir()
+    store.root.touch()  # no directory can be made there
+    assert not store_baseline(store, "k", report(ran()))
 
 
 @pytest.mark.parametrize(
@@ -197,10 +199,10 @@ def test_a_dead_writers_lock_costs_one_memory_and_no_more(vault: Vault) -> None:
     ],
     ids=["timed out", "not started", "contradicted", "killed", "ended from outside", "flooded"],
 )
-def test_only_complete_runs_are_remembered(vault: Vault, result: CommandResult) -> None:
+def test_only_complete_runs_are_remembered(store: KeyedStore, result: CommandResult) -> None:
     assert not is_complete(report(ran(), result))
-    assert not store_baseline(vault, "k", report(ran(), result))
-    assert load_baseline(vault, "k") is None
+    assert not store_baseline(store, "k", report(ran(), result))
+    assert load_baseline(store, "k") is None
 
 
 def test_what_is_remembered_belongs_to_a_tree_its_commands_and_their_environment() -> None:
