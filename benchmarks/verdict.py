@@ -194,7 +194,8 @@ class Bench:
         self.sandbox = sandbox_for(SandboxGrade.FULL, home, binds)
         self.worktree = root / "worktree"
         self.worktree.mkdir()
-        self.seed, self.forgetting, logs = CompilerCache(kept_results(home, "seeds"), "base"), case.forgetting, self.root / "logs"
+        self.seed = CompilerCache(kept_results(home, "seeds"), "base")
+        self.forgetting, logs = case.forgetting, self.root / "logs"
         self.place = CommandPlace(self.sandbox, self.worktree, logs, git_dir=self.vault.path, compiler_cache=self.seed)
 
     def changed(self, *over: Files) -> str:
