@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.adapters.checks.experiment.commit_pair import TreeLayout, find_command_runner
-from perdure.adapters.checks.experiment.side_rules import SideRules, is_writable
+from perdure.adapters.checks.experiment.side_rules import SideRules, is_writable, parent_directories
 from perdure.adapters.checks.runners.base import append_options
 from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.checks.trees import CommitTree
@@ -271,16 +271,10 @@ class ReadOnlyTestSide:
 
         Of each file: the outermost directory above it that the commit does not have, or else the file itself.
         """
-        commit_directories = {part for path in self.paths for part in _parent_directories(path)}
+        commit_directories = {part for path in self.paths for part in parent_directories(path)}
         return tuple(
             dict.fromkeys(
-                next((part for part in _parent_directories(path) if part not in commit_directories), path)
+                next((part for part in parent_directories(path) if part not in commit_directories), path)
                 for path in sorted(written_paths)
             )
         )
-
-
-def _parent_directories(path: str) -> list[str]:
-    """Return the directories above a path, the outermost first."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: number + 1]) for number in range(len(parts))]

@@ -185,7 +185,7 @@ class SideRules:
             names = path.split("/") if path else []
             steering = any(self.steers.fullmatch(name) is not None for name in names)
             facts = self._directories[path] = (
-                any(p in self.roots for p in (*_parent_directories(path), path) if p),
+                any(p in self.roots for p in (*parent_directories(path), path) if p),
                 steering,
             )
         return facts
@@ -203,11 +203,11 @@ class SideRules:
             elif path.rpartition("/")[2] not in _LOCK_FILES:
                 product.append(path)
         mixed_directories = {
-            part for path in (*product, *map(_plain_path, writes)) for part in _parent_directories(path)
+            part for path in (*product, *map(_plain_path, writes)) for part in parent_directories(path)
         }
         mixed_directories |= set(map(_plain_path, writes))
         read_only = {
-            next((p for p in _parent_directories(path) if p not in mixed_directories and self._is_in_root(p)), path)
+            next((p for p in parent_directories(path) if p not in mixed_directories and self._is_in_root(p)), path)
             for path in side
         }
         return tuple(sorted(read_only)[:EXPERIMENT_HELD])
@@ -247,15 +247,15 @@ def _find_roots(entries: Mapping[str, TreeEntry], tests: re.Pattern[str], names:
     roots = set[str]()
     for path in entries:
         if tests.fullmatch(path):
-            root = next((part for part in _parent_directories(path) if part.rpartition("/")[2] in names), None)
+            root = next((part for part in parent_directories(path) if part.rpartition("/")[2] in names), None)
             roots |= {root} if root is not None else set()
     for path in entries:  # data beside tests: no test is in it
-        root = next((part for part in _parent_directories(path) if part.rpartition("/")[2] in _DATA_DIRECTORIES), None)
+        root = next((part for part in parent_directories(path) if part.rpartition("/")[2] in _DATA_DIRECTORIES), None)
         roots |= {root} if root is not None else set()
     return sorted(roots)
 
 
-def _parent_directories(path: str) -> list[str]:
+def parent_directories(path: str) -> list[str]:
     """Return the directories above a path, the outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: number + 1]) for number in range(len(parts))]
