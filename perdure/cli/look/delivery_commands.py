@@ -13,6 +13,7 @@ from perdure.cli.look.verifying import check_receipt
 from perdure.cli.look.watch import follow_delivery, print_detached
 from perdure.cli.screen import Screen
 from perdure.cli.session import connect_client, read_pages, resolve_id, run_with_delivery
+from perdure.client.history.state import progress_from
 from perdure.local.connect import no_worker_reason
 from perdure.models.delivery.verify import Claim, ClaimStatus
 from perdure.models.errors import PerdureError
@@ -21,7 +22,6 @@ from perdure.render.decision_lines import decision_line
 from perdure.render.formatting import money, pluralise, short_sha
 from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
 from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
-from perdure.render.report.gather import progress_from
 from perdure.render.step_lines import format_row, group_steps, line_of
 from perdure.text import one_line, visible
 
