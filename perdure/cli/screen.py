@@ -1,5 +1,8 @@
 """The output of a command: the same texts everywhere; colour and live lines only where a terminal shows them, similar
-plain characters where it cannot show Perdure's marks."""
+plain characters where it cannot show Perdure's marks.
+
+Rich is imported only where there is a terminal: it takes longer to load than most output takes to print.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
+
+from perdure.models.limits import MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,3 +143,9 @@ class Screen:
         if colour := _COLOURS.get(text[:1]):
             coloured.stylize(colour, 0, 1)
         return coloured
+
+
+def text_or_stdin(text: str) -> str:
+    """Return the text that was typed, or for `-` what standard input holds, up to one byte more than a message may
+    have."""
+    return sys.stdin.buffer.read(MESSAGE_BYTES + 1).decode(errors="replace") if text == "-" else text

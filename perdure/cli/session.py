@@ -4,20 +4,23 @@ the message that none answers; and how Ctrl-C ends it."""
 from __future__ import annotations
 
 import difflib
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+import getpass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
-from perdure import secrets, startup
+from temporalio.service import RPCError
+
+from perdure import secrets
+from perdure.adapters.system.home import Home
 from perdure.cli.commands.options import LAST, WAITING
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.request.validation import check_key, workers_elsewhere
 from perdure.cli.screen import Screen
+from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
+from perdure.local.connect import connect_to_temporal, wrong_server_reason
+from perdure.local.up import ensure_running
 from perdure.models.errors import BadInput
 from perdure.models.ids import BACKLOG_WORKFLOW, find_scheduled_workflow, is_verification
-
-if TYPE_CHECKING:
-    from perdure.client import Backlog, Delivery, ListEntry, Perdure, RunDescription
-
 
 _NEWEST = 20
 """Deliveries looked at to find the newest: all of them but one may be verifications."""
@@ -105,25 +108,8 @@ def match_id_prefix(text: str, ids: list[str]) -> str:
     raise BadInput(f"no delivery {text}", fix=f"did you mean {similar[0]}?" if similar else "see perdure list")
 
 
-LOADED_AFTER_S = 5.0
-"""Seconds after which a command has loaded all it needs; one that ends sooner leaves no garbage worth collecting."""
-
 T = TypeVar("T")
 DeliveryOrBacklog = TypeVar("DeliveryOrBacklog", "Delivery", "Backlog")
-
-
-def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in an event loop of its own and return its result.
-
-    asyncio is imported only here: help and mistakes do not need it.
-    """
-    import asyncio
-
-    async def run_after_start() -> T:
-        asyncio.get_running_loop().call_later(LOADED_AFTER_S, startup.loaded)
-        return await work
-
-    return asyncio.run(run_after_start())
 
 
 async def connect_client(screen: Screen) -> Perdure:
@@ -131,10 +117,6 @@ async def connect_client(screen: Screen) -> Perdure:
 
     Starts no server: raises TemporalUnreachable when it does not run.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.client import Perdure
-    from perdure.local.connect import connect_to_temporal
-
     return Perdure(await connect_to_temporal(Home.find(), start=False, say=screen.say))
 
 
@@ -144,10 +126,6 @@ async def ensure_worker(screen: Screen) -> None:
     Does nothing where TEMPORAL_* names another server, whose workers do the work. Raises BadInput where the key is
     missing or differs from the running worker's.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.cli.request.validation import check_key, workers_elsewhere
-    from perdure.local.up import ensure_running
-
     if not workers_elsewhere():
         check_key(secrets.environment())
         await ensure_running(Home.find(), screen.say)
@@ -162,10 +140,6 @@ async def describe_on_own_server(
     the call: one that began while the own server died is answered by whoever has its port by then. Raises what
     `describe` raises, and TemporalUnreachable while another server is there and this home's is not.
     """
-    from temporalio.service import RPCError
-
-    from perdure.adapters.system.home import Home
-    from perdure.local.connect import wrong_server_reason
 
     try:
         described: RunDescription | Exception = await workflow.describe()
@@ -190,27 +164,6 @@ def run_with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaita
         return await work(perdure.delivery(await resolve_id(perdure, id, decision)))
 
     return run_coroutine(resolve_and_run())
-
-
-@contextmanager
-def handle_interrupts(*, interrupts: bool) -> Iterator[None]:
-    """Handle Ctrl-C directly while the context is open, for a person who types inside a coroutine.
-
-    asyncio would only note the first Ctrl-C and drop what follows.
-
-    interrupts  True: Ctrl-C raises KeyboardInterrupt at once; False: it is ignored, since it belongs to an editor that
-    runs
-    """
-
-    def on_interrupt(number: int, frame: object) -> None:
-        if interrupts:
-            raise KeyboardInterrupt
-
-    previous_handler = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous_handler)
 
 
 async def resolve_backlog(perdure: Perdure, text: str) -> str:
@@ -252,3 +205,21 @@ def run_with_backlog(screen: Screen, id: str, work: Callable[[Backlog], Awaitabl
         return await work(perdure.backlog(await resolve_backlog(perdure, id)))
 
     return run_coroutine(resolve_and_run())
+
+
+def login_name() -> str:
+    """Return the login name of the person who decides, for the record; empty when the system does not know it."""
+    try:
+        return getpass.getuser()[:200]
+    except (OSError, KeyError):
+        return ""
+
+
+async def read_pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
+    """Yield the text of `logs` or `diff`, page by page as its host reads it. Raises HostSilent and HostRefused."""
+    queue = (await delivery.progress()).queue
+    offset: int | None = 0
+    while offset is not None:
+        page = await delivery.read_page(what, offset, queue)
+        yield page.text
+        offset = page.next

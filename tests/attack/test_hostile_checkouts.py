@@ -17,7 +17,7 @@ from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.target import list_not_included, resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
-from perdure.cli.host.config import _find_root
+from perdure.cli.host.init import _find_root
 from perdure.cli.host.remote_checks import _remembered_default_branch
 from perdure.cli.look.pulls import _find_origin
 from perdure.cli.request.repository import find_local_repository, origin_url, read_file_at_commit

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from perdure.cli.session import handle_interrupts
+from perdure.cli.event_loop import handle_interrupts
 
 
 async def interrupted(told: list[str], *, interrupts: bool) -> None:

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from perdure import secrets
-from perdure.cli.decide.answer import login_name, text_or_stdin
-from perdure.cli.screen import Screen
-from perdure.cli.session import run_with_backlog
+from perdure.cli.backlog.checks import can_read_issues, unreadable_issues_error
+from perdure.cli.backlog.start import read_backlog_file
+from perdure.cli.request.validation import workers_elsewhere
+from perdure.cli.screen import Screen, text_or_stdin
+from perdure.cli.session import login_name, run_with_backlog
 from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.rules.backlog import parse_item
+from perdure.render.step_lines import GOOD
 from perdure.text import one_line
 
 if TYPE_CHECKING:
@@ -104,9 +108,6 @@ def _build_item(params: dict[str, Any], previous: dict[str, Any]) -> BacklogItem
     Raises BadInput where neither an option nor a file says anything, and for a file that cannot be read;
     InvalidRequest, with a file BadInput with its line, for values that are not valid.
     """
-    from perdure.cli.backlog.start import read_backlog_file
-    from perdure.models.rules.backlog import parse_item
-
     fields = {
         "id": params["item"],
         "request": text_or_stdin(params["request"]) if params["request"] is not None else None,
@@ -136,9 +137,6 @@ async def _check_issue(backlog: Backlog, item: BacklogItem, params: dict[str, An
     Does nothing for an issue that the item had before. Asks Temporal for the backlog's request, to know its repository.
     `start` refuses such an issue in the same way.
     """
-    from perdure.cli.backlog.checks import can_read_issues, unreadable_issues_error
-    from perdure.cli.request.validation import workers_elsewhere
-
     if item.issue is None or (params["issue"] is None and params["file"] is None):
         return
     repository = str((await backlog.request()).get("repository", ""))
@@ -171,8 +169,6 @@ def _apply_change(id: str, json: bool, item: str, done: str, work: Callable[[Bac
 def _print_change(screen: Any, id: str, item: str, done: str, reply: str) -> None:
     """Print the backlog's reply, or `<item or id> <done>` where it is empty, and the next command; or all of it as
     JSON."""
-    from perdure.render.step_lines import GOOD
-
     if screen.json:
         screen.print_json({"backlog_id": id, "item": item or None, "done": done, "answer": reply})
         return

@@ -9,6 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.command import Git
+from perdure.adapters.git.publish import conflicting_branch
+from perdure.adapters.git.target import resolve_repository
+from perdure.adapters.repository.config import load_repository_config
+from perdure.cli.request.issue import hosted_forge
+from perdure.cli.request.validation import CheckedRequest, check_gates
+from perdure.client.backlog import Backlog, list_known_issues
 from perdure.models.backlog.request import ITEMS_MOST, BacklogRequest
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest
 from perdure.models.forges import issue_sources
@@ -20,9 +28,6 @@ from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge
-    from perdure.cli.request.validation import CheckedRequest
-    from perdure.client.backlog import Backlog
-    from perdure.models.backlog.request import BacklogRequest
 
 
 def check_against_repository(checked: CheckedRequest, request: BacklogRequest, env: Mapping[str, str]) -> None:
@@ -49,8 +54,6 @@ def unreadable_issues_error(field: str) -> InvalidRequest:
 def _check_branch(branch: str, checked: CheckedRequest) -> None:
     """Raise InvalidRequest unless the integration branch has a valid name, is neither base nor default branch, and can
     exist beside the remote's branches."""
-    from perdure.adapters.git.publish import conflicting_branch
-
     fix = "name another one, or leave it out for one of the backlog's own"
     if not _is_branch_name(branch):
         raise InvalidRequest(f"branch: {branch!r} cannot be a branch's name", fix=fix)
@@ -68,8 +71,6 @@ def _is_branch_name(branch: str) -> bool:
 
     The rules are those of perdure.adapters.git.publish.is_branch_name.
     """
-    from perdure.adapters.git.command import Git
-
     if branch == "HEAD" or branch.startswith(("-", "refs/")) or not branch.isprintable():
         return False
     git = Git(cwd=Path(tempfile.gettempdir()))
@@ -78,8 +79,6 @@ def _is_branch_name(branch: str) -> bool:
 
 def check_config(request: BacklogRequest) -> None:
     """Raise InvalidRequest, as `config: why`, where the request's settings are not a valid perdure.toml."""
-    from perdure.adapters.repository.config import load_repository_config
-
     if request.config is None:
         return
     try:
@@ -95,9 +94,6 @@ def can_read_issues(url: str, env: Mapping[str, str], *, elsewhere: bool) -> boo
     `elsewhere`: the workers are on other hosts and have settings of their own; then every repository on a server
     counts, since only they may know its forge.
     """
-    from perdure.adapters.forges.select import Forges
-    from perdure.cli.request.issue import hosted_forge
-
     return hosted_forge(Forges.from_environment(dict(env)), url) is not None or (
         parse_repository_address(url) is not None and elsewhere
     )
@@ -108,8 +104,6 @@ def _check_gates(request: BacklogRequest, checked: CheckedRequest) -> None:
 
     `perdure backlog start` has no --phases: the repository's settings decide.
     """
-    from perdure.cli.request.validation import check_gates
-
     phases = tuple(Phase) if (config := checked.repository_config) is None else config.delivery.phases
     try:
         check_gates(request.gates, phases, push=False)
@@ -124,10 +118,6 @@ def find_issue_forge(text: str, repository: str, env: Mapping[str, str]) -> tupl
     Raises BadInput where the text is no query for issues, or the repository has no forge whose issues can be read.
     Blocks on git and the network.
     """
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.target import resolve_repository
-    from perdure.cli.request.issue import hosted_forge
-
     try:
         query = IssueQuery.parse(text)
     except ValueError as error:
@@ -167,8 +157,6 @@ async def without_proposed_issues(
 
     An issue stays where the backlog of that id has it already. Raises BadInput when no item remains.
     """
-    from perdure.client.backlog import list_known_issues
-
     known_issues = await list_known_issues(backlog) if pulls_by_issue else frozenset[int]()
     excluded = {number: pull for number, pull in pulls_by_issue.items() if number not in known_issues}
     items = tuple(item for item in request.items if item.issue_number not in excluded)

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
 
 import typer
 
-from perdure import secrets
-from perdure.cli.decide.answer import text_or_stdin
+from perdure.cli.backlog.receipt import gather_backlog_report
 from perdure.cli.look.report import target_of, write_page
-from perdure.cli.look.schedules import parse_start_time
+from perdure.cli.look.watch import follow_backlog, leave_backlog
+from perdure.cli.request.validation import suggest_name
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_coroutine, run_with_backlog
+from perdure.cli.session import run_with_backlog
+from perdure.client import Backlog
+from perdure.client.namespace import read_pending_decisions
 from perdure.models.errors import BadInput
-
-if TYPE_CHECKING:
-    from perdure.client import Backlog
-    from perdure.client.backlog import BacklogSubmission
+from perdure.render.backlog.drawing import FORMATS, draw_graph
+from perdure.render.backlog.report import backlog_report_lines, render_backlog_page
+from perdure.render.backlog.text import status_lines
 
 
 def status(id: str, watch: bool, json: bool) -> None:
     """First what waits for you, with the command that decides it; then every item by its state."""
-    from perdure.cli.look.watch import follow_backlog, leave_backlog
-    from perdure.client.namespace import read_pending_decisions
-    from perdure.render.backlog.text import status_lines
-
     screen, backlog_ids = Screen(json=json), list[str]()
 
     async def work(backlog: Backlog) -> int:
@@ -50,9 +45,6 @@ def status(id: str, watch: bool, json: bool) -> None:
 
 def graph(id: str, format: str, json: bool) -> None:
     """Draw which item depends on which, with states, and the longest chain marked."""
-    from perdure.cli.request.validation import suggest_name
-    from perdure.render.backlog.drawing import FORMATS, draw_graph
-
     if format not in FORMATS:
         fix = suggest_name("--format", format, list(FORMATS))
         raise BadInput(f"there is no format {format[:60]!r}", where="--format", fix=fix)
@@ -69,9 +61,6 @@ def graph(id: str, format: str, json: bool) -> None:
 
 def report(id: str, html: str, json: bool) -> None:
     """One page: every item with what came of it, the graph, and the night's receipt, counted from history and git."""
-    from perdure.cli.backlog.receipt import gather_backlog_report
-    from perdure.render.backlog.report import backlog_report_lines, render_backlog_page
-
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
     target = target_of(html)
@@ -88,32 +77,3 @@ def report(id: str, html: str, json: bool) -> None:
         screen.print_lines(backlog_report_lines(gathered))
     elif target is not None:
         screen.print_line(f"✓ {target}")
-
-
-def start(at: str | None, every: str | None, detach: bool, json: bool, **params: Any) -> None:
-    """Land many requests on one branch: each built, tested and reviewed, several at a time."""
-    import asyncio
-
-    from perdure.cli.backlog.start import BacklogOptions, check_backlog, schedule_backlog, submit_backlog
-    from perdure.cli.look.watch import follow_backlog, leave_backlog
-
-    values = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
-    values["request"] = text_or_stdin(params["request"]) if params["request"] is not None else None
-    backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
-    screen, submitted, start_time = Screen(json=json), list["BacklogSubmission"](), parse_start_time(at, every)
-
-    async def work() -> int:
-        checked = await asyncio.to_thread(
-            check_backlog, backlog_options, secrets.environment(), is_scheduled=start_time is not None
-        )
-        if start_time is not None:
-            return await schedule_backlog(checked, start_time, screen)
-        submission = await submit_backlog(checked, screen, submitted, detach=detach)
-        return 0 if detach else await follow_backlog(submission.backlog, screen)
-
-    try:
-        raise typer.Exit(run_coroutine(work()))
-    except KeyboardInterrupt:
-        if not submitted:
-            raise
-        raise leave_backlog(screen, submitted[0].backlog.id) from None

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure import secrets
+from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.remote import BranchCommit, fetch_branch_commits
+from perdure.adapters.git.target import locate_repository
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.errors import PerdureError
 from perdure.models.ids import branch_name, delivery_key
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge
     from perdure.client import Backlog
     from perdure.client.history.fold import BacklogHistory
-    from perdure.models.backlog.state import BacklogProgress
 
 
 _UNFINISHED_PHASES = ("ready", "after", "building", "landing", "waits")
@@ -149,9 +150,6 @@ def read_remote_state(progress: BacklogProgress, delivery_branches: Sequence[str
     `delivery_branches`: what deliveries of this backlog may have pushed. The commits are fetched, at most
     `commit_limit`. A PerdureError is not raised: `unread_reason` says it.
     """
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.target import locate_repository
-
     if not progress.branch and progress.land != "stack":
         return RemoteState(owned={})
     parent = progress.backlog_id.rpartition("/")[0]

@@ -3,14 +3,20 @@ scheduled."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import zoneinfo
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import typer
+
+from perdure import secrets
+from perdure.adapters.system.bounded import read_text, unreadable_reason
+from perdure.adapters.system.zones import zone_offsets
 from perdure.cli.backlog.checks import (
     check_against_repository,
     check_config,
@@ -20,8 +26,9 @@ from perdure.cli.backlog.checks import (
     missing_issues_line,
     without_proposed_issues,
 )
-from perdure.cli.look.schedules import StartTime, create_schedule
+from perdure.cli.event_loop import run_coroutine
 from perdure.cli.request.repository import read_config
+from perdure.cli.request.start_time import StartTime, parse_start_time
 from perdure.cli.request.validation import (
     CheckedRequest,
     DeliverOptions,
@@ -30,7 +37,8 @@ from perdure.cli.request.validation import (
     parse_gates,
     parse_labels,
 )
-from perdure.cli.screen import Screen
+from perdure.cli.screen import Screen, text_or_stdin
+from perdure.client import BacklogSubmission
 from perdure.client.yaml_files import BACKLOG_BYTES, BacklogFile, parse_backlog_file
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
@@ -39,9 +47,6 @@ from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
 from perdure.render.formatting import money, pluralise
 
-if TYPE_CHECKING:
-    from perdure.client import BacklogSubmission
-
 _ID_CHARS = 40
 DECOMPOSED_ID = "items"
 """Id of the item that `--request` becomes, until its parts take its place: `perdure approve night/items`."""
@@ -49,6 +54,38 @@ DECOMPOSED_ID = "items"
 _PLACEHOLDER_REQUEST = "a backlog"
 """Text of the request with which the backlog's repository and settings are checked: it must not contain an issue's
 number."""
+
+
+def start(at: str | None, every: str | None, detach: bool, json: bool, **params: Any) -> None:
+    """Land many requests on one branch: each built, tested and reviewed, several at a time."""
+    values = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
+    values["request"] = text_or_stdin(params["request"]) if params["request"] is not None else None
+    backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
+    screen, submitted, start_time = Screen(json=json), list["BacklogSubmission"](), parse_start_time(at, every)
+
+    async def work() -> int:
+        checked = await asyncio.to_thread(
+            check_backlog, backlog_options, secrets.environment(), is_scheduled=start_time is not None
+        )
+        if start_time is not None:
+            return await schedule_backlog(checked, start_time, screen)
+        submission = await submit_backlog(checked, screen, submitted, detach=detach)
+        if detach:
+            return 0
+        # Imported only now: loading it takes longer than finding a mistake in the backlog.
+        from perdure.cli.look.watch import follow_backlog
+
+        return await follow_backlog(submission.backlog, screen)
+
+    try:
+        raise typer.Exit(run_coroutine(work()))
+    except KeyboardInterrupt:
+        if not submitted:
+            raise
+        # Imported only now: see above.
+        from perdure.cli.look.watch import leave_backlog
+
+        raise leave_backlog(screen, submitted[0].backlog.id) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +254,6 @@ def _check_zone(window: str | None) -> None:
 
     Where this host knows no time zones at all, nothing is checked: a worker will.
     """
-    from perdure.adapters.system.zones import zone_offsets
-
     if zoneinfo.available_timezones():
         zone_offsets(window, datetime.now(UTC))
 
@@ -295,6 +330,9 @@ async def _resubmission_lines(submission: BacklogSubmission, checked: CheckedBac
 
 async def schedule_backlog(checked: CheckedBacklog, start_time: StartTime, screen: Screen) -> int:
     """Make a schedule that starts the backlog, each time on the base branch as it is then; return exit code 0."""
+    # Imported only now: see above.
+    from perdure.cli.look.schedules import create_schedule
+
     await create_schedule(
         checked.request, checked.id, start_time, checked.stand_in, screen, _limit_texts(checked.request)
     )
@@ -321,8 +359,6 @@ def read_backlog_file(path: str) -> BacklogFile:
 def _read_text(path: str, name: str) -> str:
     """Read the file, or standard input for `-`. Raises BadInput for what is not readable, not UTF-8 or over
     BACKLOG_BYTES."""
-    from perdure.adapters.system.bounded import read_text, unreadable_reason
-
     try:
         if path != "-":
             return read_text(Path(path).expanduser(), BACKLOG_BYTES)

@@ -35,7 +35,7 @@ def worker(
     """Run one worker in the foreground, for service managers and containers; SIGTERM lets it finish its turns."""
 
 
-@runs("perdure.cli.host.local:rehearse")
+@runs("perdure.rehearsal.server:play_file")
 def rehearse(
     file: Annotated[Path, typer.Argument(help="A screenplay: which reply to which conversation.")],
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 0,
@@ -44,7 +44,7 @@ def rehearse(
 
 
 @runs(
-    "perdure.cli.host.local:temporal",
+    "perdure.cli.host.server:temporal",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
 def temporal(
@@ -54,7 +54,7 @@ def temporal(
 
 
 @server.command()
-@runs("perdure.cli.host.local:start")
+@runs("perdure.cli.host.server:start")
 def start(
     port: Port = None,
     ui_port: UiPort = None,
@@ -63,13 +63,13 @@ def start(
 
 
 @server.command()
-@runs("perdure.cli.host.local:stop")
+@runs("perdure.cli.host.server:stop")
 def stop() -> None:
     """End it; nothing is lost."""
 
 
 @server.command()
-@runs("perdure.cli.host.local:status")
+@runs("perdure.cli.host.server:status")
 def status(
     json: Json = False,
 ) -> None:

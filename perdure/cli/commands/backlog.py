@@ -50,7 +50,7 @@ backlog = CommandGroup(
 
 
 @backlog.command()
-@runs("perdure.cli.backlog.command:start")
+@runs("perdure.cli.backlog.start:start")
 def start(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE|-", help="The items, as YAML or JSON; - reads standard input.")

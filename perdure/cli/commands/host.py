@@ -38,7 +38,7 @@ def doctor(
     is missing."""
 
 
-@runs("perdure.cli.host.doctor:agents")
+@runs("perdure.cli.host.agents:agents")
 def agents(
     json: Json = False,
 ) -> None:

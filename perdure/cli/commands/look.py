@@ -144,7 +144,7 @@ def pulls(
     """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
 
 
-@runs("perdure.cli.host.local:page")
+@runs("perdure.cli.host.page:page")
 def page(
     port: Annotated[
         int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Default: 8240; a taken one: the next.")
@@ -169,7 +169,7 @@ def page(
     """
 
 
-@runs("perdure.cli.host.local:ui")
+@runs("perdure.cli.host.server:ui")
 def ui(
     show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
 ) -> None:

@@ -59,7 +59,7 @@ def demo(
     """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
 
 
-@runs("perdure.cli.host.config:init")
+@runs("perdure.cli.host.init:init")
 def init(
     repo: Annotated[Path, typer.Option("--repo", help="A git repository.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace a perdure.toml that is there.")] = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,10 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from perdure.cli.screen import Screen
-from perdure.cli.session import run_with_delivery
+from perdure.cli.decide.gate import decide_at_gate, edit_plan, print_plan, report_decision
+from perdure.cli.screen import Screen, text_or_stdin
+from perdure.cli.session import login_name, run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.limits import MESSAGE_BYTES
+from perdure.models.rules.inbox import NotCounted
+from perdure.render.decision_lines import (
+    choices_of,
+    commands_for_decision,
+    explain_invalid_answer,
+    pending_summary,
+    resolve_answer,
+    resolve_choice,
+)
+from perdure.render.step_lines import GOOD
 from perdure.text import one_line
 
 if TYPE_CHECKING:
@@ -31,8 +40,6 @@ def approve(id: str, note: str, target: str, yes: bool, edit: bool, file: Path |
 
     async def approve_pending(delivery: Delivery, pending_decision: PendingDecision, screen: Screen) -> DecisionReply:
         if not yes and screen.is_terminal and sys.stdin.isatty():
-            from perdure.cli.decide.gate import decide_at_gate
-
             raise typer.Exit(
                 0 if await decide_at_gate(delivery, pending_decision, screen, note=note) else _report_undecided(screen)
             )
@@ -47,8 +54,6 @@ def _approve_edited(id: str, note: str, target: str, yes: bool, file: Path | Non
 
     `file`: the edited version, None opens the editor. Raises BadInput when no plan waits.
     """
-    from perdure.cli.decide.gate import edit_plan, print_plan
-
     screen = Screen(json=json)
     if show:
         run_with_delivery(screen, id, lambda delivery: print_plan(delivery, screen, target), decision="edit_plan")
@@ -81,14 +86,6 @@ def reject(id: str, note: str | None, target: str, json: bool) -> None:
 
 def answer(id: str, text: str | None, choice: str | None, target: str, json: bool) -> None:
     """Answer the question a delivery waits with; the agent reads it in its next turn."""
-    from perdure.render.decision_lines import (
-        choices_of,
-        commands_for_decision,
-        explain_invalid_answer,
-        resolve_answer,
-        resolve_choice,
-    )
-
     if text is not None and choice is not None:
         raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
 
@@ -116,49 +113,6 @@ def answer(id: str, text: str | None, choice: str | None, target: str, json: boo
     _run_decision("answer", id, target, json, send_answer)
 
 
-def login_name() -> str:
-    """Return the login name of the person who decides, for the record; empty when the system does not know it."""
-    try:
-        return getpass.getuser()[:200]
-    except (OSError, KeyError):
-        return ""
-
-
-def text_or_stdin(text: str) -> str:
-    """Return the text that was typed, or for `-` what standard input holds, up to one byte more than a message may
-    have."""
-    return sys.stdin.buffer.read(MESSAGE_BYTES + 1).decode(errors="replace") if text == "-" else text
-
-
-def report_decision(
-    screen: Screen,
-    id: str,
-    answered: DecisionReply,
-    facts: dict[str, Any],
-    hold_reason: str = "",
-    next_command: str = "watch",
-) -> None:
-    """Print what became of a decision, as text or JSON: the delivery's own message, or that no worker has received it
-    yet.
-
-    hold_reason   the delivery does not go on all the same, because a person holds it
-    next_command  the command that one types next; empty: none is named
-    """
-    from perdure.local.connect import not_received_message
-    from perdure.render.step_lines import GOOD, WARN
-
-    if screen.json:
-        screen.print_json({"delivery_id": id, **facts, "answer": answered.message, "read": answered.received})
-    elif answered.received:
-        output = [f"{GOOD} {one_line(answered.message)}", *([f"{WARN} {one_line(hold_reason)}"] if hold_reason else [])]
-        next_command = "resume" if hold_reason else next_command
-        screen.print_lines(
-            [*output, *([f"  {'next':<8} perdure {next_command} {shlex.quote(id)}"] if next_command else [])]
-        )
-    else:
-        screen.print_line(f"{WARN} {not_received_message()}")
-
-
 def _report_undecided(screen: Screen) -> int:
     """Print that nothing was decided; return the exit code, 1."""
     screen.say("nothing was decided: it still waits")
@@ -181,9 +135,6 @@ def _run_decision(
     Raises BadInput when the delivery waits for nothing, for another target, or for something that this decision does
     not decide.
     """
-    from perdure.models.rules.inbox import NotCounted
-    from perdure.render.decision_lines import commands_for_decision, pending_summary
-
     screen = Screen(json=json)
 
     async def check_and_send(delivery: Delivery) -> int:
@@ -247,8 +198,6 @@ def resume(id: str, json: bool) -> None:
 async def _check_is_held(delivery: Delivery) -> None:
     """Raise BadInput, which says what the delivery does or waits for, when no person holds it. Nothing is raised where
     no worker can tell, or the hold may not be received yet."""
-    from perdure.render.decision_lines import commands_for_decision, pending_summary
-
     if not (await delivery.describe()).running:
         return  # delivery.resume refuses it with a message of its own
     try:
@@ -272,8 +221,6 @@ def _run_signal(
 ) -> None:
     """Find the delivery, send it a signal by `send` and print the message that it returns, with the next command, or
     its facts as JSON."""
-    from perdure.render.step_lines import GOOD
-
     screen = Screen(json=json)
 
     async def send_and_report(delivery: Delivery) -> None:

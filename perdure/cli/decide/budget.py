@@ -8,17 +8,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from perdure.cli.commands.options import LAST
-from perdure.cli.decide.answer import login_name, report_decision
+from perdure.cli.decide.gate import report_decision
+from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, run_coroutine, run_with_delivery
+from perdure.cli.session import connect_client, login_name, run_with_delivery
+from perdure.client import Delivery
+from perdure.client.budgets import ENDED, read_budget_table
+from perdure.client.budgets import add_to_budget as add_to
+from perdure.local.connect import not_received_message
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MOST
+from perdure.models.rules.budget_grants import BudgetAllocator
+from perdure.render.decision_lines import budget_json, budget_lines
 from perdure.render.formatting import align_columns, money
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from perdure.client import Delivery
     from perdure.models.budget.treasury import TreasuryTable
 
 
@@ -31,8 +37,6 @@ def budget(id: str, add: float | None, tokens: int | None, time: str | None, sha
     _check_amounts(id, add, tokens)
 
     async def show_or_raise(delivery: Delivery) -> None:
-        from perdure.render.decision_lines import budget_json, budget_lines
-
         if add is None and tokens is None and time is None:
             progress = await delivery.progress()
             if json:
@@ -75,9 +79,6 @@ def _run_shared(screen: Screen, name: str, add: float | None, tokens: int | None
 async def show_budgets(screen: Screen) -> None:
     """Show all shared budgets, and the deliveries that have something of one reserved or wait for it, as tables or
     JSON."""
-    from perdure.client.budgets import ENDED, read_budget_table
-    from perdure.models.rules.budget_grants import BudgetAllocator
-
     table, now = await read_budget_table((await connect_client(screen)).client), datetime.now(UTC)
     note = table.note
     if BudgetAllocator(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
@@ -105,8 +106,6 @@ def check_amount(name: str, usd: float) -> None:
 async def add_for_today(screen: Screen, name: str, usd: float) -> None:
     """Add dollars to a shared budget for today (UTC) and print the result. Deliveries that wait for it go on at once,
     in the order in which they began to wait."""
-    from perdure.local.connect import not_received_message
-
     table = await _add_and_read((await connect_client(screen)).client, name, usd)
     if screen.json:
         screen.print_json({"added": {"budget": name, "usd": usd}, "read": table is not None})
@@ -119,9 +118,6 @@ async def add_for_today(screen: Screen, name: str, usd: float) -> None:
 async def _add_and_read(client: Client, name: str, usd: float) -> TreasuryTable | None:
     """Add dollars to a shared budget and return the table of all budgets after that; None where no worker has received
     it yet. Raises BadInput for an unknown name."""
-    from perdure.client.budgets import add_to_budget as add_to
-    from perdure.client.budgets import read_budget_table
-
     try:
         table = await read_budget_table(client)
     except BadInput:

@@ -11,28 +11,27 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
-from perdure.cli.decide.answer import login_name, report_decision
+from perdure.adapters.system.home import Home
+from perdure.cli.event_loop import handle_interrupts
 from perdure.cli.keys import TerminalKeys, discard_typed
-from perdure.cli.look.delivery_commands import read_pages
 from perdure.cli.screen import Screen
-from perdure.cli.session import handle_interrupts
+from perdure.cli.session import login_name, read_pages
+from perdure.client import DecisionReply, Delivery
 from perdure.client.delivery.decisions import wait_for_next_decision
 from perdure.client.yaml_files import fetch_editable_plan, is_blank, parse_plan
+from perdure.local.connect import not_received_message
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
 from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
 from perdure.models.rules.inbox import NotCounted
 from perdure.render.decision_lines import commands_for_decision, pending_details, pending_summary, test_report_lines
-from perdure.text import visible
-
-if TYPE_CHECKING:
-    from perdure.client import Delivery
-
+from perdure.render.step_lines import GOOD, WARN
+from perdure.text import one_line, visible
 
 LATER_KEY = "l"
 _KEY_LABELS = {
@@ -300,8 +299,6 @@ async def _send_edited_plan(
 
 def _draft_path(id: str, name: str) -> Path:
     """Return the path of an edited plan until it has been sent: closing a terminal, or a slip, must not lose it."""
-    from perdure.adapters.system.home import Home
-
     return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
 
 
@@ -360,3 +357,29 @@ def _read_plan_file(path: Path, what: str) -> str:
     if len(data) > HANDED_IN_BYTES:
         raise BadInput(f"the {what} cannot be sent: longer than 64 KiB", where=str(path), fix="shorten it")
     return text
+
+
+def report_decision(
+    screen: Screen,
+    id: str,
+    answered: DecisionReply,
+    facts: dict[str, Any],
+    hold_reason: str = "",
+    next_command: str = "watch",
+) -> None:
+    """Print what became of a decision, as text or JSON: the delivery's own message, or that no worker has received it
+    yet.
+
+    hold_reason   the delivery does not go on all the same, because a person holds it
+    next_command  the command that one types next; empty: none is named
+    """
+    if screen.json:
+        screen.print_json({"delivery_id": id, **facts, "answer": answered.message, "read": answered.received})
+    elif answered.received:
+        output = [f"{GOOD} {one_line(answered.message)}", *([f"{WARN} {one_line(hold_reason)}"] if hold_reason else [])]
+        next_command = "resume" if hold_reason else next_command
+        screen.print_lines(
+            [*output, *([f"  {'next':<8} perdure {next_command} {shlex.quote(id)}"] if next_command else [])]
+        )
+    else:
+        screen.print_line(f"{WARN} {not_received_message()}")

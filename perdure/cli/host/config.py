@@ -3,32 +3,22 @@ commands tried out."""
 
 from __future__ import annotations
 
+import json
 import os
-import shlex
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from perdure import secrets
-from perdure.cli.request.repository import CONFIG_FILE, find_local_repository, origin_url, read_file_at_commit
+from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.target import TargetRepository, resolve_repository
+from perdure.adapters.repository.config import EffectiveConfig, fill_in_detected, load_repository_config, merge_config
+from perdure.adapters.repository.detect import detect_commands
+from perdure.adapters.repository.host import load_host_config
+from perdure.cli.request.repository import CONFIG_FILE, find_local_repository, read_config, read_file_at_commit
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_coroutine
-from perdure.models.errors import BadInput
-from perdure.models.ids import cache_name, checkout_name
 from perdure.render.formatting import align_columns
 
 if TYPE_CHECKING:
-    from perdure.adapters.git.target import TargetRepository
-    from perdure.adapters.repository.config import EffectiveConfig
-    from perdure.adapters.repository.detect import DetectedCommands
-    from perdure.adapters.sandbox.base import Sandbox
-    from perdure.adapters.system.home import Home
-    from perdure.models.checks.report import CommandResult, TestReport
     from perdure.models.config.repository import RepositoryConfig
 
 
@@ -57,12 +47,6 @@ def _read_effective(repo: str, base: str | None, file: Path | None) -> Effective
 
     Setup and test commands that are not set are detected, where there is a checkout. Asks the remote; raises BadInput.
     """
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.target import resolve_repository
-    from perdure.adapters.repository.config import fill_in_detected, load_repository_config
-    from perdure.adapters.repository.detect import detect_commands
-    from perdure.cli.request.repository import read_config
-
     option_settings = load_repository_config(read_config(file), str(file)) if file else None
     target = resolve_repository(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
     effective_settings = read_base_settings(target, base, option_settings)
@@ -81,9 +65,6 @@ def read_base_settings(
     The branch's perdure.toml is read where its commit is on this machine; nothing is fetched. `overrides`: the settings
     of `--config`. Raises BadInput.
     """
-    from perdure.adapters.repository.config import load_repository_config, merge_config
-    from perdure.adapters.repository.host import load_host_config
-
     host = load_host_config(os.environ)
     name, sha = target.base_branch(base)
     local_repository = find_local_repository(target, sha)
@@ -106,8 +87,6 @@ def _flatten_settings(table: dict[str, object], prefix: str = "") -> list[tuple[
 
 def _format_value(value: object) -> str:
     """Return a setting's value as text: test commands as `name: command; …`, everything else as JSON."""
-    import json
-
     if (
         isinstance(value, list)
         and value
@@ -115,202 +94,3 @@ def _format_value(value: object) -> str:
     ):
         return "; ".join(f"{command['name']}: {command['command']}" for command in value)
     return json.dumps(value, ensure_ascii=False)
-
-
-_FIRST_COMMIT = "git add -A && git commit --allow-empty -m first"
-"""The commands for a first commit; they also work where there is no file yet."""
-
-
-def init(repo: Path, force: bool, dry_run: bool) -> None:
-    """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
-    from perdure.adapters.repository.config import load_repository_config, render_config
-    from perdure.adapters.repository.detect import detect_commands
-    from perdure.adapters.system.files import write_whole
-
-    screen, root = Screen(), _find_root(repo)
-    path = root / CONFIG_FILE
-    if os.path.lexists(path) and not (force or dry_run):
-        raise BadInput(
-            f"{CONFIG_FILE} is there already", where=str(path), fix="--force replaces it, --dry-run only prints"
-        )
-    submodule_paths = list_submodules(root)
-    detected = _without_submodules(detect_commands(root), submodule_paths)
-    text = render_config(detected)
-    if dry_run:
-        print(text, end="")
-        return
-    _print_detected(screen, detected)
-    try:
-        write_whole(path, text.encode(), mode=0o666)  # in the place of a link: it may lead anywhere
-    except OSError as error:
-        raise BadInput(f"{CONFIG_FILE} cannot be written: {error.strerror}", where=str(path)) from None
-    screen.print_line(f"✓ wrote {path}")
-    report = run_coroutine(_try_commands(screen, root, load_repository_config(text, CONFIG_FILE)))
-    keep_command = f"git add {CONFIG_FILE} && git commit" + (" && git push" if origin_url(root) else "")
-    if submodule_paths:
-        screen.print_line(f"! submodules {', '.join(submodule_paths)}: their files are not there in a delivery")
-        screen.print_line(
-            "             let [setup] fetch what the tests need of them, or leave such tests out of [[test]]"
-        )
-    if report is not None and (failed_results := [result for result in report.commands if result.verdict != "passed"]):
-        _print_failures(screen, failed_results)
-        screen.print_line(f'  next  make them green, or: {keep_command}, then: perdure deliver "Make the tests green"')
-        screen.print_line("        a delivery answers for new failures only; required = false lets a command fail")
-        raise typer.Exit(1)
-    screen.print_line(f'  next  {keep_command}, then: perdure deliver "what you want"')
-
-
-async def _try_commands(screen: Screen, root: Path, config: RepositoryConfig) -> TestReport | None:
-    """Run setup and tests in a fresh clone of HEAD, as a delivery would, print how they ended, and return the report.
-
-    None where there is no test command. Raises PerdureError where setup fails or a required test command cannot start.
-    """
-    import asyncio
-
-    from perdure.adapters.checks.tests import CommandPlace, run_tests
-    from perdure.adapters.checks.verdict import find_not_started, verdict_of
-    from perdure.adapters.git.command import Git
-    from perdure.adapters.repository.host import load_host_config
-    from perdure.adapters.repository.setup import dependency_directories, run_setup
-    from perdure.adapters.sandbox.environment import compute_binds, worktree_path_inside
-    from perdure.adapters.sandbox.grades import sandbox_for
-    from perdure.adapters.sandbox.reach import Reach
-    from perdure.adapters.sandbox.usage import ResourceCaps
-    from perdure.adapters.system.home import Home
-    from perdure.models.config.repository import parse_duration
-
-    home, host = Home.find(), load_host_config(os.environ)
-    with _scratch_directory(home) as directory:
-        tree, logs = directory / "tree", directory / "logs"
-        logs.mkdir()
-        sandbox_path = worktree_path_inside(host.sandbox, checkout_name(root.name))
-        clone = ("clone", "--quiet", "--no-hardlinks", "--", str(root), str(tree))
-        await asyncio.to_thread(
-            Git(as_owner=True).execute, *clone
-        )  # cloned by a git outside of the repository: its own configuration has no say
-        commit = Git(git_dir=tree / ".git").text("rev-parse", "HEAD")
-
-        def make_sandbox() -> Sandbox:
-            binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
-            binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root), host.sandbox)})
-            return sandbox_for(host.sandbox, home, binds, ResourceCaps.from_limits(host.commands))
-
-        if config.setup.commands:
-            setup_sandbox, limit = await asyncio.to_thread(make_sandbox), parse_duration(config.setup.timeout)
-            reach = Reach(config.setup.hosts, frozenset(load_host_config(os.environ).setup_hosts))
-            await run_setup(
-                setup_sandbox,
-                tree,
-                config.setup.commands,
-                limit,
-                logs,
-                lambda line: None,
-                reach=reach,
-                inside=sandbox_path,
-            )
-            screen.print_line(f"✓ setup      {' && '.join(config.setup.commands)}")
-        if not config.test:
-            screen.print_line("! test       no test command was found: pull requests will be drafts that say so")
-            return None
-        report = await run_tests(
-            CommandPlace(
-                await asyncio.to_thread(make_sandbox),  # made anew: setup may have made a virtual environment
-                worktree=tree,
-                log_dir=logs,
-                inside=sandbox_path,
-                shared=dependency_directories(tree),
-                git_dir=tree / ".git",
-            ),
-            commands=config.test,
-            commit=commit,
-            tree=Git(git_dir=tree / ".git").text("rev-parse", "HEAD^{tree}"),
-            on_progress=lambda line: None,
-        )
-        if (unstarted := find_not_started(report)) is not None:
-            raise unstarted.to_error("HEAD", f'perdure.toml [[test]] "{unstarted.name}"')
-        result = verdict_of(report)
-        screen.print_line(f"{'✓' if result.status == 'green' else '✗'} test       {result.summary}")
-        return report
-
-
-def _print_failures(screen: Screen, failed_results: Sequence[CommandResult]) -> None:
-    """Print each command that did not pass, with its last lines, where a person begins to look."""
-    from perdure.adapters.system.output import last_lines
-
-    screen.print_line("! tests are red before anything was changed")
-    for result in failed_results:
-        where = f" in {result.directory}" if result.directory else ""
-        screen.print_line(f"\n  {result.command}{where}: {result.reason}")
-        for line in last_lines(result.tail).splitlines():
-            screen.print_line(f"    {line}")
-    screen.print_line("")
-
-
-def list_submodules(root: Path) -> list[str]:
-    """Return the paths in HEAD that are submodules."""
-    from perdure.adapters.git.foreign_repository import foreign_git
-
-    entries = foreign_git(root).execute("ls-tree", "-r", "-z", "--full-tree", "HEAD").names
-    return [line.partition("\t")[2] for line in entries if line.startswith("160000 ")]
-
-
-def _without_submodules(detected: DetectedCommands, submodule_paths: Sequence[str]) -> DetectedCommands:
-    """Return what was detected without setup and tests inside submodules, whose files are not there in a delivery."""
-    prefixes = [f"cd {shlex.quote(path)} && " for path in submodule_paths]
-    return replace(
-        detected,
-        setup=tuple(command for command in detected.setup if not command.startswith(tuple(prefixes))),
-        tests=tuple(test for test in detected.tests if test.directory not in submodule_paths),
-    )
-
-
-@contextmanager
-def _scratch_directory(home: Home) -> Iterator[Path]:
-    """Make a directory below the home and remove it at the end; /tmp would not do, for the sandbox hides it."""
-    import tempfile
-
-    from perdure.local.checks import check_home
-
-    check_home(home.root)
-    (home.root / "scratch").mkdir(exist_ok=True)
-    path = Path(tempfile.mkdtemp(prefix="init-", dir=home.root / "scratch"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _find_root(repo: Path) -> Path:
-    """Return the root directory of the checkout that `repo` is in.
-
-    Raises BadInput where that is no directory, no git repository, a bare one, or one without a commit.
-    """
-    from perdure.adapters.git.command import GitError
-    from perdure.adapters.git.foreign_repository import find_repository
-
-    if not repo.is_dir():
-        raise BadInput(f"there is no directory {repo}", where="--repo", fix="name a git repository")
-    try:
-        place = find_repository(repo)
-    except GitError:
-        raise BadInput(
-            "this is not a git repository", where=str(repo.absolute()), fix=f"git init && {_FIRST_COMMIT}"
-        ) from None
-    try:
-        place.git.text("rev-parse", "--verify", "HEAD")
-    except GitError:
-        raise BadInput("this repository has no commit yet", where=str(repo.absolute()), fix=_FIRST_COMMIT) from None
-    if place.root is None:
-        raise BadInput(
-            "this is a bare repository: nothing can be written there", where=str(repo), fix="name a checkout"
-        )
-    return place.root
-
-
-def _print_detected(screen: Screen, detected: DetectedCommands) -> None:
-    """Print the toolchains, setup commands and test commands that were detected."""
-    screen.print_line(f"  found      {', '.join(detected.kinds) or 'no toolchain that is known here'}")
-    for command in detected.setup:
-        screen.print_line(f"  setup      {command}")
-    for test in detected.tests:
-        screen.print_line(f"  test       {test.command}" + (f" (in {test.directory})" if test.directory else ""))

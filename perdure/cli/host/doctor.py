@@ -4,37 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
+from temporalio.service import RPCError
 
+from perdure.adapters.browser.browser import NoBrowser, find_browser
+from perdure.adapters.repository.config import load_repository_config
+from perdure.adapters.repository.host import load_host_config, unknown_variables
+from perdure.adapters.sandbox.base import MachineShare
+from perdure.adapters.sandbox.control_groups import find_delegated_group
+from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
+from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
+from perdure.adapters.system.bounded import read_text
+from perdure.adapters.system.home import Home
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.host.agents import list_agents
+from perdure.cli.host.remote_checks import (
+    MISSING,
+    NOTE,
+    OK,
+    Checkup,
+    check_notify,
+    check_repository,
+    failed_checkup,
+    try_notify,
+)
+from perdure.cli.request import validation
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_coroutine
-from perdure.models.errors import BadInput, PerdureError
+from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
+from perdure.local import checks
+from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
+from perdure.local.connect import connect_to_temporal, external_server_config
+from perdure.local.places import read_running_supervisor, temporal_binary, temporal_version, worker_script
+from perdure.local.server import find_server
+from perdure.models.config.repository import BUILT_IN, SandboxGrade
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.errors import PerdureError
 from perdure.models.limits import CONFIG_BYTES
-from perdure.render.formatting import align_columns, pluralise, with_tilde
+from perdure.render.formatting import pluralise, with_tilde
 from perdure.secrets import environment, without_secrets
 
 GIT_NEEDED = (2, 30)
 """For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""
-
-OK, NOTE, MISSING = "✓", "!", "✗"
-
-
-@dataclass(frozen=True)
-class Checkup:
-    """One line of `perdure doctor`. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several
-    lines."""
-
-    name: str
-    mark: str
-    text: str
-    fix: str = ""
 
 
 _FIRST_PERSON_UID, _NOBODY_UID = 1000, 65534
@@ -59,9 +77,6 @@ def check_home() -> list[Checkup]:
 
     Directories that the check makes are removed again. Raises PerdureError where the home cannot be used.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.local import checks
-
     root = Home.find().root
     missing_paths = [path for path in (root, *root.parents) if not path.exists()]
     checks.check_home(root)
@@ -77,9 +92,6 @@ def _find_other_accounts() -> list[Checkup]:
 
     The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries.
     """
-    import pwd
-
-    from perdure.local.connect import external_server_config
 
     if external_server_config() is not None:
         return []
@@ -104,13 +116,6 @@ def check_sandbox() -> list[Checkup]:
 
     The grades off and reduced are noted, since they protect less.
     """
-    from perdure.adapters.repository.host import load_host_config
-    from perdure.adapters.sandbox.control_groups import find_delegated_group
-    from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
-    from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
-    from perdure.adapters.system.home import Home
-    from perdure.models.config.repository import SandboxGrade
-
     host = load_host_config(os.environ)
     grade, caps = host.sandbox, ResourceCaps.from_limits(host.commands)
     control_group = find_delegated_group(_worker_process())
@@ -134,10 +139,6 @@ def check_sandbox() -> list[Checkup]:
 
 def check_room() -> list[Checkup]:
     """Report how many setups and test commands run at once, and whether settings or the host's size decide that."""
-    from perdure.adapters.repository.host import load_host_config
-    from perdure.adapters.sandbox.base import MachineShare
-    from perdure.adapters.sandbox.usage import gigabytes
-
     size, configured_number = MachineShare.measure(_worker_process()), load_host_config(os.environ).commands.at_once
     why = "[commands] at_once" if configured_number else f"{size.processors:g} processors, {gigabytes(size.memory)}"
     text = f"{configured_number or size.slot_count()} setups and test commands at once ({why})"
@@ -147,9 +148,6 @@ def check_room() -> list[Checkup]:
 def _worker_process() -> Path:
     """Return the directory in /proc of the process whose control group counts: the running worker, else this
     process."""
-    from perdure.adapters.system.home import Home
-    from perdure.local.places import read_running_supervisor
-
     try:
         supervisor = read_running_supervisor(Home.find())
     except OSError:  # the home cannot be used, which check_home reports
@@ -159,9 +157,6 @@ def _worker_process() -> Path:
 
 def check_key() -> list[Checkup]:
     """Check that there is a key for the model, and for a publisher that there is none."""
-    from perdure.cli.request import validation
-    from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
-
     env = environment()
     if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
         held_keys = [name for name in validation.KEYS if env.get(name, "").strip()]
@@ -179,11 +174,6 @@ def check_temporal() -> list[Checkup]:
 
     An embedded server that does not run is fine: the next delivery starts it.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.local.connect import connect_to_temporal, external_server_config
-    from perdure.local.places import temporal_binary, temporal_version
-    from perdure.local.server import find_server
-
     home, config = Home.find(), external_server_config()
     if config is not None:
         client = run_coroutine(connect_to_temporal(home, start=False, say=lambda line: None))
@@ -202,9 +192,6 @@ def check_worker() -> list[Checkup]:
 
     Raises PerdureError where worker.py is missing from the installation.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.local.places import read_running_supervisor, worker_script
-
     worker_script()
     home = Home.find()
     supervisor = read_running_supervisor(home) if home.root.is_dir() else None
@@ -219,11 +206,6 @@ def check_deliveries() -> list[Checkup]:
 
     Nothing is reported where no server runs: check_temporal does that.
     """
-    from temporalio.service import RPCError
-
-    from perdure.adapters.system.home import Home
-    from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
-    from perdure.local.connect import connect_to_temporal
 
     async def list_stuck() -> list[StuckWorkflow]:
         client = await connect_to_temporal(Home.find(), start=False, say=lambda line: None)
@@ -242,8 +224,6 @@ def check_deliveries() -> list[Checkup]:
 
 def check_variables() -> list[Checkup]:
     """Report every variable named PERDURE_… that means nothing."""
-    from perdure.adapters.repository.host import unknown_variables
-
     return [
         Checkup("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
         for name in unknown_variables(os.environ)
@@ -252,10 +232,6 @@ def check_variables() -> list[Checkup]:
 
 def check_browser() -> list[Checkup]:
     """Look for a browser, where the perdure.toml here or in a directory above asks for screenshots by `[app] start`."""
-    from perdure.adapters.browser.browser import NoBrowser, find_browser
-    from perdure.adapters.repository.config import load_repository_config
-    from perdure.adapters.system.bounded import read_text
-
     candidates = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
     file = next((path for path in candidates if path.is_file()), None)
     try:
@@ -273,91 +249,11 @@ def check_browser() -> list[Checkup]:
         return [Checkup("browser", NOTE, f"{what}; without it there are no screenshots", fix)]
 
 
-def failed_checkup(name: str, error: PerdureError, mark: str = MISSING) -> Checkup:
-    """Return an error as a line of `perdure doctor`."""
-    text = f"{error.what} ({error.where})" if error.where else error.what
-    return Checkup(name, mark, text, error.fix)
-
-
-def agents(json: bool) -> None:
-    """The agents of this host: what each can do, and whether it is installed."""
-    screen = Screen(json=json)
-    agent_rows = list_agents()
-    if json:
-        screen.print_json(agent_rows)
-        return
-    rows = [(agent["name"], agent["state"], agent["abilities"], agent["model"]) for agent in agent_rows]
-    screen.print_lines(align_columns(rows, screen.table_width))
-    screen.print_lines(f"{agent['name']}: {agent['fix']}" for agent in agent_rows if agent["fix"])
-
-
-def list_agents() -> list[dict[str, str]]:
-    """List the agents that presets describe, the built-in one first; starts each installed program to ask its version.
-
-    Every object has the same fields, all texts: name, title, state, version, program, abilities, wire, model, file and
-    fix; `fix` says how to install an agent that is missing.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from perdure.adapters.agents.presets import preset_names
-    from perdure.models.config.repository import BUILT_IN, StepSettings
-
-    built_in = {
-        "name": BUILT_IN,
-        "title": "Perdure's own",
-        "state": "built in",
-        "version": "",
-        "program": "",
-        "abilities": "resume, fork, answers enforced, reads only, words",
-        "wire": "anthropic",
-        "model": StepSettings().model,
-        "file": "",
-        "fix": "",
-    }
-    with ThreadPoolExecutor(max_workers=4) as pool:  # each waits for a process that says its version
-        described = list(pool.map(_describe_agent, preset_names()))
-    return [
-        built_in,
-        *({**agent, "file": with_tilde(Path(agent["file"])) if agent["file"] else ""} for agent in described),
-    ]
-
-
-def _describe_agent(name: str) -> dict[str, str]:
-    """Read one preset, look for its program on PATH, ask that for its version, and return the agent as an object.
-
-    A preset that cannot be read is returned with the error as its state.
-    """
-    from perdure.adapters.agents.presets import check_program, read_preset
-
-    empty = dict.fromkeys(("title", "state", "version", "program", "abilities", "wire", "model", "file", "fix"), "")
-    try:
-        stored = read_preset(name)
-    except BadInput as error:
-        return {"name": name, **empty, "state": f"wrong: {error.what}", "file": error.where, "fix": error.fix}
-    preset, installation = stored.preset, check_program(stored.preset)
-    return {
-        "name": name,
-        "title": preset.title,
-        "state": installation.problem or f"installed, {installation.version or 'of no known version'}",
-        "version": installation.version,
-        "program": str(installation.program or ""),
-        "abilities": preset.abilities.describe(),
-        "wire": preset.wire,
-        "model": preset.model,
-        "file": str(stored.file),
-        "fix": installation.fix,
-    }
-
-
 def check_agents() -> list[Checkup]:
     """Check the agents: one line for each that is installed or has a problem, one for all that are not installed.
 
     An agent that is missing or wrong is MISSING only where this host's settings or PERDURE_AGENT name it, else a note.
     """
-    from perdure.adapters.repository.host import load_host_config
-    from perdure.models.config.repository import BUILT_IN
-    from perdure.models.delivery.steps import AGENTIC
-
     steps = load_host_config(os.environ).steps
     chosen_names = {getattr(steps, step).agent for step in AGENTIC} | {os.environ.get("PERDURE_AGENT", "").strip()}
     checkups, all_agents = [], list_agents()
@@ -382,8 +278,6 @@ def check_agents() -> list[Checkup]:
 def doctor(sandbox: bool, notify: bool, json: bool) -> None:
     """Check this host, and the repository you are in: every line says what to do."""
     if notify:
-        from perdure.cli.host.remote_checks import try_notify
-
         checks: tuple[Callable[[], list[Checkup]], ...] = (try_notify,)
     else:
         checks = (check_sandbox,) if sandbox else _list_checks()
@@ -400,8 +294,6 @@ def doctor(sandbox: bool, notify: bool, json: bool) -> None:
 
 def _list_checks() -> tuple[Callable[[], list[Checkup]], ...]:
     """Return all checks in the order of their lines."""
-    from perdure.cli.host.remote_checks import check_notify, check_repository
-
     return (
         check_git,
         check_home,

@@ -6,23 +6,33 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from temporalio.service import RPCError
 
 from perdure import secrets
+from perdure.adapters.forges.base import AccessReport, HostedForge
+from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.command import redact
+from perdure.adapters.git.foreign_repository import foreign_git
+from perdure.adapters.git.target import TargetRepository, resolve_repository
+from perdure.adapters.notify.addresses import Listeners
+from perdure.adapters.repository.host import load_host_config
+from perdure.adapters.repository.terms import likely_branches
+from perdure.adapters.system.home import Home
+from perdure.cli.event_loop import run_coroutine
 from perdure.cli.host.config import read_base_settings
-from perdure.cli.host.doctor import MISSING, NOTE, OK, Checkup, failed_checkup
+from perdure.cli.request.issue import has_token
 from perdure.cli.request.repository import origin_url
-from perdure.cli.session import run_coroutine
+from perdure.client.doctor import NoticeAttempt, failed_notices, send_trial_notice
+from perdure.local.access import fingerprint, forge_variables, notifies_same_people
+from perdure.local.connect import connect_to_temporal, external_server_config
+from perdure.local.places import read_running_supervisor
+from perdure.models.config.repository import GitSettings
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
 from perdure.models.forges import FORGES
 from perdure.text import visible
-
-if TYPE_CHECKING:
-    from perdure.adapters.forges.base import AccessReport, HostedForge
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.target import TargetRepository
-
 
 DOCTOR_FORGE_S = 20.0
 """Seconds for a forge to answer doctor's few questions, a second's work: somebody is waiting at a terminal."""
@@ -30,17 +40,31 @@ DOCTOR_FORGE_S = 20.0
 
 _QUEUE_VARIABLE, _ROLE_VARIABLE = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE"
 
+OK, NOTE, MISSING = "✓", "!", "✗"
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """One line of `perdure doctor`. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several
+    lines."""
+
+    name: str
+    mark: str
+    text: str
+    fix: str = ""
+
+
+def failed_checkup(name: str, error: PerdureError, mark: str = MISSING) -> Checkup:
+    """Return an error as a line of `perdure doctor`."""
+    text = f"{error.what} ({error.where})" if error.where else error.what
+    return Checkup(name, mark, text, error.fix)
+
 
 def check_repository() -> list[Checkup]:
     """Check the repository of the current directory, and what this environment may do on its forge.
 
     Being in no repository is only noted. Blocks on git and the network, for a minute at most.
     """
-    from perdure.adapters.forges.base import HostedForge
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.command import redact
-    from perdure.adapters.git.target import resolve_repository
-
     forges = Forges.from_environment(secrets.environment())
     target: TargetRepository | None = None
     try:
@@ -72,9 +96,6 @@ def _expected_branches(url: str, target: TargetRepository | None) -> tuple[str, 
 
     By the default settings where those cannot be read: this is not the place to report that.
     """
-    from perdure.adapters.repository.terms import likely_branches
-    from perdure.models.config.repository import GitSettings
-
     with suppress(PerdureError):
         if target is not None:
             return likely_branches(read_base_settings(target).config.git.branch, url)
@@ -95,9 +116,6 @@ def _check_forge_access(
     where a publisher or the workers of another server have one. Where the token is fine, checks also that the running
     worker has it.
     """
-    from perdure.cli.request.issue import has_token
-    from perdure.local.connect import external_server_config
-
     queue, is_publisher = env.get(_QUEUE_VARIABLE, "").strip(), env.get(_ROLE_VARIABLE, "").strip() == "publisher"
     has_publisher = bool(queue) and not is_publisher
     if (has_publisher or external_server_config() is not None) and not has_token(forges, url, elsewhere=True):
@@ -159,10 +177,6 @@ def _find_stale_worker(forge: HostedForge, env: Mapping[str, str]) -> list[Check
 
     A worker keeps the environment of its start: a token that was exported later is not in it.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.local.access import fingerprint, forge_variables
-    from perdure.local.places import read_running_supervisor
-
     home = Home.find()
     supervisor = read_running_supervisor(home) if home.root.is_dir() else None
     if supervisor is None:
@@ -178,8 +192,6 @@ def _find_stale_worker(forge: HostedForge, env: Mapping[str, str]) -> list[Check
 
 def _remembered_default_branch(cwd: Path) -> str:
     """Return the default branch as the clone remembers it, for when the remote cannot be asked; else `main`."""
-    from perdure.adapters.git.foreign_repository import foreign_git
-
     output = foreign_git(cwd).execute("symbolic-ref", "--short", "refs/remotes/origin/HEAD", ok=(0, 1, 128))
     return output.text.removeprefix("origin/") if output.returncode == 0 else "main"
 
@@ -216,12 +228,6 @@ def check_notify() -> list[Checkup]:
 
     A running worker that has other addresses or another secret than this environment is noted.
     """
-    from perdure.adapters.notify.addresses import Listeners
-    from perdure.adapters.repository.host import load_host_config
-    from perdure.adapters.system.home import Home
-    from perdure.local.access import notifies_same_people
-    from perdure.local.places import read_running_supervisor
-
     listeners, checkups = Listeners.from_settings(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:
         summary = f"{', '.join(address.name for address in listeners.addresses)} ({', '.join(listeners.events)})"
@@ -251,11 +257,6 @@ def check_notify() -> list[Checkup]:
 async def _list_unsent_notices() -> list[str]:
     """Return a line for each notice that could not be sent; empty where no server answers, which check_temporal
     reports."""
-    from temporalio.service import RPCError
-
-    from perdure.adapters.system.home import Home
-    from perdure.client.doctor import failed_notices
-    from perdure.local.connect import connect_to_temporal
 
     home = Home.find()
     try:
@@ -274,11 +275,6 @@ def try_notify() -> list[Checkup]:
     The worker's own addresses and secret count, as they do for deliveries. Raises PerdureError where the server
     refuses.
     """
-    from temporalio.service import RPCError
-
-    from perdure.adapters.system.home import Home
-    from perdure.client.doctor import NoticeAttempt, send_trial_notice
-    from perdure.local.connect import connect_to_temporal
 
     async def send_test_notices() -> list[NoticeAttempt]:
         client = await connect_to_temporal(Home.find(), start=False, say=lambda _: None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, resolve_id, run_coroutine
+from perdure.cli.session import connect_client, resolve_id
 from perdure.models.errors import BadInput
+from perdure.render.comparison import comparison_lines, load_comparison
 
 if TYPE_CHECKING:
     from perdure.models.delivery.comparison import Comparison
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
 
 def compare(first: str, second: str, json: bool) -> None:
     """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
-    from perdure.render.comparison import comparison_lines, load_comparison
-
     screen = Screen(json=json)
 
     async def work() -> Comparison:

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.look.verifying import check_receipt
+from perdure.cli.look.watch import follow_delivery, print_detached
 from perdure.cli.screen import Screen
-from perdure.cli.session import (
-    connect_client,
-    resolve_id,
-    run_coroutine,
-    run_with_delivery,
-)
+from perdure.cli.session import connect_client, read_pages, resolve_id, run_with_delivery
+from perdure.client.history.state import progress_from
+from perdure.local.connect import no_worker_reason
+from perdure.models.delivery.verify import Claim, ClaimStatus
 from perdure.models.errors import PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
+from perdure.render.decision_lines import decision_line
 from perdure.render.formatting import money, pluralise, short_sha
 from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
+from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
+from perdure.render.step_lines import format_row, group_steps, line_of
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, ListEntry
     from perdure.models.delivery.state import Progress
-    from perdure.models.delivery.verify import Claim
 
 
 def watch(id: str, no_wait: bool, json: bool) -> None:
     """Follow a delivery until it ends."""
-    from perdure.cli.look.watch import follow_delivery, print_detached
-
     screen, delivery_ids = Screen(json=json), []
 
     async def work(delivery: Delivery) -> int:
@@ -47,9 +48,6 @@ def watch(id: str, no_wait: bool, json: bool) -> None:
 
 def show(id: str, json: bool) -> None:
     """Show where a delivery stands, or how it ended."""
-    from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
-    from perdure.render.step_lines import format_row, group_steps, line_of
-
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
@@ -60,8 +58,6 @@ def show(id: str, json: bool) -> None:
             except PerdureError:
                 if json:
                     raise
-                from perdure.client.history.state import progress_from
-                from perdure.local.connect import no_worker_reason
 
                 progress = progress_from(await delivery.past(), delivery.id, described.run_id)
                 if (pending_decision := described.pending_decision) is not None:
@@ -140,24 +136,12 @@ def diff(id: str) -> None:
     run_with_delivery(screen, id, work)
 
 
-async def read_pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
-    """Yield the text of `logs` or `diff`, page by page as its host reads it. Raises HostSilent and HostRefused."""
-    queue = (await delivery.progress()).queue
-    offset: int | None = 0
-    while offset is not None:
-        page = await delivery.read_page(what, offset, queue)
-        yield page.text
-        offset = page.next
-
-
 def _fact_lines(progress: Progress) -> list[str]:
     """Return the head of `show` for a running delivery: id, status, repository, branch, spending, decisions, unread
     messages.
 
     It ends with an empty line.
     """
-    from perdure.render.decision_lines import decision_line
-
     base = f"{progress.base} at {short_sha(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status
     facts = [
@@ -192,9 +176,6 @@ async def _check_and_print(screen: Screen, id: str, *, tests: bool) -> int:
 
     `tests`: run the tests again, too. With --json all claims are printed at the end.
     """
-    from perdure.cli.look.verifying import check_receipt
-    from perdure.models.delivery.verify import ClaimStatus
-
     perdure = await connect_client(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))
     claims: list[Claim] = []
@@ -220,8 +201,6 @@ def _claim_line(claim: Claim) -> str:
 
 def _summary_line(claims: Sequence[Claim]) -> str:
     """Return how many claims are verified, contradicted, and could not be checked."""
-    from perdure.models.delivery.verify import ClaimStatus
-
     marks = [claim.mark for claim in claims]
     parts = [f"{pluralise(marks.count(ClaimStatus.VERIFIED), 'claim')} of {len(marks)} verified"]
     if contradicted := marks.count(ClaimStatus.CONTRADICTED):

@@ -3,6 +3,7 @@ agent said and did, turn by turn."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,22 +12,23 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure.cli.commands.options import LAST
-from perdure.cli.look.delivery_commands import read_pages
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.look.watch import EXIT_DETACHED
+from perdure.cli.request.validation import suggest_name
 from perdure.cli.screen import Screen
-from perdure.cli.session import (
-    connect_client,
-    describe_on_own_server,
-    resolve_id,
-    run_coroutine,
-    run_with_delivery,
-)
+from perdure.cli.session import connect_client, describe_on_own_server, read_pages, resolve_id, run_with_delivery
+from perdure.client import Delivery, Perdure
+from perdure.client.history.event_feed import all_events, backlog_events
+from perdure.models.config.repository import parse_duration
+from perdure.models.delivery.steps import AGENTIC
+from perdure.models.delivery.turn import TURN_BEGINS
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.render.lists import format_event
+from perdure.render.progress_lines import REWOUND
 from perdure.text import visible
 
 if TYPE_CHECKING:
-    from perdure.client import Delivery, Perdure
     from perdure.models.events import Event
 
 
@@ -36,8 +38,6 @@ LOGS_EVERY_S = 1.0
 
 def logs(id: str, step: str | None, follow: bool) -> None:
     """Show what the agent said and did, turn by turn, with times (UTC)."""
-    from perdure.cli.look.watch import EXIT_DETACHED
-
     step_name = _parse_step(step) if step is not None else ""
     screen = Screen()
     try:
@@ -73,9 +73,6 @@ async def _follow_logs(delivery: Delivery, screen: Screen, step: str) -> None:
 
     An error of the host is raised only when the delivery has ended: until then another look is made.
     """
-    import asyncio
-
-    from perdure.render.progress_lines import REWOUND
 
     printed: list[str] = []
     last_state: object = None
@@ -109,8 +106,6 @@ async def _follow_logs(delivery: Delivery, screen: Screen, step: str) -> None:
 
 def turns_of_step(lines: Iterable[str], step: str) -> Iterator[str]:
     """Yield the lines of the turns of one step, each from the line with which the turn begins."""
-    from perdure.models.delivery.turn import TURN_BEGINS
-
     is_wanted = False
     for line in lines:
         if line.startswith(TURN_BEGINS):
@@ -123,9 +118,6 @@ def turns_of_step(lines: Iterable[str], step: str) -> Iterator[str]:
 def _parse_step(text: str) -> str:
     """Return the name, as in the logs, of a step in which a model works; `build` means implement. Raises BadInput for
     another."""
-    from perdure.cli.request.validation import suggest_name
-    from perdure.models.delivery.steps import AGENTIC
-
     name = text.strip().lower().replace("-", "_")
     step_names = [str(step) for step in AGENTIC]
     name = "implement" if name == "build" else name
@@ -138,8 +130,6 @@ def _parse_step(text: str) -> str:
 
 def events(id: str, follow: bool, since: str, first: int, json: bool) -> None:
     """Show what happened, in order: steps, turns, tests, decisions, deaths, the end."""
-    from perdure.cli.look.watch import EXIT_DETACHED
-
     screen = Screen(json=json)
 
     async def work() -> None:
@@ -160,9 +150,6 @@ async def _open_stream(perdure: Perdure, id: str, since: str, first: int, *, fol
     `first`: the offset to begin at. Raises BadInput for an offset without one delivery, and for a `since` that is no
     duration.
     """
-    from perdure.client.history.event_feed import all_events, backlog_events
-    from perdure.models.config.repository import parse_duration
-
     if not id:
         if first:
             raise BadInput("offsets count within one delivery", where="--from", fix="name it: perdure events ID")

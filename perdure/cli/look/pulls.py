@@ -6,18 +6,19 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perdure import secrets
+from perdure.adapters.forges.base import Forge, HostedForge
+from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.command import GitError, redact
+from perdure.adapters.git.foreign_repository import find_repository
+from perdure.adapters.git.target import resolve_repository
 from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
 from perdure.render.formatting import align_columns, short_sha
 from perdure.text import one_line, visible
-
-if TYPE_CHECKING:
-    from perdure.adapters.forges.base import Forge
-    from perdure.adapters.forges.local import LocalForge
 
 
 def pulls(number: int | None, repo: str, json: bool) -> None:
@@ -67,12 +68,6 @@ def _find_local_forge(repo: str, page: str) -> LocalForge:
     Raises BadInput where the pull requests have a web page of their own, which it names, or are not kept in a
     directory. A forge that the origin's address reveals is not asked whether we may see the repository.
     """
-    from perdure.adapters.forges.base import HostedForge
-    from perdure.adapters.forges.local import LocalForge
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.command import redact
-    from perdure.adapters.git.target import resolve_repository
-
     forges, path = Forges.from_environment(secrets.environment()), Path(os.path.expanduser(repo))
     address = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
     candidates = [_find_origin(path) or ""] if path.exists() else [repo, address]
@@ -97,9 +92,6 @@ def _find_origin(path: Path) -> str | None:
 
     None for a bare repository, too: people push to it, so it is meant itself.
     """
-    from perdure.adapters.git.command import GitError
-    from perdure.adapters.git.foreign_repository import find_repository
-
     folder = path if path.is_dir() else path.parent
     try:
         root = find_repository(folder).root

@@ -6,23 +6,23 @@ import os
 import sys
 from pathlib import Path
 
+from perdure.adapters.system.files import write_whole
 from perdure.cli.screen import Screen
 from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput
+from perdure.render.report.gather import gather_report
+from perdure.render.report.page import page_of
+from perdure.render.report.text import lines_of
 
 
 def report(id: str, html: str, json: bool) -> None:
     """Timeline, plan, tests, review, cost and screenshots of a delivery, whether it runs or has ended."""
-    from perdure.render.report.gather import gather_report
-
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
     target = target_of(html)
     screen = Screen(json=json or html == "-")
     loaded = run_with_delivery(screen, id, gather_report)
     if html:
-        from perdure.render.report.page import page_of
-
         page = page_of(loaded).encode()
         if target is None:
             sys.stdout.buffer.write(page)
@@ -32,8 +32,6 @@ def report(id: str, html: str, json: bool) -> None:
     if json:
         screen.print_json(loaded.model_dump_json(indent=2))
     elif not html:
-        from perdure.render.report.text import lines_of
-
         screen.print_lines(lines_of(loaded))
         return
     for reason in loaded.unread:
@@ -62,8 +60,6 @@ def write_page(target: Path, page: bytes) -> None:
 
     A device or a pipe is written to, not replaced. Raises BadInput when the page cannot be written.
     """
-    from perdure.adapters.system.files import write_whole
-
     umask = os.umask(0)
     os.umask(umask)
     try:

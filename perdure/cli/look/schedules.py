@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from perdure.adapters.system.home import Home
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.request.start_time import StartTime
+from perdure.cli.request.submit import header_lines, start_worker_and_connect
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, run_coroutine
-from perdure.models.errors import BadInput
+from perdure.cli.session import connect_client
+from perdure.local.connect import web_ui_url
 from perdure.models.ids import delivery_id
+from perdure.models.rules.inbox import request_key
+from perdure.models.schedule import RecurringTime
 from perdure.render.formatting import align_columns, pluralise, span
 
 if TYPE_CHECKING:
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
     from perdure.client import Perdure, ScheduleInfo
     from perdure.models.backlog.request import BacklogRequest
     from perdure.models.delivery.request import DeliveryRequest
-    from perdure.models.schedule import RecurringTime
 
 
 def list_schedules(context: typer.Context, json: bool) -> None:
@@ -109,42 +115,6 @@ def _last_cell(info: ScheduleInfo) -> str:
     return f"{info.last} {info.outcome.replace('_', ' ')}" if info.last else "-"
 
 
-@dataclass(frozen=True)
-class StartTime:
-    """The time at which something begins. `when`: a moment in UTC, or the days and hours; `text`: the same for a
-    person, with the zone."""
-
-    when: RecurringTime | datetime
-    text: str
-
-
-def parse_start_time(at: str | None, every: str | None, now: datetime | None = None) -> StartTime | None:
-    """Parse `--at` and `--every`; None where neither is given and it begins at once.
-
-    Raises BadInput for both together, for what is no time, a moment in the past, and a time zone that this host does
-    not know.
-    """
-    from perdure.adapters.system.zones import find_zone
-    from perdure.models.schedule import RecurringTime, SingleTime
-
-    if at is None and every is None:
-        return None
-    if at is not None and every is not None:
-        raise BadInput("once and again and again were asked for", where="--at and --every", fix="give one of them")
-    option_name, fix = ("--at", "--at 23:00") if at is not None else ("--every", '--every "weekdays 23:00"')
-    try:
-        if every is not None:
-            recurring = RecurringTime.parse(every)
-            find_zone(recurring.utc_offset_minutes, recurring.zone)
-            return StartTime(recurring, recurring.text)
-        single = SingleTime.parse(at or "")
-        zone = find_zone(single.utc_offset_minutes, single.zone)
-        moment = single.next_occurrence(now or datetime.now(UTC), zone)
-    except ValueError as error:
-        raise BadInput(str(error), where=option_name, fix=fix) from None
-    return StartTime(moment, f"{moment.astimezone(zone):%Y-%m-%d %H:%M} {single.zone_text}")
-
-
 async def create_schedule(
     request: DeliveryRequest | BacklogRequest,
     id: str,
@@ -158,12 +128,6 @@ async def create_schedule(
     Starts server and worker where they are missing. `limits` are shown in the header. Raises BadInput for another
     schedule of that id.
     """
-    import asyncio
-
-    from perdure.adapters.system.home import Home
-    from perdure.cli.request.submit import header_lines, start_worker_and_connect
-    from perdure.local.connect import web_ui_url
-    from perdure.models.schedule import RecurringTime
 
     perdure = await start_worker_and_connect(checked, screen)
     is_new = await perdure.schedules.add(request, id, start_time.when, start_time.text)
@@ -195,8 +159,6 @@ async def schedule_delivery(
     schedule. `name` stands for a single phase in that id, so that it differs from the whole delivery's. Raises the
     refusal of an issue that cannot be delivered.
     """
-    from perdure.models.rules.inbox import request_key
-
     if checked.work.refusal is not None:
         raise checked.work.refusal
     request = checked.request

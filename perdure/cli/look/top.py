@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from perdure.cli.decide.answer import login_name
+from rich.live import Live
+from rich.text import Text
+from temporalio.service import RPCError
+
+from perdure.adapters.system.home import Home
+from perdure.cli.decide.gate import decide_at_gate, gate_choices
+from perdure.cli.event_loop import handle_interrupts, run_coroutine
+from perdure.cli.keys import TerminalKeys, is_at_terminal
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, handle_interrupts, run_coroutine
+from perdure.cli.session import connect_client, login_name
+from perdure.client import Delivery, Perdure
+from perdure.client.server.overview import LOOK_S, Overview, OverviewRow, row_data
+from perdure.local.page import page_address
 from perdure.models.errors import PerdureError
+from perdure.render.decision_lines import pending_lines, resolve_answer
 from perdure.render.formatting import align_columns, money, time_ago
+from perdure.render.step_lines import phase_bar
 from perdure.text import one_line
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from perdure.client import Delivery, Perdure
-    from perdure.client.server.overview import Overview, OverviewRow
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
@@ -34,9 +40,6 @@ _ACTION_KEYS = ("a", "r", "s", "h", "o")
 
 def top(once: bool, json: bool) -> None:
     """All deliveries and backlogs, live: what waits for you first, with phase, turn, worker and cost."""
-    from perdure.cli.keys import is_at_terminal
-    from perdure.client.server.overview import Overview, row_data
-
     screen = Screen(json=json)
 
     async def work() -> None:
@@ -77,12 +80,6 @@ async def _show_until_key(
 
     n, p and the arrows choose a row meanwhile. The row is None where nothing runs.
     """
-    import asyncio
-
-    from rich.live import Live
-
-    from perdure.cli.keys import TerminalKeys
-    from perdure.client.server.overview import LOOK_S
 
     rows = await overview.rows()
     chosen_index = next((index for index, row in enumerate(rows) if row.id == chosen_id), 0)
@@ -110,8 +107,6 @@ def _render_screen(rows: Sequence[OverviewRow], chosen_index: int, screen: Scree
 
     `trouble`, why the rows could not be read, stands in the place of the message.
     """
-    from rich.text import Text
-
     height, width = max(screen.console.height - 4, 3), screen.console.width
     lines = table_lines(rows, width)
     first = max(0, min(chosen_index + 1 - height // 2, len(lines) - height))
@@ -165,8 +160,6 @@ def mark_of(row: OverviewRow) -> str:
 
 def phase_cell(row: OverviewRow) -> str:
     """Return how far a delivery has come among the phases, `▰▰▱▱▱ build`; of a backlog, which has none, `backlog`."""
-    from perdure.render.step_lines import phase_bar
-
     if row.kind == "backlog":
         return "backlog"
     return phase_bar(row.phase, over=row.closed is not None and row.status in ("delivered", "completed"))
@@ -195,9 +188,6 @@ async def _apply_key(key: str, row: OverviewRow, perdure: Perdure, screen: Scree
 
     An error of Perdure or of the server is returned in words, too.
     """
-    import asyncio
-
-    from temporalio.service import RPCError
 
     try:
         if key == "o":
@@ -226,9 +216,6 @@ async def _decide_row(row: OverviewRow, delivery: Delivery, screen: Screen) -> s
 
     Only the decision that was shown is sent, never another one in its place.
     """
-    from perdure.cli.decide.gate import decide_at_gate, gate_choices
-    from perdure.render.decision_lines import pending_lines, resolve_answer
-
     if (pending_decision := row.pending_decision) is None or row.closed is not None:
         return f"{row.id} waits for no decision"
     if gate_choices(pending_decision):
@@ -264,9 +251,6 @@ def _ask_for_line(prompt: str) -> str:
 
 def _open_page(row: OverviewRow) -> str:
     """Open the local page in a browser; return its path for the row, or that no page runs."""
-    from perdure.adapters.system.home import Home
-    from perdure.local.page import page_address
-
     address = page_address(Home.find())
     if not address:
         return "no page runs: perdure page, or perdure up"

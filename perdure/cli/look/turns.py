@@ -4,23 +4,20 @@ sibling from it."""
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perdure.adapters.system.home import Home
+from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
-from perdure.cli.session import (
-    connect_client,
-    ensure_worker,
-    resolve_id,
-    run_coroutine,
-    run_with_delivery,
-)
+from perdure.cli.session import connect_client, ensure_worker, resolve_id, run_with_delivery
+from perdure.client import Delivery
+from perdure.client.delivery.rewinding import Fork
+from perdure.client.delivery.rewinding import fork as forked
+from perdure.client.delivery.rewinding import rewind as rewound
+from perdure.client.delivery.turns import TurnRecord
+from perdure.client.delivery.turns import turns as turns_of
 from perdure.render.formatting import pluralise
 from perdure.text import one_line
-
-if TYPE_CHECKING:
-    from perdure.client import Delivery
-    from perdure.client.delivery.rewinding import Fork
-    from perdure.client.delivery.turns import TurnRecord
 
 
 def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bool) -> None:
@@ -56,9 +53,6 @@ async def _start_sibling(
     `turn` is `STEP[:TURN]`; `message` is for the agent in that turn. `name`: the sibling's id; empty: one is made.
     Raises BadInput where the delivery or the turn cannot be found.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.client.delivery.rewinding import fork as forked
-
     home = Home.find()
     await ensure_worker(screen)
     perdure = await connect_client(screen)
@@ -69,8 +63,6 @@ async def _start_sibling(
 
 def turns(id: str, json: bool) -> None:
     """List the turns a delivery stands on: what each did, its cost, its checkpoint."""
-    from perdure.client.delivery.turns import turns as turns_of
-
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
@@ -103,8 +95,6 @@ def _format_turn(turn: TurnRecord, place_width: int) -> str:
 
 def rewind(id: str, to: str, say: str, model: str, agent: str, repeat: bool, json: bool) -> None:
     """Go back to before a turn of a delivery: files and conversation as they were, taken anew from there."""
-    from perdure.client.delivery.rewinding import rewind as rewound
-
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:

@@ -28,6 +28,7 @@ from perdure.client.history.fold import DeliveryHistory
 from perdure.client.history.state import request_of
 from perdure.client.server.calls import HostRefused, HostSilent, run_on_host
 from perdure.client.server.view import status_word
+from perdure.local.replay import replay_histories
 from perdure.models.delivery import verify
 from perdure.models.delivery.request import DeliveryRequest, parse_request
 from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsStatus
@@ -167,8 +168,6 @@ async def _ask_host(
 async def _check_replay(past: DeliveryHistory) -> verify.Claim:
     """Replay the histories of all runs on this installation's workflow code, in a process of its own; return the
     claim."""
-    from perdure.local.replay import replay_histories
-
     name, runs = "history replays", pluralise(len(past.histories), "run")
     try:
         problems = [line for line in await replay_histories(past.histories[::-1]) if line]

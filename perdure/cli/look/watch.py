@@ -9,12 +9,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
+from rich.text import Text
+from temporalio.exceptions import TemporalError
+from temporalio.service import RPCError
 
+from perdure.adapters.system.home import Home
 from perdure.cli.decide.gate import decide_at_gate, gate_choices
 from perdure.cli.keys import is_at_terminal
 from perdure.cli.screen import Screen
 from perdure.cli.session import describe_on_own_server
-from perdure.local.connect import WORKER_STARTING, no_worker_reason
+from perdure.local.connect import WORKER_STARTING, no_worker_reason, wrong_server_reason
 from perdure.models.backlog.state import BacklogProgress
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Status
@@ -181,8 +185,6 @@ class DeliveryWatcher:
 
         With --json only what it waits for is said.
         """
-        from rich.text import Text
-
         if self._screen.json or self._progress is None:
             self._say_pending_decision(described)
         if self._screen.json:
@@ -235,8 +237,6 @@ class DeliveryWatcher:
 
         Says once that it is away. Raises TemporalUnreachable after WATCH_LOST_S without an answer.
         """
-        from temporalio.service import RPCError
-
         try:
             described, self._delivery = await describe_on_own_server(self._screen, self._delivery)
         except (RPCError, TemporalUnreachable) as error:
@@ -264,10 +264,6 @@ class DeliveryWatcher:
     async def _query_progress(self) -> None:
         """Query the workflow for its progress and keep the answer; errors are ignored, and so is another home's
         server."""
-        from temporalio.exceptions import TemporalError
-
-        from perdure.adapters.system.home import Home
-        from perdure.local.connect import wrong_server_reason
 
         try:
             progress = await self._delivery.progress(once=True)
@@ -312,9 +308,6 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
     Servers and workers may go away and come back meanwhile; both are reported. Raises TemporalUnreachable when the
     server has been away for WATCH_LOST_S.
     """
-    from temporalio.exceptions import TemporalError
-    from temporalio.service import RPCError
-
     previous: BacklogProgress | None = None
     reached_at = answered_at = time.monotonic()
     is_silence_reported = is_server_away = False

@@ -3,30 +3,31 @@ that may be anybody's."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from perdure import secrets
-from perdure.cli.look.schedules import StartTime, parse_start_time, schedule_delivery
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.request.single_phase import PhaseOptions, parse_phase, to_deliver_options
+from perdure.cli.request.start_time import StartTime, parse_start_time
+from perdure.cli.request.validation import DeliverOptions, check_request
 from perdure.cli.screen import Screen
-from perdure.cli.session import run_coroutine
+from perdure.models.checks.report import Findings, Review, TestReport
+from perdure.models.delivery.result import DeliveryResult, TestsStatus
+from perdure.models.delivery.steps import Plan
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from perdure.cli.request.single_phase import PhaseOptions
-    from perdure.cli.request.validation import DeliverOptions
     from perdure.client import Delivery, Submission
-    from perdure.models.delivery.result import DeliveryResult
 
 
 def deliver(at: str | None, every: str | None, detach: bool, no_wait: bool, json: bool, **params: Any) -> None:
     """Turn one request into one tested, reviewed pull request."""
-    from perdure.cli.look.watch import print_detached
-    from perdure.cli.request.validation import DeliverOptions
-
     deliver_options = DeliverOptions.from_params(params)
     screen = Screen(json=json)
     submitted: list[Submission] = []
@@ -40,6 +41,9 @@ def deliver(at: str | None, every: str | None, detach: bool, no_wait: bool, json
     except KeyboardInterrupt:
         if not submitted:
             raise
+        # Imported only now: loading it takes longer than finding a mistake in the request.
+        from perdure.cli.look.watch import print_detached
+
         raise print_detached(screen, submitted[0].delivery.id) from None
 
 
@@ -57,13 +61,11 @@ async def _submit_and_follow(
 
     The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
     """
-    import asyncio
-
-    from perdure.cli.request.validation import check_request
 
     checked = await asyncio.to_thread(check_request, deliver_options, secrets.environment())
 
     # Imported only now: loading these takes longer than finding a mistake in the request.
+    from perdure.cli.look.schedules import schedule_delivery
     from perdure.cli.look.watch import follow_delivery
     from perdure.cli.request.submit import submit_delivery
 
@@ -76,9 +78,6 @@ async def _submit_and_follow(
 
 def run(phase: str, at: str | None, every: str | None, detach: bool, no_wait: bool, json: bool, **params: Any) -> None:
     """Carry out one phase alone: plan, build, test, review or ship."""
-    from perdure.cli.look.watch import print_detached
-    from perdure.cli.request.single_phase import PhaseOptions, parse_phase
-
     wanted_phase = parse_phase(phase)
     phase_options = PhaseOptions.from_params(params)
     screen = Screen(json=json, to_stderr=wanted_phase is Phase.PLAN and not detach)
@@ -93,6 +92,9 @@ def run(phase: str, at: str | None, every: str | None, detach: bool, no_wait: bo
     except KeyboardInterrupt:
         if not submitted:
             raise
+        # Imported only now: loading it takes longer than finding a mistake in the request.
+        from perdure.cli.look.watch import print_detached
+
         raise print_detached(screen, submitted[0].delivery.id) from None
 
 
@@ -111,14 +113,12 @@ async def _run_phase(
 
     The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
     """
-    import asyncio
-
-    from perdure.cli.request.single_phase import to_deliver_options
-    from perdure.cli.request.validation import check_request
 
     deliver_options = to_deliver_options(phase, phase_options)
     checked = await asyncio.to_thread(check_request, deliver_options, secrets.environment())
 
+    # Imported only now: loading these takes longer than finding a mistake in the request.
+    from perdure.cli.look.schedules import schedule_delivery
     from perdure.cli.request.submit import submit_delivery
 
     # Not made from the issue alone: that id belongs to the delivery which closes the issue.
@@ -136,8 +136,8 @@ async def _follow_phase(phase: Phase, delivery: Delivery, screen: Screen, *, wai
     With `wait` False, returns EXIT_WAITS as soon as it waits for a person. Raises PerdureError when phase test had no
     test command.
     """
+    # Imported only now: see above.
     from perdure.cli.look.watch import EXIT_WAITS, DeliveryWatcher, come_back_lines, exit_code
-    from perdure.models.delivery.result import TestsStatus
     from perdure.render.progress_lines import closing_lines
 
     watcher = DeliveryWatcher(delivery, screen)
@@ -186,7 +186,7 @@ async def _fetch_artifacts(delivery: Delivery, result: DeliveryResult, screen: S
 
 def _print_artifacts(screen: Screen, phase: Phase, artifacts: dict[str, str]) -> None:
     """Print the phase's artifacts: the plan on standard output; test report, review and findings as lines."""
-    from perdure.models.checks.report import Findings, Review, TestReport
+    # Imported only now: see above.
     from perdure.render.findings_text import plan_text, report_lines, review_lines
 
     if phase is Phase.PLAN and "plan" in artifacts:
@@ -203,9 +203,6 @@ def _result_json(phase: Phase, result: DeliveryResult, artifacts: dict[str, str]
 
     For phase plan it is the plan alone, as JSON text that `--plan` takes.
     """
-    import json
-
-    from perdure.models.delivery.steps import Plan
 
     if phase is Phase.PLAN and "plan" in artifacts:
         return Plan.model_validate_json(artifacts["plan"]).model_dump_json(indent=2)

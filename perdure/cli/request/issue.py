@@ -1,4 +1,7 @@
-"""The issue that a request is about, and what can be known of it before anything is started."""
+"""The issue that a request is about, and what can be known of it before anything is started.
+
+Adapters are imported where they are needed: loading them takes longer than finding a mistake in the options.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Facts about a target repository that can be known here without fetching anything."""
+"""Facts about a target repository that can be known here without fetching anything.
+
+Adapters are imported where they are needed: loading them takes longer than finding a mistake in the options.
+"""
 
 from __future__ import annotations
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import typer
+from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.look.watch import follow_delivery, print_detached
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, ensure_worker, resolve_id, run_coroutine, run_with_delivery
+from perdure.cli.session import connect_client, ensure_worker, resolve_id, run_with_delivery
+from perdure.local.connect import no_worker_reason
+from perdure.models.delivery.result import DeliveryResult, Status
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import WATCH_SILENCE_S
+from perdure.render.progress_lines import closing_lines, no_worker_line
 from perdure.text import span
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.models.delivery.result import DeliveryResult
 
 CANCEL_TURN_S = 120.0
 """Seconds for the running turn to end before a cancellation: most take less than a minute. Later its tools are
@@ -25,8 +31,6 @@ ended."""
 
 def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
     """Go on from the last checkpoint of a delivery that ended without delivering."""
-    from perdure.cli.look.watch import print_detached
-
     screen = Screen(json=json)
     started: list[str] = []
     try:
@@ -39,14 +43,9 @@ def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
 
 def cancel(id: str, now: bool, json: bool) -> None:
     """Stop a delivery and wait until it has ended."""
-    from perdure.models.delivery.result import Status
-    from perdure.render.progress_lines import closing_lines
-
     screen, delivery_ids = Screen(json=json), list[str]()
 
     async def work(delivery: Delivery) -> int:
-        from temporalio.service import RPCError, RPCStatusCode
-
         described = await delivery.describe()
         if not described.running:
             raise BadInput(f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {delivery.id}")
@@ -95,10 +94,6 @@ async def _let_turn_end(delivery: Delivery, waits_for_person: bool, screen: Scre
 async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult:
     """Wait until the delivery has ended and return its result; print a line when no worker answers that could end
     it."""
-    import asyncio
-
-    from perdure.local.connect import no_worker_reason
-    from perdure.render.progress_lines import no_worker_line
 
     result = asyncio.ensure_future(delivery.result())
     finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)
@@ -116,8 +111,6 @@ async def _retry_delivery(id: str, screen: Screen, started: list[str], *, budget
     Starts a worker if need be. Follows the delivery to its end unless `detach`. Its id is appended to `started` once it
     runs: from then on Ctrl-C only leaves.
     """
-    from perdure.cli.look.watch import follow_delivery
-
     await ensure_worker(screen)
     perdure = await connect_client(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))

@@ -8,13 +8,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure import __version__, secrets
+from perdure.adapters.git.command import redact
+from perdure.adapters.git.target import list_not_included
+from perdure.adapters.repository.config import merge_config
+from perdure.adapters.system.home import Home
+from perdure.cli.request.issue import own_worker_publishes
 from perdure.cli.screen import Screen
+from perdure.client import BacklogSubmission, Perdure, Submission
+from perdure.local.connect import connect_to_temporal, no_worker_reason, web_ui_url
+from perdure.local.up import ensure_running
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.render.formatting import money, short_sha, with_tilde
+from perdure.render.progress_lines import Header
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import CheckedRequest, DeliverOptions
-    from perdure.client import BacklogSubmission, Perdure, Submission
 
 
 async def submit_delivery(
@@ -83,9 +91,6 @@ async def print_start(
     watch_command  the command that shows it later, printed where `detach`
     restart_hint   what starts another one, printed after the note that it existed
     """
-    from perdure.adapters.system.home import Home
-    from perdure.local.connect import no_worker_reason, web_ui_url
-
     if not screen.json:
         page = await web_ui_url(Home.find(), id)
         watching = [watch_command if detach else "Ctrl-C leaves; the work goes on", *([page] if page else [])]
@@ -109,12 +114,6 @@ async def start_worker_and_connect(checked: CheckedRequest, screen: Screen) -> P
     Where TEMPORAL_* names another server, nothing is started: its workers are somebody else's. The client signs
     requests with the home's key, where there is a home.
     """
-    from perdure.adapters.system.home import Home
-    from perdure.cli.request.issue import own_worker_publishes
-    from perdure.client import Perdure
-    from perdure.local.connect import connect_to_temporal
-    from perdure.local.up import ensure_running
-
     home = Home.find()
     if not checked.elsewhere:
         await ensure_running(home, screen.say, hosted=own_worker_publishes(checked.target.url, secrets.environment()))
@@ -129,10 +128,6 @@ def header_lines(checked: CheckedRequest, id: str, watching: Sequence[str], limi
     Reads the checkout for what is not committed or pushed. `watching`: how to follow it; `limits`: texts about budget
     and size, shown after the settings.
     """
-    from perdure.adapters.git.command import redact
-    from perdure.adapters.git.target import list_not_included
-    from perdure.render.progress_lines import Header
-
     checkout, target = checked.target.checkout, redact(checked.target.url)
     has_origin = checkout is not None and str(checkout) != checked.target.url
     start_branch = checked.request.branch or checked.base
@@ -154,8 +149,6 @@ def header_lines(checked: CheckedRequest, id: str, watching: Sequence[str], limi
 def _budget_texts(checked: CheckedRequest) -> list[str]:
     """Return the budget that counts as a list of one text; empty where the workers are elsewhere and the request has
     none."""
-    from perdure.adapters.repository.config import merge_config
-
     if checked.elsewhere:
         return [f"budget {money(checked.request.budget_usd)}"] if checked.request.budget_usd is not None else []
     limits = merge_config(

@@ -1,4 +1,7 @@
-"""Checks of the request of `deliver` and `run`, complete before anything is started or written."""
+"""Checks of the request of `deliver` and `run`, complete before anything is started or written.
+
+Adapters are imported where they are needed: loading them takes longer than finding a mistake in the options.
+"""
 
 from __future__ import annotations
 

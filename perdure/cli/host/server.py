@@ -1,0 +1,86 @@
+"""The embedded Temporal server: `perdure server`; its Web UI, `perdure ui`; its command line, `perdure temporal`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from dataclasses import asdict
+
+import typer
+
+from perdure.adapters.system.home import Home
+from perdure.cli.event_loop import run_coroutine
+from perdure.cli.screen import Screen
+from perdure.local.connect import UI_VARIABLE, embedded_environment, external_server_config, web_ui_url
+from perdure.local.page import page_address
+from perdure.local.places import temporal_binary
+from perdure.local.server import ServerInfo, ensure_server, find_server, stop_server
+from perdure.models.errors import PerdureError, TemporalUnreachable
+from perdure.secrets import environment, is_secret
+
+
+def start(port: int | None, ui_port: int | None) -> None:
+    """Start it in the background."""
+    _print_server(run_coroutine(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
+
+
+def stop() -> None:
+    """End it; nothing is lost."""
+    print("Temporal ended" if run_coroutine(stop_server(_home())) else "Temporal was not running")
+
+
+def status(json: bool) -> None:
+    """Say if it runs, and where; exit code 3 when it does not."""
+    home, screen = _home(), Screen(json=json)
+    info = run_coroutine(find_server(home))
+    if info is None:
+        raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+    if json:
+        screen.print_json({name: value for name, value in asdict(info).items() if name != "started"})
+    else:
+        _print_server(info)
+
+
+def ui(show: bool) -> None:
+    """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
+
+    home = _home()
+    web_ui = run_coroutine(web_ui_url(home))
+    if not web_ui and external_server_config() is not None:
+        raise PerdureError(
+            "where the Web UI of that Temporal server is, it does not say", fix=f"export {UI_VARIABLE}=https://…"
+        )
+    if not web_ui:
+        raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+    print(web_ui, flush=True)
+    if page_url := page_address(home):
+        print(f"page {page_url}", flush=True)
+    if not show and sys.stdout.isatty():
+        webbrowser.open(web_ui)
+
+
+def temporal(context: typer.Context) -> None:
+    """The bundled Temporal command line, against this home's server: perdure temporal workflow list."""
+    passed_variables = {
+        name: value for name, value in environment().items() if not is_secret(name) or name.startswith("TEMPORAL_")
+    }
+    binary, env = str(temporal_binary()), passed_variables
+    needs_server = bool(context.args) and not {"--help", "-h", "--version", "-v"} & set(context.args)
+    if needs_server and external_server_config() is None:
+        home = _home()
+        running = run_coroutine(find_server(home))
+        if running is None:
+            raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+        # As variables, not as options: an --address among the arguments still wins, whatever the subcommand.
+        env = embedded_environment(env) | {"TEMPORAL_ADDRESS": running.address, "TEMPORAL_NAMESPACE": running.namespace}
+    sys.stdout.flush()
+    os.execve(binary, [binary, *context.args], env)  # noqa: S606 - this process becomes it
+
+
+def _home() -> Home:
+    return Home.find()
+
+
+def _print_server(info: ServerInfo) -> None:
+    print(f"Temporal at {info.address} (pid {info.pid}), Web UI {info.ui_url}", flush=True)
