@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from temporalio import activity
 
@@ -163,14 +162,6 @@ class ContractBuilder(OnHost):
             config=load_repository_config(request.config, "--config") if request.config is not None else None,
             request=request,
         )
-
-
-def task_fields(contract: Contract) -> dict[str, Any]:
-    """Return the fields of PreparedWorkspace that are different for a plan's task: nobody is asked about its limits,
-    and its change is not inspected alone; empty for any other delivery."""
-    if contract.parent_delivery is None:
-        return {}
-    return {"inspects": False, "asks": False, "gates": (), "title": contract.parent_delivery.title}
 
 
 def _read_prompts(vault: Vault, base_sha: str, request: DeliveryRequest, *, specialists: bool) -> dict[str, str]:

@@ -174,8 +174,9 @@ def _store_fork(
             shutil.copyfile(origin_file, own_file)
     models = {str(step): getattr(contract.config.steps, step).model for step in AGENTIC}
     contract_hash = host.store_contract(vault, contract)
-    changes = {"contract": contract_hash, "branch": contract.branch, "branches": {}, "models": models}
-    return previous.model_copy(update=changes)
+    return previous.with_changes(
+        {"agents": {"models": models}}, contract=contract_hash, branch=contract.branch, branches={}
+    )
 
 
 def fork_summary(forked: ForkedFrom) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 
-from activities.contract_builder import CONFIG_FILE, ContractBuilder, task_fields
+from activities.contract_builder import CONFIG_FILE, ContractBuilder
 from activities.forking import fork_summary, prepare_fork
 from activities.run_tests import BaseTests, test_base
 from perdure.adapters.agents.resolve_agents import next_efforts, uses_cli_agent
@@ -41,11 +41,23 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import Contract
-from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace, PrepareInput, TestVerdict
+from perdure.models.delivery.work import (
+    AgentSettings,
+    BaseCommit,
+    BuildSettings,
+    DeliveryLimits,
+    EscalationSettings,
+    PreparedWorkspace,
+    PrepareInput,
+    PublishSettings,
+    RequestFacts,
+    TestVerdict,
+    VisibilitySettings,
+)
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.gates import gate_settings
-from perdure.models.rules.parallel_builds import attempt_overrides, attempt_settings
+from perdure.models.rules.parallel_builds import attempt_settings
 from perdure.text import span
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
@@ -106,7 +118,7 @@ class PrepareActivity:
         )
         summary = " · ".join(part for part in (prepared.summary, survey_note) if part)
         summary = f"task {parent.task} of the plan, on {contract.base_sha[:7]}" if parent is not None else summary
-        return prepared.model_copy(update={"summary": summary, **task_fields(contract)})
+        return prepared.model_copy(update={"summary": summary})
 
     async def _prepare_retry(self, work: PrepareInput, previous: PreparedWorkspace) -> PreparedWorkspace:
         """Prepare a delivery that goes on: under the same contract, in a valid workspace that is restored to the
@@ -131,23 +143,22 @@ class PrepareActivity:
             )
             await in_thread(session.restore, checkpoint)
             position = await in_thread(turn_of_checkpoint, session.vault, checkpoint)
-            host_fields = self._host_fields(session.contract, work.request)
+            contract = session.contract
         damaged = checkpoint != requested_checkpoint
-        requested_usd, max_usd = work.request.budget_usd, self._host.config.limits.budget_usd
-        changes = {
-            **host_fields,
-            "budget_usd": min(requested_usd, max_usd) if requested_usd is not None else previous.budget_usd,
-            "summary": fork_summary(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
-            "budget_tokens": retry_token_limit(
-                work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens
-            ),
-            **gate_settings(session.contract.config, previous.phases, work.request),
-            "fallback": checkpoint if damaged else "",
-            "fallback_position": position if damaged else None,
-            **task_fields(session.contract),
-            **attempt_overrides(forked),
+        requested_usd, max_limits = work.request.budget_usd, self._host.config.limits
+        limits = {
+            "budget_usd": min(requested_usd, max_limits.budget_usd)
+            if requested_usd is not None
+            else previous.limits.budget_usd,
+            "budget_tokens": retry_token_limit(work.request.tokens or previous.limits.budget_tokens, max_limits.tokens),
         }
-        return previous.model_copy(update=changes)
+        prepared = previous.with_changes(
+            {"limits": limits},
+            summary=fork_summary(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
+            fallback=checkpoint if damaged else "",
+            fallback_position=position if damaged else None,
+        )
+        return self._with_settings(prepared, contract, work.request)
 
     async def _read_contract(self, work: PrepareInput) -> tuple[Vault, Contract, EffectiveConfig]:
         """Read the contract and return it with its vault and its settings. Raises ForgeUnavailable, to be tried again,
@@ -198,27 +209,39 @@ class PrepareActivity:
         checkpoints.restore_base(workspace)  # tests and notes are read from its files: they must be the commit's
         return workspace
 
-    def _host_fields(self, contract: Contract, request: DeliveryRequest) -> dict[str, Any]:
-        """Return the fields of PreparedWorkspace that depend on this host, its release and the settings. They are set
-        anew for a delivery that is retried."""
-        config = contract.config
-        return {
-            "queue": self._host.home.queue(),
-            "attributes": bool(self._host.search_attributes),
-            "shows": self._host.extra_search_attributes,
-            "page": self._host.page_address(),
-            "labels": delivery_labels(contract, request),
+    def _with_settings(
+        self, prepared: PreparedWorkspace, contract: Contract, request: DeliveryRequest
+    ) -> PreparedWorkspace:
+        """Return the workspace with the settings that depend on this host, its release and the request. They are set
+        anew for a delivery that is retried. Nobody is asked about a plan's task or an attempt alone."""
+        config, listeners = contract.config, self._host.listeners.addresses
+        decisions = gate_settings(config, prepared.phases, request).model_copy(
+            update={"notifies": bool(listeners), "comments": True}
+        )
+        if contract.is_task:
+            decisions = decisions.model_copy(update={"asks": False, "gates": ()})
+        if request.forked is not None and request.forked.attempt:
+            decisions = decisions.model_copy(update={"asks": False, "gates": (), "notifies": False, "comments": False})
+        visibility = VisibilitySettings(
+            attributes=bool(self._host.search_attributes),
+            extra_attributes=self._host.extra_search_attributes,
+            labels=delivery_labels(contract, request),
+            page=self._host.page_address(),
+        )
+        publishing = {
             "hosted": self._contract_builder.has_hosted_forge(contract),
             "publisher": self._host.publisher_queue,
-            "inspects": True,
-            "comments_at_gates": True,
-            "notifies": bool(self._host.listeners.addresses),
-            "treasury": shared_budgets(self._host.config, contract, request),
-            "document": config.delivery.document,
-            "app": bool(config.app.start),
-            "efforts": next_efforts(config.steps),
-            "proxied": uses_cli_agent(config),
+            "screenshots": bool(config.app.start),
         }
+        piece_changes: dict[str, dict[str, Any]] = {
+            "limits": {"shared_budgets": shared_budgets(self._host.config, contract, request)},
+            "agents": {"efforts": next_efforts(config.steps), "proxied": uses_cli_agent(config)},
+            "building": {"document": config.delivery.document, "inspects": not contract.is_task},
+            "publishing": publishing,
+        }
+        return prepared.with_changes(
+            piece_changes, queue=self._host.home.queue(), decisions=decisions, visibility=visibility
+        )
 
     def _make_result(
         self,
@@ -234,39 +257,45 @@ class PrepareActivity:
         """Return the result of `prepare`, made of request, contract and its artifact, the plan's artifact, the first
         checkpoint, the base's tests, the title, and the record of setup."""
         config, base_verdict, landing = contract.config, base_tests.verdict, request.landing
-        return PreparedWorkspace(
-            **self._host_fields(contract, request),
-            base=contract.base,
-            base_sha=contract.base_sha,
+        if contract.parent_delivery is not None:
+            title = contract.parent_delivery.title
+        prepared = PreparedWorkspace(
+            queue=self._host.home.queue(),
+            contract=contract_hash,
+            phases=tuple(Phase(phase) for phase in config.delivery.phases),
             head=contract.head,
             branch=contract.branch,
             branches=contract.branches,
             checkpoint=checkpoint,
-            contract=contract_hash,
-            phases=tuple(Phase(phase) for phase in config.delivery.phases),
-            plan=plan_artifact,
-            test_fixes=config.limits.test_fixes if request.fix else 0,
-            review_fixes=config.limits.review_fixes if request.fix else 0,
-            turns_per_step=config.limits.turns_per_step,
-            time_s=parse_duration(config.limits.time),
-            budget_usd=config.limits.budget_usd,
-            on_failure=config.delivery.on_failure,
-            allow_untested=config.ship.allow_untested,
-            draft=config.ship.draft,
-            has_tests=bool(config.test),
-            models={str(step): getattr(config.steps, step).model for step in AGENTIC},
-            issue=contract.issue.number if contract.issue else 0,
-            title=title,
-            baseline=base_tests.artifact,
-            base_red=base_verdict is not None and base_verdict.status is TestsStatus.RED,
-            budget_tokens=config.limits.tokens or 0,
-            **gate_settings(config, config.delivery.phases, request),
-            landing=landing.branch if landing is not None and not (landing.decompose or landing.ships) else "",
-            specialists=config.delivery.specialists,
-            **attempt_settings(contract),
-            limited=_has_limits(request, config.limits),
             summary=_summary_line(contract, setup_record, base_verdict, base_tests.is_reused),
+            base_commit=BaseCommit(
+                branch=contract.base,
+                sha=contract.base_sha,
+                baseline=base_tests.artifact,
+                is_red=base_verdict is not None and base_verdict.status is TestsStatus.RED,
+            ),
+            request=RequestFacts(plan=plan_artifact, issue=contract.issue.number if contract.issue else 0, title=title),
+            limits=DeliveryLimits(
+                budget_usd=config.limits.budget_usd,
+                budget_tokens=config.limits.tokens or 0,
+                time_s=parse_duration(config.limits.time),
+                turns_per_step=config.limits.turns_per_step,
+                test_fixes=config.limits.test_fixes if request.fix else 0,
+                review_fixes=config.limits.review_fixes if request.fix else 0,
+                is_shared=_has_limits(request, config.limits),
+            ),
+            agents=AgentSettings(models={str(step): getattr(config.steps, step).model for step in AGENTIC}),
+            building=BuildSettings(
+                specialists=config.delivery.specialists, has_tests=bool(config.test), **attempt_settings(contract)
+            ),
+            publishing=PublishSettings(
+                on_failure=config.delivery.on_failure,
+                allow_untested=config.ship.allow_untested,
+                draft=config.ship.draft,
+                landing=landing.branch if landing is not None and not (landing.decompose or landing.ships) else "",
+            ),
         )
+        return self._with_settings(prepared, contract, request)
 
 
 def _has_limits(request: DeliveryRequest, limits: Limits) -> bool:

@@ -113,8 +113,8 @@ async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> Del
         return DeliveryStatus(
             status=_status_name(description.status),
             run_id=first_run_id,
-            usd=state.usage.cost_usd,
-            commit=state.landed_commit,
+            usd=state.spending.usage.cost_usd,
+            commit=state.landing.landed_commit,
         )
     return DeliveryStatus(
         status=result.status,

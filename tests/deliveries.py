@@ -52,6 +52,7 @@ from perdure.models.errors import WorkCutOff
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.plugin import perdure_plugin
+from tests.states import prepared_workspace, with_fields
 from tests.waiting import patient, until
 from workflows import WORKFLOWS
 
@@ -179,12 +180,9 @@ class Script:
             if "fails" in self.settings:
                 raise ApplicationError("no", type=self.settings["fails"], non_retryable=True)
             if work.previous is not None:
-                return work.previous.model_copy(update=self.settings)
-            given: dict[str, Any] = {
-                "queue": TASK_QUEUE, "base": "main", "base_sha": "b", "head": "b", "branch": "perdure/d",
-                "checkpoint": "c0", "policy": "p", "phases": self.phases, "proxied": True, **self.settings,
-            }  # fmt: skip
-            return PreparedWorkspace(**given)
+                return with_fields(work.previous, **self.settings)
+            given = {"queue": TASK_QUEUE, "checkpoint": "c0", "phases": self.phases, "proxied": True}
+            return prepared_workspace(**given | self.settings)
 
         @activity.defn(name="close")
         async def close(work: CloseInput) -> CloseResult:

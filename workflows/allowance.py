@@ -60,12 +60,12 @@ class Allowance:
                 await self._request_block()
             return False
         answered = True
-        while answered and not self._has_room() and not self.state.reservation.why:  # an answer can be too small
+        while answered and not self._has_room() and not self.state.budget.reservation.why:  # an answer can be too small
             answered = await self._wait_for_answer(GRANT_SHOWN_AFTER)
         waited, notified, patience = False, False, GRANT_RETRY_PAUSE
         while not self._has_room():
-            with self._show_waiting(self.state.reservation.why or NO_ANSWER):
-                if not notified and (self.state.reservation.why or waited):  # a Treasury may just be starting
+            with self._show_waiting(self.state.budget.reservation.why or NO_ANSWER):
+                if not notified and (self.state.budget.reservation.why or waited):  # a Treasury may just be starting
                     self._notify("waiting")
                     notified = True
                 await self._wait_for_answer(patience)
@@ -76,9 +76,9 @@ class Allowance:
     async def reserve_for_turn(self, reached: LimitReached) -> None:
         """Record what was spent when a turn was stopped at a limit. Where the limit is a shared budget, request the
         most that its next model request can cost; that model request was not sent."""
-        self.state.spend = reached.spend
+        self.state.spending.spend = reached.spend
         if reached.limit == Limit.DAY and reached.usd:
-            self.state.reservation = self.state.reservation.model_copy(
+            self.state.budget.reservation = self.state.budget.reservation.model_copy(
                 update={"needs": round(reached.usd, 6), "why": ""}
             )
             await self._request_block()
@@ -86,24 +86,24 @@ class Allowance:
     def clear_turn_need(self) -> None:
         """Forget the amount that a stopped turn needed: it was carried out, and the next turn requests what it needs
         itself."""
-        if self.state.reservation.needs:
-            self.state.reservation = self.state.reservation.model_copy(update={"needs": 0.0})
+        if self.state.budget.reservation.needs:
+            self.state.budget.reservation = self.state.budget.reservation.model_copy(update={"needs": 0.0})
 
     async def release(self) -> None:
         """Give what was not used back to the Treasury, because the delivery ends. A cancellation that comes meanwhile
         is ignored: it does not change how the delivery ends."""
-        if self._listen_for_grants() and self.state.reservation.seq:
+        if self._listen_for_grants() and self.state.budget.reservation.seq:
             sending = asyncio.create_task(self._send_reserve(is_end=True))
             with suppress(asyncio.CancelledError):
                 await workflow.wait([sending])
             with suppress(asyncio.CancelledError):
                 await sending
-            self.state.reservation = self.state.reservation.for_retry()
+            self.state.budget.reservation = self.state.budget.reservation.for_retry()
 
     def _listen_for_grants(self) -> bool:
         """Install the handler of signal `granted`, once; return False where no shared budget covers the delivery."""
         prepared = self.state.prepared
-        if prepared is None or not prepared.treasury:
+        if prepared is None or not prepared.limits.shared_budgets:
             return False
         if not self._listening:
             workflow.set_signal_handler("granted", self._apply_grant)
@@ -113,10 +113,10 @@ class Allowance:
     def _apply_grant(self, answer: BudgetGrant) -> None:
         """Record an answer of the Treasury in the state: the new ceiling, until when it holds, and why it was refused,
         if it was. An answer older than the last one is ignored."""
-        purse = self.state.reservation
+        purse = self.state.budget.reservation
         if answer.seq < purse.answered:
             return
-        self.state.reservation = purse.model_copy(
+        self.state.budget.reservation = purse.model_copy(
             update={
                 "seq": max(purse.seq, answer.seq),
                 "answered": answer.seq,
@@ -131,27 +131,30 @@ class Allowance:
     def _has_room(self) -> bool:
         """Return whether the reservation is valid now, is not used up, and covers what the next turn is known to
         need."""
-        purse = self.state.reservation
+        purse = self.state.budget.reservation
         if purse.until is None or workflow.now() >= purse.until:
             return False
         return round(self._paid(), 6) < purse.ceiling and round(self._paid() + purse.needs, 6) <= purse.ceiling
 
     def _is_low(self) -> bool:
         """Return whether at most LOW_SHARE of a block is left."""
-        purse = self.state.reservation
+        purse = self.state.budget.reservation
         return purse.ceiling - self._paid() <= purse.granted * LOW_SHARE
 
     def _paid(self) -> float:
         """Return the dollars that the delivery's own turns have cost; a plan's tasks reserve for themselves."""
-        return max(paid_usd(self.state) - self.state.tasks_usd, 0.0)
+        return max(paid_usd(self.state) - self.state.children.usd, 0.0)
 
     def _is_answered(self) -> bool:
         """Return whether the newest request was answered, and not refused."""
-        return self.state.reservation.answered >= self.state.reservation.seq and not self.state.reservation.why
+        return (
+            self.state.budget.reservation.answered >= self.state.budget.reservation.seq
+            and not self.state.budget.reservation.why
+        )
 
     def _last_answer(self) -> tuple[object, ...]:
         """Return the parts of the newest answer, to notice when another one comes."""
-        purse = self.state.reservation
+        purse = self.state.budget.reservation
         return purse.answered, purse.ceiling, purse.until, purse.why
 
     async def _wait_for_answer(self, patience: timedelta) -> bool:
@@ -164,7 +167,7 @@ class Allowance:
         answer_before = self._last_answer()  # taken first: the answer can come while the request is still being sent
         if self._is_answered():
             await self._request_block()
-        purse = self.state.reservation
+        purse = self.state.budget.reservation
         if purse.why and purse.until is not None and purse.answered >= purse.seq:
             patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_RETRY_PAUSE
         try:
@@ -180,7 +183,9 @@ class Allowance:
 
     async def _request_block(self) -> None:
         """Send a request with a new number."""
-        self.state.reservation = self.state.reservation.model_copy(update={"seq": self.state.reservation.seq + 1})
+        self.state.budget.reservation = self.state.budget.reservation.model_copy(
+            update={"seq": self.state.budget.reservation.seq + 1}
+        )
         await self._send_reserve()
 
     async def _send_reserve(self, *, is_end: bool = False) -> None:
@@ -188,11 +193,13 @@ class Allowance:
         Records in the state what was reported as paid."""
         prepared, settled = self.state.prepared, round(self._paid(), 6)
         assert prepared is not None
-        purse = self.state.reservation = self.state.reservation.model_copy(update={"reported_usd": settled})
+        purse = self.state.budget.reservation = self.state.budget.reservation.model_copy(
+            update={"reported_usd": settled}
+        )
         request = ReserveRequest(
             delivery=workflow.info().workflow_id,
             seq=purse.seq,
-            rules=prepared.treasury,
+            rules=prepared.limits.shared_budgets,
             settled=settled,
             booked=purse.booked,
             key=self.delivery,

@@ -48,11 +48,11 @@ def settle_messages(state: DeliveryState, attempt_ends: list[AttemptEnd], relay:
     with_commit = [end for end in attempt_ends if end.attempted.head]
     read_messages = [
         message
-        for message in state.pending_messages
+        for message in state.messages.pending
         if with_commit and all(_has_read(message, end, relay) for end in with_commit)
     ]
-    state.add_delivered_messages(*read_messages)
-    state.pending_messages = tuple(message for message in state.pending_messages if message not in read_messages)
+    state.messages.add_delivered(*read_messages)
+    state.messages.pending = tuple(message for message in state.messages.pending if message not in read_messages)
 
 
 def _has_read(message: UserMessage, end: AttemptEnd, relay: Relay[int]) -> bool:
@@ -118,14 +118,16 @@ class PlanAttempts:
         own change has failed. Attempts that an earlier run has compared are not made again. Raises DeliveryStopped
         where every attempt changed nothing, none made a commit, or too little money is left for so many.
         """
-        if self._prepared.attempts < 2:
+        if self._prepared.building.attempts < 2:
             return False
-        self._runner.state.planned_checkpoint = self._runner.state.planned_checkpoint or self._runner.state.checkpoint
-        if self._prepared.after_red:
+        self._runner.state.children.planned_checkpoint = (
+            self._runner.state.children.planned_checkpoint or self._runner.state.turns.checkpoint
+        )
+        if self._prepared.building.after_red:
             return False
-        if not self._runner.state.attempts:
-            await self._take_over_best(await self._run_attempts(range(1, self._prepared.attempts + 1)))
-        attempts = self._runner.state.attempts
+        if not self._runner.state.children.attempts:
+            await self._take_over_best(await self._run_attempts(range(1, self._prepared.building.attempts + 1)))
+        attempts = self._runner.state.children.attempts
         if any(attempt.chosen for attempt in attempts):
             return True
         if all(attempt.failure.startswith("the agent changed nothing") for attempt in attempts):
@@ -143,34 +145,36 @@ class PlanAttempts:
         """
         state, prepared = self._runner.state, self._prepared
         if (
-            prepared.attempts < 2
-            or not prepared.after_red
-            or state.attempts
-            or not state.planned_checkpoint
-            or state.landings
+            prepared.building.attempts < 2
+            or not prepared.building.after_red
+            or state.children.attempts
+            or not state.children.planned_checkpoint
+            or state.landing.turn_requests
         ):
             return False
         own = AttemptResult(
             number=1,
             delivery=workflow.info().workflow_id,
             branch=prepared.branch,
-            head=state.head,
+            head=state.building.head,
             failure=reason.partition("\n")[0][:200],
-            tests=state.tests.status if state.tests is not None else AttemptResult(number=1).tests,
-            review=state.review_result if state.reviewed_commit == state.head else AttemptResult(number=1).review,
-            cost_usd=state.usage.cost_usd,
+            tests=state.testing.verdict.status if state.testing.verdict is not None else AttemptResult(number=1).tests,
+            review=state.reviewing.result
+            if state.reviewing.reviewed_commit == state.building.head
+            else AttemptResult(number=1).review,
+            cost_usd=state.spending.usage.cost_usd,
         )
-        await self._take_over_best([own, *await self._run_attempts(range(2, prepared.attempts + 1))], own=1)
-        return not state.head
+        await self._take_over_best([own, *await self._run_attempts(range(2, prepared.building.attempts + 1))], own=1)
+        return not state.building.head
 
     async def commit_best(self) -> None:
         """Make a commit of the files of the chosen attempt. The review it had, if any, counts as the review of this
         commit."""
         state, steps = self._runner.state, self._steps
-        number = next(attempt.number for attempt in state.attempts if attempt.chosen)
-        await steps.commit(Step.IMPLEMENT, number, state.title or self._prepared.title)
-        if state.review:
-            state.reviewed_commit = steps.reviewed_before = state.head
+        number = next(attempt.number for attempt in state.children.attempts if attempt.chosen)
+        await steps.commit(Step.IMPLEMENT, number, state.planning.title or self._prepared.request.title)
+        if state.reviewing.review:
+            state.reviewing.reviewed_commit = steps.reviewed_before = state.building.head
 
     async def _run_attempts(self, numbers: Iterable[int]) -> list[AttemptResult]:
         """Start these attempts, forward what people send, wait until all have ended, and return their results.
@@ -184,7 +188,7 @@ class PlanAttempts:
         if usd < USD_LEAST:
             raise not_delivered(Reason.BUDGET, f"${remaining_usd:.2f} are left, too little for {len(numbers)} attempts")
         ids = {number: attempt_workflow_id(workflow.info().workflow_id, number) for number in numbers}
-        runner.state.attempt_ids = (*runner.state.attempt_ids, *ids.values())
+        runner.state.children.ids = (*runner.state.children.ids, *ids.values())
         self._wait_text = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
         workflow.set_signal_handler("attempt_waits", self._record_wait)
         self._show_wait()
@@ -192,13 +196,13 @@ class PlanAttempts:
         relay = Relay(runner.state, children, message_signal, budget_signal)
         try:
             for number, id in ids.items():
-                relay.record_sent(number, runner.state.pending_messages)
+                relay.record_sent(number, runner.state.messages.pending)
                 await children.start(
                     number,
                     "Delivery",
                     [self._attempt_request(number, usd, len(numbers))],
                     id=id,
-                    summary=f"attempt {number} of {self._prepared.attempts} at the plan",
+                    summary=f"attempt {number} of {self._prepared.building.attempts} at the plan",
                     result_type=DeliveryResult,
                 )
             await relay.relay_until_ended()
@@ -213,27 +217,24 @@ class PlanAttempts:
         """Return the request of one attempt, as JSON: a delivery that goes on from the plan's checkpoint, with `usd`
         dollars and one of `share_count` shares of the tokens."""
         state, prepared = self._runner.state, self._prepared
-        tokens = prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0
-        changes: dict[str, Any] = {
-            "phases": tuple(phase for phase in prepared.phases if phase in _PHASES),
-            "checkpoint": state.planned_checkpoint,
-            "time_s": max(self._runner.gates.time_left().total_seconds(), 1.0),
-            "on_failure": "none",
-            "attempts": 1,
-            "after_red": False,
-            "limited": False,
-            "landing": "",
+        tokens = prepared.limits.budget_tokens + state.budget.extra_tokens if prepared.limits.budget_tokens else 0
+        phases = tuple(phase for phase in prepared.phases if phase in _PHASES)
+        piece_changes: dict[str, dict[str, Any]] = {
+            "limits": {"time_s": max(self._runner.gates.time_left().total_seconds(), 1.0), "is_shared": False},
+            "building": {"attempts": 1, "after_red": False},
+            "publishing": {"on_failure": "none", "landing": ""},
         }
-        resume_state = initial_attempt_state(state, prepared.model_copy(update=changes), number, prepared.attempts)
+        own = prepared.with_changes(piece_changes, phases=phases, checkpoint=state.children.planned_checkpoint)
+        resume_state = initial_attempt_state(state, own, number, prepared.building.attempts)
         forked = ForkedFrom(
             delivery=workflow.info().workflow_id,
             at="implement:1",
-            checkpoint=state.planned_checkpoint,
+            checkpoint=state.children.planned_checkpoint,
             queue=prepared.queue,
             attempt=number,
         )
         request_changes: dict[str, Any] = {
-            "phases": changes["phases"],
+            "phases": phases,
             "gates": (),
             "push": False,
             "proof": None,
@@ -241,7 +242,9 @@ class PlanAttempts:
             "after_red": None,
             "landing": None,
             "budget_usd": usd,
-            "tokens": max((tokens - used_tokens(state.usage, state.spend)) // share_count, 1) if tokens else None,
+            "tokens": max((tokens - used_tokens(state.spending.usage, state.spending.spend)) // share_count, 1)
+            if tokens
+            else None,
             "resume": ResumePoint(run_id="", state=resume_state.model_dump(mode="json", exclude_defaults=True)),
             "forked": forked,
         }
@@ -288,7 +291,7 @@ class PlanAttempts:
         work = TakeAttemptInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,
-            checkpoint=state.checkpoint,
+            checkpoint=state.turns.checkpoint,
             base=self._prepared.head,
             attempts=tuple(attempts),
             own_number=own,

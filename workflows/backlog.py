@@ -211,7 +211,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
                 "PerdureBranch": opened.branch,
                 "PerdurePullRequest": state.pull_request,
             }
-            set_search_attributes(values, sum(entry.usd for entry in state.items.values()))
+            set_search_attributes(values, sum(entry.child.usd for entry in state.items.values()))
 
     async def notify_end(self) -> None:
         """Send a notice of the end to the addresses that the host has which opened the backlog, if any."""
@@ -239,7 +239,7 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
     def progress(self) -> BacklogProgress:
         """Return where the backlog stands: its branch, cost, limits, what it waits for, and every item."""
         state, info = self.state, workflow.info()
-        costs = [entry.usd for entry in state.items.values()]
+        costs = [entry.child.usd for entry in state.items.values()]
         return BacklogProgress(
             backlog_id=info.workflow_id,
             run_id=info.run_id,
@@ -248,17 +248,17 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             base=state.opened.base if state.opened else self.request.base or "",
             branch=state.opened.branch if state.opened else self.request.branch or "",
             land=self.request.land,
-            head=state.head,
+            head=state.landing.head,
             parallel=self.request.parallel,
-            budget_usd=budget + self.state.extra_usd if (budget := self.request.budget_usd) is not None else None,
+            budget_usd=budget + self.state.tasks.extra_usd if (budget := self.request.budget_usd) is not None else None,
             usd=round(sum(costs), 6),
             held=state.hold_reason,
-            asks=state.base_question,
+            asks=state.base.question,
             waiting=state.waiting,
             message=state.message,
             notes=(*state.notes[-10:], *filter(None, (unchecked_summary(state) if state.status != "running" else "",))),
             pull_request=state.pull_request,
-            turn=state.landing_item,
+            turn=state.landing.item,
             began=state.began_at,
             items=item_views(self.request, state, workflow.now()),
         )

@@ -148,9 +148,9 @@ class BacklogInbox:
         if entry.phase is not ItemPhase.BUILDING:
             return answer
         work = PriorityInput(
-            delivery=entry.delivery,
+            delivery=entry.child.id,
             key=temporal_priority(priority) or MIDDLE_PRIORITY,
-            shared_with=fairness_key(entry.delivery, self._fairness_place) or "",
+            shared_with=fairness_key(entry.child.id, self._fairness_place) or "",
         )
         try:
             output = await self.items.run_activity(
@@ -189,13 +189,13 @@ class BacklogInbox:
     def landing_asked(self, signal: LandingRequested) -> None:
         """Put a delivery at the end of the queue to land. Ignored where the item is another delivery's."""
         entry = self.state.items.get(signal.item)
-        if entry is None or entry.delivery not in ("", signal.delivery):
+        if entry is None or entry.child.id not in ("", signal.delivery):
             return
         if entry.phase is not ItemPhase.LANDED:
             entry.phase = ItemPhase.BUILDING  # somebody went on with it by hand
-        entry.delivery, entry.run_id, entry.landing_seq = signal.delivery, signal.run_id, signal.seq
+        entry.child.id, entry.child.run_id, entry.landing.seq = signal.delivery, signal.run_id, signal.seq
         self.items.give_turn_back(signal.item)
-        self.state.landing_queue = (*self.state.landing_queue, signal.item)
+        self.state.landing.queue = (*self.state.landing.queue, signal.item)
         self._mark_changed("")
 
     @workflow.signal(description="Sent by a delivery that has landed, or cannot land as it is")
@@ -203,15 +203,15 @@ class BacklogInbox:
         """Record what a delivery landed, with the checks that held, or why it did not land, and its cost; take its turn
         back."""
         entry = self.state.items.get(signal.item)
-        if entry is None or entry.delivery != signal.delivery:
+        if entry is None or entry.child.id != signal.delivery:
             return
         if signal.commit and entry.phase is not ItemPhase.LANDED:
-            entry.commit, self.state.head, entry.phase = signal.commit, signal.commit, ItemPhase.LANDED
-            checked_ids = self.state.landing_checks if self.state.landing_item == signal.item else ()
+            entry.landing.commit, self.state.landing.head, entry.phase = signal.commit, signal.commit, ItemPhase.LANDED
+            checked_ids = self.state.landing.checks if self.state.landing.item == signal.item else ()
             record_branch_move(self.state, {signal.item, *checked_ids} - {*signal.unchecked}, workflow.now())
         entry.message = signal.reason
-        entry.usd = entry.usd if signal.usd is None else signal.usd  # `item_ended` may come too late
-        if signal.seq == entry.landing_seq:
+        entry.child.usd = entry.child.usd if signal.usd is None else signal.usd  # `item_ended` may come too late
+        if signal.seq == entry.landing.seq:
             self.items.give_turn_back(signal.item)
         self._mark_changed("")
 
@@ -220,21 +220,21 @@ class BacklogInbox:
         """Record what a delivery waits for, and what decides it; no reason given: it goes on. Older signals than the
         newest are ignored. One that waits in its turn to land gives it back."""
         entry = self.state.items.get(signal.item)
-        if entry is None or entry.delivery != signal.delivery or signal.number <= entry.waiting_number:
+        if entry is None or entry.child.id != signal.delivery or signal.number <= entry.waiting.number:
             return
-        entry.waiting_number, entry.waiting_for, entry.gate, entry.target, entry.waiting_since = (
+        entry.waiting.number, entry.waiting.reason, entry.waiting.gate, entry.waiting.target, entry.waiting.since = (
             signal.number,
             signal.waiting_for,
             signal.gate,
             signal.target,
             signal.since,
         )
-        entry.about, entry.pending_decision = (
+        entry.waiting.about, entry.waiting.pending_decision = (
             signal.about,
             signal.pending_decision.model_dump(mode="json") if signal.pending_decision is not None else None,
         )
         if (
-            signal.waiting_for and self.state.landing_item == signal.item
+            signal.waiting_for and self.state.landing.item == signal.item
         ):  # it asks a person in its turn: others land meanwhile
             self.items.give_turn_back(signal.item)
         self._mark_changed("")
@@ -243,15 +243,15 @@ class BacklogInbox:
     def item_planned(self, signal: ItemPlanned) -> None:
         """Record which files the plan of a delivery names."""
         entry = self.state.items.get(signal.item)
-        if entry is not None and entry.delivery == signal.delivery:
-            entry.planned_touches = patterns_of_paths(
+        if entry is not None and entry.child.id == signal.delivery:
+            entry.foreseen.touches = patterns_of_paths(
                 signal.touches
             )  # nothing can begin because of it, so nobody looks again
 
     @workflow.signal(description="Sent by a delivery whose commit would conflict with others, or would no longer")
     def item_foreseen(self, signal: ItemForeseen) -> None:
         """Record with which other deliveries one would conflict."""
-        if (entry := self.state.items.get(signal.item)) is not None and entry.delivery == signal.delivery:
+        if (entry := self.state.items.get(signal.item)) is not None and entry.child.id == signal.delivery:
             record_conflicts(self.state, signal.item, signal.conflicts)
 
     @workflow.signal(description="Sent by a delivery that has ended")

@@ -77,7 +77,7 @@ class BaseFollower:
         """Return whether nothing has to be done before the end: there is nothing to follow or check, a person left the
         branch as it is, nothing landed, or the last look found it current."""
         state, opened = self._state, self._state.opened
-        if opened is None or state.stays_on_base or not (opened.follows_base or self._has_owed_checks()):
+        if opened is None or state.base.stays or not (opened.follows_base or self._has_owed_checks()):
             return True
         return self._is_current or not self._has_landed_items()
 
@@ -90,14 +90,14 @@ class BaseFollower:
         state, opened = self._state, self._state.opened
         self._is_current = self._is_current and is_last
         clear_resolved_question(state)
-        if opened is None or state.stays_on_base or not (opened.follows_base or is_last):
+        if opened is None or state.base.stays or not (opened.follows_base or is_last):
             return True
         if is_last and self.is_settled:
-            state.base_question, state.failing_items = "", ()  # there is nothing to decide any more
+            state.base.question, state.base.failing_items = "", ()  # there is nothing to decide any more
             return True
-        since = state.base_checked_at or state.began_at
+        since = state.base.checked_at or state.began_at
         is_due = is_last or since is None or workflow.now() >= since + FOLLOW_LOOK
-        if is_due and not (self.is_busy or state.base_question or state.landing_item):
+        if is_due and not (self.is_busy or state.base.question or state.landing.item):
             self._look_task = asyncio.create_task(self._follow_and_check(opened, is_last=is_last))
         return False
 
@@ -111,10 +111,10 @@ class BaseFollower:
         for them."""
         state = self._state
         assert state.opened is not None
-        question, state.base_question, state.failing_items = state.base_question, "", ()
-        state.stays_on_base, state.base_checked_at, self._is_current = follow.leave, None, False
+        question, state.base.question, state.base.failing_items = state.base.question, "", ()
+        state.base.stays, state.base.checked_at, self._is_current = follow.leave, None, False
         if state.began_at is not None and not follow.leave:
-            state.base_checked_at = state.began_at - FOLLOW_LOOK
+            state.base.checked_at = state.began_at - FOLLOW_LOOK
         self._items.changed = True
         if follow.leave:
             note = f": {follow.note}" if follow.note else ""
@@ -128,7 +128,7 @@ class BaseFollower:
         opened = self._state.opened
         if reason := ended_reason(self._state):
             return reason
-        if self._state.base_question:
+        if self._state.base.question:
             return ""
         if opened is None:
             return "its branch is not there yet"
@@ -155,11 +155,11 @@ class BaseFollower:
             if stands_on_base and is_last:
                 self._is_current = await self._run_owed_checks(opened, hosts)
         except ActivityError as error:
-            state.base_checked_at = workflow.now()
+            state.base.checked_at = workflow.now()
             if isinstance(meaning := interpret_failure(error), asyncio.CancelledError):
                 raise meaning from error
             if is_last or isinstance(error.cause, ApplicationError):
-                state.base_question = failure_reason(error)[:600]
+                state.base.question = failure_reason(error)[:600]
         finally:
             for host in sorted(hosts):
                 await self._close_workspace(host)
@@ -171,13 +171,13 @@ class BaseFollower:
         state = self._state
         followed = await self._rebase_and_test(opened, patience)
         hosts |= {followed.host} - {""}
-        state.base_checked_at = workflow.now()
+        state.base.checked_at = workflow.now()
         if followed.problem:
-            state.base_question = followed.problem
+            state.base.question = followed.problem
             return False
         if await self._move_branch(opened, followed):
             return True
-        state.base_checked_at = (
+        state.base.checked_at = (
             workflow.now() - FOLLOW_LOOK
         )  # somebody pushed in between: once more, on what they pushed
         return False
@@ -241,7 +241,7 @@ class BaseFollower:
             backlog=info.workflow_id,
             request=DeliveryRequest.model_validate(await self._branch_request(id, opened)),
             base_sha=opened.base_sha,
-            landed=state.head,
+            landed=state.landing.head,
             check=check,
         )
         state.waiting = waiting_text
@@ -280,8 +280,8 @@ class BaseFollower:
         for id, commit in output.commits.items():
             entry = state.items.get(id)
             if entry is not None and entry.phase is ItemPhase.LANDED:
-                state.head = commit if entry.commit == state.head else state.head
-                entry.commit = commit
+                state.landing.head = commit if entry.landing.commit == state.landing.head else state.landing.head
+                entry.landing.commit = commit
         if followed.head != followed.onto:
             record_branch_move(state, followed.checked_items, workflow.now())
         state.opened = opened.model_copy(update={"base_sha": followed.base_sha})

@@ -191,20 +191,20 @@ class Relay(Generic[Key]):
     def _has_news(self) -> bool:
         """Return whether the delivery has something that a running child does not know."""
         state = self._state
-        is_changed = (state.hold_reason, _added_budget(state)) != (self._hold_reason, self._budget)
+        is_changed = (state.gates.hold_reason, _added_budget(state)) != (self._hold_reason, self._budget)
         return is_changed or any(self._unsent_messages(key) for key in self._children.running)
 
     def _unsent_messages(self, key: Key) -> list[UserMessage]:
         """Return the pending messages that a child was not sent."""
         sent_ids = self._sent_ids.get(key, ())
-        return [message for message in self._state.pending_messages if message.id not in sent_ids]
+        return [message for message in self._state.messages.pending if message.id not in sent_ids]
 
     async def _send_news(self, running: dict[Key, Child]) -> None:
         """Send the running children what they do not know yet."""
         state = self._state
-        if state.hold_reason != self._hold_reason:
-            self._hold_reason = state.hold_reason
-            await self._send(running, hold_signal(state.hold_reason))
+        if state.gates.hold_reason != self._hold_reason:
+            self._hold_reason = state.gates.hold_reason
+            await self._send(running, hold_signal(state.gates.hold_reason))
         for key, child in running.items():
             for message in self._unsent_messages(key):
                 self.record_sent(key, [message])
@@ -213,8 +213,10 @@ class Relay(Generic[Key]):
         if (budget_now := _added_budget(state)) != self._budget:
             usd, tokens, time_s = (after - before for before, after in zip(self._budget, budget_now, strict=True))
             self._budget = budget_now
-            state.budget_raises += 1
-            increase = BudgetIncrease(number=state.budget_raises, usd=round(usd, 6), tokens=int(tokens), time_s=time_s)
+            state.children.budget_raises += 1
+            increase = BudgetIncrease(
+                number=state.children.budget_raises, usd=round(usd, 6), tokens=int(tokens), time_s=time_s
+            )
             await self._send(running, self._budget_signal(increase, len(running)))
 
     @staticmethod
@@ -224,4 +226,4 @@ class Relay(Generic[Key]):
 
 def _added_budget(state: DeliveryState) -> tuple[float, int, float]:
     """Return what people have added to the budget so far: dollars, tokens, seconds."""
-    return state.extra_usd, state.extra_tokens, state.extra_time_s
+    return state.budget.extra_usd, state.budget.extra_tokens, state.budget.extra_time_s

@@ -88,7 +88,7 @@ class Delivery(DeliveryInbox):
             await self.test_until_green()
         if self.is_selected(Phase.REVIEW):
             await self.review_until_clean()
-        if self.prepared.landing:
+        if self.prepared.publishing.landing:
             await self.land_change()
         elif self.is_selected(Phase.SHIP):
             await self.open_pull_request()
@@ -113,11 +113,11 @@ class Delivery(DeliveryInbox):
         person rejects is made again with their note. At last the backlog, if any, is told of the files that the plan
         names."""
         self.enter_phase(Phase.PLAN)
-        if not self.state.kind:
+        if not self.state.planning.kind:
             await self.steps.classify()
-        if not self.state.plan:
+        if not self.state.planning.plan:
             await self.steps.plan()
-        while not self.state.built and (note := await self.steps.ask_gate(Gate.PLAN)):
+        while not self.state.building.built and (note := await self.steps.ask_gate(Gate.PLAN)):
             await self.steps.plan(note)
         await self.landing.tell_planned_files()
 
@@ -129,7 +129,7 @@ class Delivery(DeliveryInbox):
         NO_CHANGES where nothing was changed.
         """
         self.enter_phase(Phase.BUILD)
-        if not self.state.built:
+        if not self.state.building.built:
             if await self.attempts.build_best():
                 await self.attempts.commit_best()
             elif (materials := await self.steps.plan_tasks.build_tasks()) is not None:
@@ -139,12 +139,12 @@ class Delivery(DeliveryInbox):
                     and not self.steps.plan_tasks.has_commits
                 ):
                     raise DeliveryStopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
-            self.state.built = True
-        if self.state.conflicts:  # this run goes on in the middle of a landing
+            self.state.building.built = True
+        if self.state.landing.conflicts:  # this run goes on in the middle of a landing
             await self.landing.fix_landing()
-        if self.prepared.document and not self.state.documented:
+        if self.prepared.building.document and not self.state.building.documented:
             await self.steps.document()
-            self.state.documented = True
+            self.state.building.documented = True
 
     async def test_until_green(self) -> None:
         """Run the repository's own tests until they are green; fix what fails, as long as fixes help.
@@ -161,7 +161,7 @@ class Delivery(DeliveryInbox):
                     break
                 await self.steps.fix_tests(verdict, message)
             elif message := stop_test_fixing_reason(
-                earlier_verdicts, verdict, self.state.test_fixes, self.prepared.test_fixes
+                earlier_verdicts, verdict, self.state.fixing.test_fixes, self.prepared.limits.test_fixes
             ):
                 if not await self.try_other_attempts(message):
                     return await self._end_with_failure(
@@ -170,8 +170,10 @@ class Delivery(DeliveryInbox):
                 earlier_verdicts.clear()
             else:
                 earlier_verdicts.append(verdict)
-                self.state.test_fixes += 1
-                await self.steps.fix_tests(verdict, is_last=self.state.test_fixes == self.prepared.test_fixes)
+                self.state.fixing.test_fixes += 1
+                await self.steps.fix_tests(
+                    verdict, is_last=self.state.fixing.test_fixes == self.prepared.limits.test_fixes
+                )
         return None
 
     async def try_other_attempts(self, reason: str) -> bool:
@@ -202,14 +204,14 @@ class Delivery(DeliveryInbox):
         """
         self.enter_phase(Phase.REVIEW)
         while (await self.steps.review()).blockers:
-            if reason := stop_review_fixing_reason(self.state.review_fixes, self.prepared.review_fixes):
+            if reason := stop_review_fixing_reason(self.state.fixing.review_fixes, self.prepared.limits.review_fixes):
                 if not await self.try_other_attempts(reason):
                     return await self._end_with_failure(Reason.BLOCKERS, reason)
             else:
-                self.state.review_fixes += 1
-                blockers = {"review": self.state.review, "findings": self.state.findings}
+                self.state.fixing.review_fixes += 1
+                blockers = {"review": self.state.reviewing.review, "findings": self.state.reviewing.findings}
                 materials = {name: artifact for name, artifact in blockers.items() if artifact}
-                is_last = self.state.review_fixes == self.prepared.review_fixes
+                is_last = self.state.fixing.review_fixes == self.prepared.limits.review_fixes
                 await self.steps.run_fix(Step.FIX_REVIEW, materials, is_last=is_last)
             if self.is_selected(Phase.TEST):
                 await self.test_until_green()
@@ -225,10 +227,10 @@ class Delivery(DeliveryInbox):
             return await self._end_with_failure(Reason.BLOCKERS, inspection.summary)
         await self.ensure_publishable()
         await self.steps.open_pull_request("; ".join(draft_reasons(self.state, self.prepared)))
-        if self.state.pull_request is None:
+        if self.state.publishing.pull_request is None:
             self.state.status = Status.COMPLETED  # only the branch is pushed: the message says so
         else:
-            self.state.status = Status.DRAFT if self.state.pull_request.draft else Status.DELIVERED
+            self.state.status = Status.DRAFT if self.state.publishing.pull_request.draft else Status.DELIVERED
         return None
 
     async def land_change(self) -> None:
@@ -278,7 +280,7 @@ class Delivery(DeliveryInbox):
     async def hand_over_branch(self) -> None:
         """Complete a delivery without a pull request. Where the request asks for it, new commits are pushed to where
         the branch came from."""
-        if self.request.push and self.state.head not in ("", self.prepared.head):
+        if self.request.push and self.state.building.head not in ("", self.prepared.head):
             self.enter_phase(Phase.SHIP)
             await self.ensure_publishable()
             await self.steps.push_branch()
@@ -323,7 +325,11 @@ class Delivery(DeliveryInbox):
 
         A draft holds no secret, and a person agrees to it, where one is asked.
         """
-        if self.prepared.on_failure == "draft" and self.is_selected(Phase.SHIP) and not self.prepared.landing:
+        if (
+            self.prepared.publishing.on_failure == "draft"
+            and self.is_selected(Phase.SHIP)
+            and not self.prepared.publishing.landing
+        ):
             self.enter_phase(Phase.SHIP)
             await self._refuse_secrets()
             if note := await self.steps.ask_gate(Gate.PULL_REQUEST):
@@ -341,7 +347,7 @@ class Delivery(DeliveryInbox):
         state, info = self.state, workflow.info()
         await self.forge.update_issue_comment(info.workflow_id)
         closed = await self.runner.close_delivery(keep=state.status not in SUCCESSES)
-        usage_before = state.usage
+        usage_before = state.spending.usage
         fold.apply_close(state, closed)
         await self.runner.allowance.release()
         self.runner.show_state()

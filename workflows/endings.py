@@ -82,8 +82,8 @@ def draft_reasons(state: DeliveryState, prepared: PreparedWorkspace) -> list[str
     Tests or a review that were not made count only where the repository does not allow that (`allow_untested`).
     """
     reasons = []
-    tests, review = state.tests, state.review_result
-    if not prepared.allow_untested:
+    tests, review = state.testing.verdict, state.reviewing.result
+    if not prepared.publishing.allow_untested:
         if tests is None:
             reasons.append("not tested: the test phase was not selected")
         elif tests.status is TestsStatus.NONE:

@@ -38,10 +38,10 @@ class PullRequestStack:
         state = self._state
         if not self._request.is_stack or state.opened is None:
             return
-        since = state.base_checked_at or state.began_at
+        since = state.base.checked_at or state.began_at
         if not is_last and since is not None and workflow.now() < since + STACK_LOOK:
             return
-        state.base_checked_at = workflow.now()
+        state.base.checked_at = workflow.now()
         try:
             await self._look_at_pull_requests({})
             if new_bases := retargets(state):
@@ -59,17 +59,19 @@ class PullRequestStack:
         """
         state = self._state
         assert state.opened is not None
-        landed = {id: entry for id, entry in state.items.items() if entry.phase is ItemPhase.LANDED and entry.branch}
+        landed = {
+            id: entry for id, entry in state.items.items() if entry.phase is ItemPhase.LANDED and entry.stacked.branch
+        }
         pulls = tuple(
             StackedPullRequest(
                 item=id,
-                delivery=delivery_key(entry.delivery),
-                branch=entry.branch,
+                delivery=delivery_key(entry.child.id),
+                branch=entry.stacked.branch,
                 to=new_bases.get(id, ""),
-                reopen=entry.orphaned,
+                reopen=entry.stacked.orphaned,
             )
             for id, entry in landed.items()
-            if not entry.merged and (not new_bases or id in new_bases)
+            if not entry.stacked.merged and (not new_bases or id in new_bases)
         )
         if not pulls:
             return
@@ -95,29 +97,38 @@ class PullRequestStack:
     def _record_pull_state(self, id: str, entry: ItemState, pull_state: PullRequestState) -> None:
         """Record the state of an item's pull request: merged, closed, or closed only because its base was deleted; note
         what people should know of."""
-        was_orphaned, entry.orphaned = (
-            entry.orphaned,
-            pull_state.state == "closed" and (pull_state.base_gone or entry.orphaned),
+        was_orphaned, entry.stacked.orphaned = (
+            entry.stacked.orphaned,
+            pull_state.state == "closed" and (pull_state.base_gone or entry.stacked.orphaned),
         )
         if was_orphaned and pull_state.state == "open":
-            self._add_note(f"{id}: {entry.pull_request} is open again: {pull_state.into} is back")
+            self._add_note(f"{id}: {entry.stacked.address} is open again: {pull_state.into} is back")
         elif pull_state.state == "closed" and pull_state.base_gone:
             lower_item = next(
-                (item_state for item_state in self._state.items.values() if item_state.branch == pull_state.into), None
+                (
+                    item_state
+                    for item_state in self._state.items.values()
+                    if item_state.stacked.branch == pull_state.into
+                ),
+                None,
             )
             restore_command = (
-                f"git push origin {lower_item.commit[:12]}:refs/heads/{pull_state.into}"
+                f"git push origin {lower_item.landing.commit[:12]}:refs/heads/{pull_state.into}"
                 if lower_item is not None
                 else pull_state.into
             )
-            summary = f"{id}: {entry.pull_request} was closed when somebody deleted {pull_state.into}, which it is into"
+            summary = (
+                f"{id}: {entry.stacked.address} was closed when somebody deleted {pull_state.into}, which it is into"
+            )
             self._add_note(
                 f"{summary}; bring that branch back ({restore_command}), and it is opened again and retargeted"
             )
-        elif entry.into != pull_state.into:
-            self._add_note(f"{id}: {entry.pull_request} is into {pull_state.into} now, no more into {entry.into}")
-        entry.into, entry.merged = pull_state.into, pull_state.state == "merged"
-        entry.closed = pull_state.state == "closed" and not entry.orphaned
+        elif entry.stacked.into != pull_state.into:
+            self._add_note(
+                f"{id}: {entry.stacked.address} is into {pull_state.into} now, no more into {entry.stacked.into}"
+            )
+        entry.stacked.into, entry.stacked.merged = pull_state.into, pull_state.state == "merged"
+        entry.stacked.closed = pull_state.state == "closed" and not entry.stacked.orphaned
 
     def _add_note(self, text: str) -> None:
         """Add a note to the state, cut to 300 characters, unless it is there already."""
@@ -171,7 +182,8 @@ class Following:
     def _show(self, standing_ids: list[str]) -> None:
         """Show which pull requests still stand on another one, and the notes."""
         pull_requests = (
-            f"- {id}: {self.state.items[id].pull_request} into {self.state.items[id].into}" for id in standing_ids
+            f"- {id}: {self.state.items[id].stacked.address} into {self.state.items[id].stacked.into}"
+            for id in standing_ids
         )
         notes = (f"- {note}" for note in self.state.notes)
         workflow.set_current_details(
@@ -184,7 +196,7 @@ def stack_to_follow(backlog: str, request_fields: dict[str, object], state: Back
     one."""
     if not stacked_items(state):
         return None
-    stack = {id: entry for id, entry in state.items.items() if entry.branch}
+    stack = {id: entry for id, entry in state.items.items() if entry.stacked.branch}
     return StackToFollow(
         backlog=backlog,
         backlog_request=request_fields,

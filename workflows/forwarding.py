@@ -64,20 +64,20 @@ class DecisionForwarder:
         entry, decision = self._address_decision(name, raw_decision)
         if not decision.get("of"):
             decision |= {"id": decision.get("id") or str(workflow.uuid4())}
-        number_before, id = entry.waiting_number, entry.item.id
+        number_before, id = entry.waiting.number, entry.item.id
         try:
-            await workflow.get_external_workflow_handle(entry.delivery).signal(
+            await workflow.get_external_workflow_handle(entry.child.id).signal(
                 "decide", {"update": name, "said": decision}
             )
         except ApplicationError:
             self._items.unsure.add(id)
             raise _not_counted_error(f"{id} has ended just now: nothing was decided") from None
-        summary = f"{name} {decision.get('of', '')}".rstrip() + f" was handed to {entry.delivery}"
+        summary = f"{name} {decision.get('of', '')}".rstrip() + f" was handed to {entry.child.id}"
         if not decision.get("of"):
             return summary
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                lambda: entry.waiting_number != number_before or entry.phase is not ItemPhase.BUILDING,
+                lambda: entry.waiting.number != number_before or entry.phase is not ItemPhase.BUILDING,
                 timeout=READ_PATIENCE,
                 timeout_summary=f"{id} reads the decision"[:100],
             )
@@ -100,8 +100,8 @@ class TaskMessages:
     @workflow.signal(description="Sent by a delivery to its tasks: words for the next turn of each")
     async def said(self, message: UserMessage) -> None:
         """Send a person's message on to every task that runs, once, and keep it for those that start later."""
-        if message.id not in {other.id for other in self.state.task_messages}:
-            self.state.task_messages = (*self.state.task_messages, message)
+        if message.id not in {other.id for other in self.state.tasks.messages}:
+            self.state.tasks.messages = (*self.state.tasks.messages, message)
             await self.items.send(self.items.running_ids, message_signal(message))
 
     @workflow.signal(description="Sent by a delivery to its tasks: a person has added to its budget")
@@ -109,9 +109,12 @@ class TaskMessages:
         """Split added budget equally among the tasks that run or have still to start: those that run are sent a
         decision, the others get theirs from what is left. An increase that comes twice counts once."""
         state, running = self.state, self.items.running_ids
-        if increase.number <= state.budget_raises:
+        if increase.number <= state.tasks.budget_raises:
             return
-        state.budget_raises, state.extra_usd = increase.number, round(state.extra_usd + increase.usd, 6)
+        state.tasks.budget_raises, state.tasks.extra_usd = (
+            increase.number,
+            round(state.tasks.extra_usd + increase.usd, 6),
+        )
         count = len(running) + sum(entry.phase is ItemPhase.WAITING for entry in state.items.values())
         count = max(count, 1)
         usd, tokens = round(increase.usd / count, 6), increase.tokens // count
@@ -120,6 +123,8 @@ class TaskMessages:
             parent = parent.model_copy(update={"tokens": parent.tokens + tokens})
             state.opened = opened.model_copy(update={"within": parent})
         for entry in (state.items[id] for id in running):
-            entry.granted_usd = round(entry.granted_usd + usd, 6) if entry.granted_usd is not None else None
+            entry.child.granted_usd = (
+                round(entry.child.granted_usd + usd, 6) if entry.child.granted_usd is not None else None
+            )
         await self.items.send(running, budget_signal(increase, count))
         self.items.changed = True

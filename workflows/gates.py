@@ -48,8 +48,8 @@ class DeliveryGates:
         announce: Callable[[PendingDecision | None], Awaitable[None]],
     ) -> None:
         self.state, self._show, self._notify, self._announce = state, show, notify, announce
-        state.started = state.started or workflow.now()
-        self._started = state.started
+        state.budget.started = state.budget.started or workflow.now()
+        self._started = state.budget.started
         self.time_waited = timedelta(0)
 
     async def wait_until_ready(self, *, paying: bool = False) -> None:
@@ -72,7 +72,7 @@ class DeliveryGates:
         Raises DeliveryStopped where they reject it.
         """
         state, prepared = self.state, self.state.prepared
-        if prepared is None or not prepared.asks:
+        if prepared is None or not prepared.decisions.asks:
             return False
         if self._reached_limit(paying=False) is None:  # it failed, and there was no time for another try
             await self._ask_to_raise(Limit.TIME, time_over_reason(state, prepared))
@@ -89,14 +89,14 @@ class DeliveryGates:
         """Ask a person to raise a limit that is reached. Raises DeliveryStopped where they reject it, or the delivery
         asks nobody."""
         state, prepared = self.state, self.state.prepared
-        if prepared is None or not prepared.asks:
+        if prepared is None or not prepared.decisions.asks:
             raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, reason)
-        state.breaches += 1
+        state.budget.breaches += 1
         options = ("approve", "reject") if limit is Limit.PRICE else ("add_budget", "reject")
-        decided = await self.ask_person(Gate.BUDGET, str(state.breaches), reason, options, limit=str(limit))
+        decided = await self.ask_person(Gate.BUDGET, str(state.budget.breaches), reason, options, limit=str(limit))
         if decided.verdict is GateVerdict.REJECTED:
             raise not_delivered(Reason.BUDGET, f"{reason}; rejected: {decided.note}")
-        state.unpriced = state.unpriced or limit is Limit.PRICE
+        state.budget.unpriced = state.budget.unpriced or limit is Limit.PRICE
 
     async def ask_to_try_again(self, reason: str, people_to_ask: EscalationSettings) -> bool:
         """Ask a person whether work that was cut off again and again is tried once more; return True where they
@@ -107,8 +107,8 @@ class DeliveryGates:
         state = self.state
         if not people_to_ask.asks:
             return False
-        state.deaths += 1
-        subject = f"{state.checkpoint[:8] or Step.PREPARE}-{state.deaths}"
+        state.gates.deaths += 1
+        subject = f"{state.turns.checkpoint[:8] or Step.PREPARE}-{state.gates.deaths}"
         after = timedelta(seconds=people_to_ask.expiry_s) if people_to_ask.expiry_s else None
         prompt = f"{reason}; approve to try again, reject to end it"
         decided = await self.ask_person(Gate.DEATHS, subject, prompt, ("approve", "reject"), expires_after=after)
@@ -121,15 +121,15 @@ class DeliveryGates:
         """Ask a person the question that an agent has left open, also in an earlier run, and put the answer before all
         pending messages: the next turn gets it. Does nothing where no question is open."""
         state = self.state
-        if (question := state.question) is None:
+        if (question := state.gates.question) is None:
             return
-        prompt, subject = f"question: {question.text}"[:200], state.question_id
+        prompt, subject = f"question: {question.text}"[:200], state.gates.question_id
         decided = await self.ask_person(Gate.QUESTION, subject, prompt, ("answer",), question=question)
-        state.pending_messages = (
+        state.messages.pending = (
             UserMessage(id=f"answer-{subject}", text=decided.note, question=question.text),
-            *state.pending_messages,
+            *state.messages.pending,
         )
-        state.question, state.question_id = None, ""
+        state.gates.question, state.gates.question_id = None, ""
 
     async def ask_person(
         self,
@@ -164,23 +164,23 @@ class DeliveryGates:
             options=options,
             limit=limit,
         )
-        if pending.key not in state.decided:
-            state.pending_decision = pending
+        if pending.key not in state.gates.decided:
+            state.gates.pending_decision = pending
             workflow.upsert_memo({"asked": pending.model_dump(mode="json")})  # readable without a worker
             with self.show_waiting(prompt):
                 self._notify("waiting")
                 await self._announce(pending)
                 await self._wait_for_decision(pending)
             await self._announce(None)
-        return state.decided[pending.key]
+        return state.gates.decided[pending.key]
 
     async def _wait_for_decision(self, pending: PendingDecision) -> None:
         """Wait until a decision is made, send reminders meanwhile, and record it as expired once its time is over."""
         reminders = 0
-        while pending.key not in self.state.decided:
+        while pending.key not in self.state.gates.decided:
             with suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: pending.key in self.state.decided,
+                    lambda: pending.key in self.state.gates.decided,
                     timeout=self._next_pause(pending.expires, reminders),
                     timeout_summary=captions.wait_caption(pending.summary),
                 )
@@ -204,20 +204,20 @@ class DeliveryGates:
         """Wait for the reset of an announced rewind, which ends this run here. Where it does not come within
         RESET_COMES, note that and go on."""
         state = self.state
-        with self.show_waiting(f"is about to be rewound to {state.rewinding_to}"), suppress(TimeoutError):
-            await workflow.wait_condition(lambda: not state.rewinding_to, timeout=RESET_COMES)
-        if state.rewinding_to:
-            state.notes = (*state.notes, f"the rewind to {state.rewinding_to} did not happen")[-NOTES_KEPT:]
-            state.rewinding_to = ""
+        with self.show_waiting(f"is about to be rewound to {state.gates.rewinding_to}"), suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not state.gates.rewinding_to, timeout=RESET_COMES)
+        if state.gates.rewinding_to:
+            state.notes = (*state.notes, f"the rewind to {state.gates.rewinding_to} did not happen")[-NOTES_KEPT:]
+            state.gates.rewinding_to = ""
 
     async def _wait_while_held(self) -> None:
         """Wait for the reset of an announced rewind, if there is one, then while somebody holds the delivery."""
         state = self.state
-        if state.rewinding_to:
+        if state.gates.rewinding_to:
             await self._wait_for_reset()
-        if state.hold_reason:
-            with self.show_waiting(state.hold_reason):
-                await workflow.wait_condition(lambda: not state.hold_reason)
+        if state.gates.hold_reason:
+            with self.show_waiting(state.gates.hold_reason):
+                await workflow.wait_condition(lambda: not state.gates.hold_reason)
 
     @contextmanager
     def show_waiting(self, reason: str) -> Iterator[None]:
@@ -239,9 +239,9 @@ class DeliveryGates:
 
     def _end_waiting(self, since: datetime) -> None:
         """Show that the delivery waits no more, and take the time since `since` off its own."""
-        if self.state.pending_decision is not None:
+        if self.state.gates.pending_decision is not None:
             workflow.upsert_memo({"asked": None})
-        self.state.pending_decision, self.state.waiting = None, ""
+        self.state.gates.pending_decision, self.state.waiting = None, ""
         self.exclude_time(workflow.now() - since)
         self._show()
 
@@ -255,7 +255,7 @@ class DeliveryGates:
         if prepared is None:
             return PREPARE_TIME - (workflow.now() - self._started)
         remaining = time_left(self.state, prepared, self._started, workflow.now())
-        if remaining <= timedelta(0) and not prepared.asks:
+        if remaining <= timedelta(0) and not prepared.decisions.asks:
             raise not_delivered(Reason.LIMITS, time_over_reason(self.state, prepared))
         return max(remaining, timedelta(seconds=1))
 
@@ -263,7 +263,7 @@ class DeliveryGates:
         """Take time off the delivery's own, and off that of the step in which it waited."""
         self.time_waited += duration
         self._started += duration
-        self.state.started = self._started
+        self.state.budget.started = self._started
 
     def exclude_time_since(self, since: datetime) -> None:
         """Take the time since `since` off the delivery's own, after a rewind to what it did then; no more than it has

@@ -169,14 +169,16 @@ class Items:
         entry = self.state.items[start.id]
         if not self._may_still_start(entry):
             return
-        entry.phase, entry.runs, entry.began_at, entry.granted_usd = (
+        entry.phase, entry.child.runs, entry.child.began_at, entry.child.granted_usd = (
             ItemPhase.BUILDING,
-            entry.runs + 1,
+            entry.child.runs + 1,
             workflow.now(),
             start.usd,
         )
-        entry.delivery = f"{workflow.info().workflow_id}/{start.id}"
-        entry.waiting_for = entry.gate = entry.target = entry.message = entry.status = entry.reason = ""
+        entry.child.id = f"{workflow.info().workflow_id}/{start.id}"
+        entry.waiting.reason = entry.waiting.gate = entry.waiting.target = entry.message = entry.child.status = (
+            entry.child.reason
+        ) = ""
         self.starting[start.id] = None
         try:
             await self._start_delivery(start, entry)
@@ -197,19 +199,19 @@ class Items:
         backlog, item, opened = self.request, entry.item, self.state.opened
         assert opened is not None
         resumed_request: dict[str, Any] | None = None
-        if entry.runs > 1:
-            work = ResumeInput(workflow_id=entry.delivery)
+        if entry.child.runs > 1:
+            work = ResumeInput(workflow_id=entry.child.id)
             resumed_request = (
                 await self.run_activity("resume_point", work, ResumeResult, f"where {item.id} goes on")
             ).request
-        budget = entry.granted_usd if entry.granted_usd is not None else item.budget_usd
+        budget = entry.child.granted_usd if entry.child.granted_usd is not None else item.budget_usd
         is_stacked = backlog.is_stack
         if is_stacked and not resumed_request:
-            entry.into = start_branch(self.state, item.id)
+            entry.stacked.into = start_branch(self.state, item.id)
         raw = DeliveryRequest.model_construct(
             repository=backlog.repository,
             request=item.request,
-            base=entry.into or opened.branch,
+            base=entry.stacked.into or opened.branch,
             gates=tuple(backlog.gates),
             budget_usd=budget,
             questions=backlog.questions,
@@ -236,7 +238,7 @@ class Items:
             sign_input = SignRequestInput(
                 backlog=workflow.info().workflow_id,
                 backlog_request=self.request_fields,
-                workflow_id=entry.delivery,
+                workflow_id=entry.child.id,
                 request=raw,
             )
             signed = await self.run_activity("vouch", sign_input, SignRequestResult, f"{item.id} is of this backlog")
@@ -254,28 +256,32 @@ class Items:
         try:
             raw = await self._make_request(entry)
             if (note := self.starting[start.id]) is not None:
-                entry.runs -= 1  # no run was started
+                entry.child.runs -= 1  # no run was started
                 return end_idle_item(entry, ItemPhase.CANCELLED, note, workflow.now())
             if self.state.hold_reason:
-                entry.phase, entry.runs, entry.granted_usd = ItemPhase.WAITING, entry.runs - 1, None
+                entry.phase, entry.child.runs, entry.child.granted_usd = ItemPhase.WAITING, entry.child.runs - 1, None
                 return None
             child = await self.children.start_detached(
                 start.id,
                 "Delivery",
                 [raw],
-                id=entry.delivery,
+                id=entry.child.id,
                 summary=f"{start.id}: {entry.item.request}"[:100],
-                priority=Priority(temporal_priority(entry.item.priority), fairness_key(entry.delivery, raw)),
+                priority=Priority(temporal_priority(entry.item.priority), fairness_key(entry.child.id, raw)),
             )
         except WorkflowAlreadyStartedError:
             self.unsure.add(start.id)
         except ActivityError as error:
-            entry.phase, entry.message, entry.ended_at = ItemPhase.FAILED, failure_reason(error)[:300], workflow.now()
+            entry.phase, entry.message, entry.child.ended_at = (
+                ItemPhase.FAILED,
+                failure_reason(error)[:300],
+                workflow.now(),
+            )
             self.changed = True
         else:
-            entry.run_id = child.first_execution_run_id or ""
+            entry.child.run_id = child.first_execution_run_id or ""
             self.children.watch(start.id, self._record_child_end)
-            for message in self.state.task_messages:
+            for message in self.state.tasks.messages:
                 await self.send([start.id], message_signal(message))
 
     def _may_still_start(self, entry: ItemState) -> bool:
@@ -295,26 +301,26 @@ class Items:
         it longer than TURN_LIMIT. One that has ended is noted in `unsure` and passed over."""
         state = self.state
         if (
-            state.landing_item
-            and state.turn_granted_at is not None
-            and workflow.now() < state.turn_granted_at + TURN_LIMIT
+            state.landing.item
+            and state.landing.granted_at is not None
+            and workflow.now() < state.landing.granted_at + TURN_LIMIT
         ):
             return
-        state.landing_item = next_to_land(state)
-        while id := state.landing_item:
-            entry, state.turn_granted_at = state.items[id], workflow.now()
-            state.landing_queue = tuple(other for other in state.landing_queue if other != id)
+        state.landing.item = next_to_land(state)
+        while id := state.landing.item:
+            entry, state.landing.granted_at = state.items[id], workflow.now()
+            state.landing.queue = tuple(other for other in state.landing.queue if other != id)
             checks_to_run = checks_for_landing(state, id)
-            state.landing_checks = tuple(checks_to_run)
-            grant = LandingGranted(seq=entry.landing_seq, head=state.head, check=checks_to_run)
-            if await send_signal(workflow.get_external_workflow_handle(entry.delivery), "landing_granted", grant):
+            state.landing.checks = tuple(checks_to_run)
+            grant = LandingGranted(seq=entry.landing.seq, head=state.landing.head, check=checks_to_run)
+            if await send_signal(workflow.get_external_workflow_handle(entry.child.id), "landing_granted", grant):
                 return
             self.unsure.add(id)
-            state.landing_item = next_to_land(state)
+            state.landing.item = next_to_land(state)
 
     async def look_up_silent(self) -> None:
         """Look up what became of the deliveries of the items in `unsure`, and record it."""
-        ids_by_delivery = {self.state.items[id].delivery: id for id in sorted(self.unsure) if id in self.state.items}
+        ids_by_delivery = {self.state.items[id].child.id: id for id in sorted(self.unsure) if id in self.state.items}
         self.unsure.clear()
         work = DeliveryLookupInput(deliveries=tuple(ids_by_delivery), ships=self.request.is_stack)
         lookup = await self.run_activity("look_for", work, DeliveryLookup, f"{len(ids_by_delivery)} of its deliveries")
@@ -341,7 +347,7 @@ class Items:
             repository=self.request.repository,
             base=opened.base,
             branch=opened.branch,
-            head=state.head,
+            head=state.landing.head,
             title=f"{id}: {len(landed)} of {count_items_to_land(state)} items",
             body="\n\n".join([render_items_table(self.request, state), *(f"- {note}" for note in notes if note)]),
             issues=tuple(sorted(filter(None, (state.items[id].item.issue_number for id in landed)))),
@@ -370,7 +376,7 @@ class Items:
 
     async def send(self, ids: Iterable[str], signal: Signal) -> None:
         """Send a signal to the deliveries of items; those that have ended are left alone."""
-        await send_to_all([self.state.items[id].delivery for id in ids], signal)
+        await send_to_all([self.state.items[id].child.id for id in ids], signal)
 
     async def wait_for_ends(self) -> None:
         """Wait until the cancelled deliveries have ended, ENDS_PATIENCE at most: only then does the delivery whose plan
@@ -389,7 +395,7 @@ class Items:
         """Record the end that a delivery reports itself. A report of another delivery, or of an earlier run than the
         one that goes on, is ignored."""
         entry = self.state.items.get(end.item)
-        if entry is None or entry.delivery != end.delivery or (entry.run_id and end.run_id != entry.run_id):
+        if entry is None or entry.child.id != end.delivery or (entry.child.run_id and end.run_id != entry.child.run_id):
             return
         self._end_item(end.item, entry, end)
 
@@ -399,7 +405,7 @@ class Items:
         if entry.phase is not ItemPhase.BUILDING:
             return
         if fate.status == "running":
-            entry.run_id = fate.run_id or entry.run_id
+            entry.child.run_id = fate.run_id or entry.child.run_id
             return
         self._end_item(id, entry, fate)
 
@@ -411,15 +417,15 @@ class Items:
 
     def give_turn_back(self, id: str) -> None:
         """Remove an item from the queue to land, and take the turn from it where it has it."""
-        self.state.landing_queue = tuple(other for other in self.state.landing_queue if other != id)
-        if self.state.landing_item == id:
-            self.state.landing_item, self.state.turn_granted_at, self.state.landing_checks = "", None, ()
+        self.state.landing.queue = tuple(other for other in self.state.landing.queue if other != id)
+        if self.state.landing.item == id:
+            self.state.landing.item, self.state.landing.granted_at, self.state.landing.checks = "", None, ()
 
     def _record_child_end(self, id: str, child: Child, failure: ChildWorkflowError | None) -> None:
         """Record that a child delivery has ended. Where it has not reported that by now, note the item in `unsure`, or
         end it where its request was refused: such a delivery reports no end."""
         entry = self.state.items.get(id)
-        if entry is None or entry.phase is not ItemPhase.BUILDING or entry.run_id != child.first_execution_run_id:
+        if entry is None or entry.phase is not ItemPhase.BUILDING or entry.child.run_id != child.first_execution_run_id:
             return
         cause = failure.cause if failure is not None else None
         if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
@@ -431,7 +437,7 @@ class Items:
     async def _cancel(self, id: str) -> None:
         """Cancel an item's delivery. One that has ended meanwhile is left alone."""
         with suppress(ApplicationError):
-            await workflow.get_external_workflow_handle(self.state.items[id].delivery).cancel()
+            await workflow.get_external_workflow_handle(self.state.items[id].child.id).cancel()
 
     async def run_activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
         """Run an activity of the backlog and return its result. A remote that is away is waited for, FORGE_PATIENCE at

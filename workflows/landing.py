@@ -54,7 +54,7 @@ class Landing:
         self._keeps_turn = False
         self._last_signal_number = 0
         if (parent := runner.request.parent_delivery) is not None:
-            runner.state.kind = parent.kind
+            runner.state.planning.kind = parent.kind
         if runner.request.landing is not None:
             workflow.set_signal_handler("landing_granted", self._record_grant)
 
@@ -83,8 +83,8 @@ class Landing:
 
     async def tell_planned_files(self) -> None:
         """Tell the backlog which files the plan names, once: others that change them do not start beside it."""
-        if touches := self._runner.state.touches:
-            self._runner.state.touches = ()
+        if touches := self._runner.state.landing.planned_touches:
+            self._runner.state.landing.planned_touches = ()
             signal = landing.ItemPlanned(item=self._place.item, delivery=workflow.info().workflow_id, touches=touches)
             await self._signal_backlog("item_planned", signal)
 
@@ -95,7 +95,7 @@ class Landing:
         Then the delivery has to fix it. The turn is given back, except before the last round of fixes, which keeps it.
         """
         grant, reason = await self._wait_for_turn(), ""
-        while not self._runner.state.landed_commit:
+        while not self._runner.state.landing.landed_commit:
             rebased = await self._rebase(grant.head, grant.seq)
             if rebased.landed:
                 break
@@ -117,10 +117,10 @@ class Landing:
 
         Empty without asking while there are rounds left. Where nobody is to be asked, the delivery ends.
         """
-        if self._runner.state.landing_fixes == 0 or self._round:
+        if self._runner.state.landing.fixes == 0 or self._round:
             return ""
         note = await self._steps.ask_gate(Gate.LANDING)
-        if not note and Gate.LANDING in self._prepared.gates:
+        if not note and Gate.LANDING in self._prepared.decisions.gates:
             return ""
         return f"it could not land: {landing_obstacle(self._runner.state)}" + (f"; rejected: {note}" if note else "")
 
@@ -128,17 +128,21 @@ class Landing:
         """Fix what could not land: conflicts with what landed meanwhile, or tests that are red together with it. Raises
         DeliveryStopped with NO_CHANGES where nothing of the change is left then."""
         state = self._runner.state
-        materials = {"conflict": state.landed_changes} if state.landed_changes else {}
-        if not state.conflicts and state.tests is not None:
-            materials["report"] = state.tests.report
-        commits = {"base": self._prepared.base_sha, "head": state.unlanded_commit} if state.conflicts else {}
+        materials = {"conflict": state.landing.landed_changes} if state.landing.landed_changes else {}
+        if not state.landing.conflicts and state.testing.verdict is not None:
+            materials["report"] = state.testing.verdict.report
+        commits = (
+            {"base": self._prepared.base_commit.sha, "head": state.landing.unlanded_commit}
+            if state.landing.conflicts
+            else {}
+        )
         await self._steps.run_fix(Step.FIX_LANDING, materials | commits, is_last=self._round + 1 == LANDING_FIXES)
-        if not state.head:
+        if not state.building.head:
             raise DeliveryStopped(
                 Status.NO_CHANGES, None, "nothing of the change was left once its conflicts were mended"
             )
-        state.landing_fixes += 1
-        state.conflicts, state.unlanded_commit = (), ""
+        state.landing.fixes += 1
+        state.landing.conflicts, state.landing.unlanded_commit = (), ""
 
     async def tell_end(self, result: DeliveryResult) -> None:
         """Tell the backlog how this run ended, though a cancellation comes meanwhile: that does not change the end."""
@@ -153,10 +157,10 @@ class Landing:
             reason=result.reason or "",
             message=result.message[:END_MESSAGE_CHARS],
             usd=result.usage.cost_usd,
-            commit=stackable_commit(result) if ships else self._runner.state.landed_commit,
+            commit=stackable_commit(result) if ships else self._runner.state.landing.landed_commit,
             branch=(result.branch or "") if ships else "",
             pull_request=result.pull_request.url if ships and result.pull_request else "",
-            items=self._runner.state.items,
+            items=self._runner.state.planning.items,
             already_on_branch=self._is_landed_already,
         )
         sending = asyncio.create_task(self._signal_backlog("item_ended", signal))
@@ -176,11 +180,13 @@ class Landing:
             delivery=self._runner.delivery,
             contract=prepared.contract,
             place=place,
-            head=state.head,
-            checkpoint=state.checkpoint,
+            head=state.building.head,
+            checkpoint=state.turns.checkpoint,
             landed=newest_landed,
-            subject=state.title or prepared.title or " ".join(self._runner.request.request.split())[:60],
-            kind=state.kind,
+            subject=state.planning.title
+            or prepared.request.title
+            or " ".join(self._runner.request.request.split())[:60],
+            kind=state.planning.kind,
             number=number,
         )
         rebased = await self._runner.run_step(Step.REBASE, work, landing.RebaseResult, attempt=number)
@@ -198,11 +204,18 @@ class Landing:
         """
         state, prepared = self._runner.state, self._prepared
         is_known = (
-            state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved and not grant.check
+            state.testing.verdict is not None
+            and state.testing.verdict.tree == rebased.tree
+            and not rebased.moved
+            and not grant.check
         )
         if Phase.TEST in prepared.phases and not is_known:
             await self._steps.run_tests(grant.check)
-        return state.tests is None or state.tests.status is not TestsStatus.RED or red_tests_approval(state) is not None
+        return (
+            state.testing.verdict is None
+            or state.testing.verdict.status is not TestsStatus.RED
+            or red_tests_approval(state) is not None
+        )
 
     async def _land_commit(self, rebased: landing.RebaseResult) -> None:
         """Move the integration branch to the rebased commit, in the vault for a plan's task, else at the forge; record
@@ -214,7 +227,7 @@ class Landing:
             place=self._place,
             commit=rebased.commit,
             onto=rebased.onto,
-            tests=self._runner.state.tests,
+            tests=self._runner.state.testing.verdict,
         )
         if self._runner.request.parent_delivery is not None:  # its branch is in the vault, which this host alone has
             fold.apply_landing(self._runner.state, await self._runner.run_step(Step.LAND, work, landing.LandResult))
@@ -224,7 +237,7 @@ class Landing:
     @property
     def _round(self) -> int:
         """Return the rounds of fixes made since it began, or since a person let it go on."""
-        return self._runner.state.landing_fixes % LANDING_FIXES
+        return self._runner.state.landing.fixes % LANDING_FIXES
 
     async def _wait_for_turn(self) -> landing.LandingGranted:
         """Ask for the turn to land, wait until it is granted, and return the grant; a turn that was kept is returned at
@@ -232,15 +245,18 @@ class Landing:
         state, info = self._runner.state, workflow.info()
         if self._keeps_turn and self._grant is not None:
             return self._grant
-        state.landings += 1
+        state.landing.turn_requests += 1
         request = landing.LandingRequested(
-            item=self._place.item, delivery=info.workflow_id, run_id=info.first_execution_run_id, seq=state.landings
+            item=self._place.item,
+            delivery=info.workflow_id,
+            run_id=info.first_execution_run_id,
+            seq=state.landing.turn_requests,
         )
         backlog_runs = await self._signal_backlog("landing_asked", request)
-        is_granted = await self._wait_for_grant(state.landings, TURN_SHOWN_AFTER)
+        is_granted = await self._wait_for_grant(state.landing.turn_requests, TURN_SHOWN_AFTER)
         while not is_granted:
             with self._runner.gates.show_waiting(self._turn_wait_reason(backlog_runs)):
-                if not (is_granted := await self._wait_for_grant(state.landings, REQUEST_TURN_AGAIN)):
+                if not (is_granted := await self._wait_for_grant(state.landing.turn_requests, REQUEST_TURN_AGAIN)):
                     backlog_runs = await self._signal_backlog("landing_asked", request)
         assert self._grant is not None
         return self._grant
@@ -275,16 +291,16 @@ class Landing:
             item=self._place.item,
             delivery=workflow.info().workflow_id,
             seq=grant.seq,
-            commit=self._runner.state.landed_commit,
+            commit=self._runner.state.landing.landed_commit,
             reason=reason,
-            usd=self._runner.state.usage.cost_usd,
+            usd=self._runner.state.spending.usage.cost_usd,
             unchecked=self._unchecked_items(grant),
         )
         await self._signal_backlog("landing_over", signal)
 
     def _unchecked_items(self, grant: landing.LandingGranted) -> tuple[str, ...]:
         """Return the landed items whose checks were to run with this landing and did not."""
-        tests = self._runner.state.tests
+        tests = self._runner.state.testing.verdict
         return tests.unchecked if tests is not None and Phase.TEST in self._prepared.phases else tuple(grant.check)
 
     def _next_signal_number(self) -> int:
@@ -303,7 +319,7 @@ class Landing:
             item=self._place.item, delivery=workflow.info().workflow_id, number=self._next_signal_number()
         )
         if pending is not None:
-            excerpt = self._runner.state.plan_text if pending.gate is Gate.ITEMS else ""
+            excerpt = self._runner.state.planning.plan_text if pending.gate is Gate.ITEMS else ""
             fields = {
                 "waiting_for": pending.summary[:200],
                 "gate": str(pending.gate),
@@ -328,9 +344,9 @@ class Landing:
     async def tell_conflicts(self, conflicts: dict[str, str]) -> None:
         """Tell the backlog, if any, which other open deliveries the newest commit would conflict with, where that has
         changed since it was told last."""
-        if self._runner.request.landing is None or conflicts == self._runner.state.foreseen_conflicts:
+        if self._runner.request.landing is None or conflicts == self._runner.state.landing.foreseen_conflicts:
             return
-        self._runner.state.foreseen_conflicts = conflicts
+        self._runner.state.landing.foreseen_conflicts = conflicts
         delivery = workflow.info().workflow_id
         signal = landing.ItemForeseen(item=self._place.item, delivery=delivery, conflicts=conflicts)
         await self._signal_backlog("item_foreseen", signal)

@@ -106,7 +106,7 @@ class DeliveryNotices:
         """Send a notice that the delivery waits (event `waiting` or `reminder`), in a task of its own; nothing waits
         for that. Does nothing where nobody wants to hear."""
         prepared = self._state.prepared
-        if prepared.notifies if prepared is not None else self.notifies_unprepared:
+        if prepared.decisions.notifies if prepared is not None else self.notifies_unprepared:
             sending = asyncio.create_task(self._send_and_watch(self._make_notice(event)))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
@@ -117,7 +117,7 @@ class DeliveryNotices:
         prepared = self._state.prepared
         if self._request.parent_delivery is not None:  # a plan's task: its delivery tells of its own end
             return
-        if notifies or (prepared is not None and prepared.notifies):
+        if notifies or (prepared is not None and prepared.decisions.notifies):
             forked = self._request.forked
             if forked is not None and forked.attempt:
                 return  # so does that of an attempt

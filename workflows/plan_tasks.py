@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ChildWorkflowError
 
 from perdure.models.backlog.request import BacklogItem
-from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemState, OpenBacklogResult
+from perdure.models.backlog.state import BacklogProgress, BacklogState, ItemChild, ItemState, OpenBacklogResult
 from perdure.models.delivery import fold
 from perdure.models.delivery.result import Reason
 from perdure.models.delivery.specialists import (
@@ -46,7 +46,7 @@ class PlanTasks:
     @property
     def has_commits(self) -> bool:
         """Return whether a task has made a commit that was taken over."""
-        return has_landed_task(self._runner.state.tasks)
+        return has_landed_task(self._runner.state.children.tasks)
 
     async def build_tasks(self) -> dict[str, str] | None:
         """Build the plan's tasks by several agents, where some can be built at the same time, and take over what they
@@ -56,21 +56,21 @@ class PlanTasks:
         whole plan is for one agent. None: nothing is left to build. Raises DeliveryStopped where the tasks were ended.
         """
         state, prepared = self._runner.state, self._prepared
-        if not prepared.specialists:
+        if not prepared.building.specialists:
             return {}
-        if not state.tasks:
-            id = tasks_backlog_id(workflow.info().workflow_id, state.plan, prepared.head)
+        if not state.children.tasks:
+            id = tasks_backlog_id(workflow.info().workflow_id, state.planning.plan, prepared.head)
             if not (tasks := await self._split_plan(id)):
                 return {}
             await self._take_over_commits(id, tasks, await self._run_tasks(id, tasks))
-        remaining = remaining_tasks_text(state.tasks)
+        remaining = remaining_tasks_text(state.children.tasks)
         return {"tasks": remaining} if remaining else None
 
     async def _run_tasks(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogProgress:
         """Start the backlog of tasks, wait for its end, and return how all tasks ended. The time it takes is not
         counted as the delivery's, which is shown as waiting for its tasks."""
         runner, since = self._runner, workflow.now()
-        runner.state.attempt_ids = tuple(f"{id}/{task.item_id}" for task in tasks)
+        runner.state.children.ids = tuple(f"{id}/{task.item_id}" for task in tasks)
         runner.state.waiting = f"for its tasks, built at the same time: perdure backlog status {id}"
         runner.refresh_details()
         try:
@@ -84,12 +84,12 @@ class PlanTasks:
         """Split the plan into tasks that may be built at the same time. Empty where the plan is for one agent, or too
         little money is left for two."""
         state, prepared = self._runner.state, self._prepared
-        if not state.plan or self._remaining_usd < 2 * USD_LEAST:
+        if not state.planning.plan or self._remaining_usd < 2 * USD_LEAST:
             return ()
         work = SplitPlanInput(
             delivery=self._runner.delivery,
             contract=prepared.contract,
-            plan=state.plan,
+            plan=state.planning.plan,
             head=prepared.head,
             branch=tasks_branch(self._runner.delivery, id),
         )
@@ -143,18 +143,20 @@ class PlanTasks:
         Where the delivery is retried, tasks go on that have ended without landing.
         """
         runner, state, prepared = self._runner, self._runner.state, self._prepared
-        tokens = prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0
-        share = max((tokens - used_tokens(state.usage, state.spend)) // len(tasks), 1) if tokens else 0
+        tokens = prepared.limits.budget_tokens + state.budget.extra_tokens if prepared.limits.budget_tokens else 0
+        share = (
+            max((tokens - used_tokens(state.spending.usage, state.spending.spend)) // len(tasks), 1) if tokens else 0
+        )
         within = ParentDelivery(
             delivery=runner.delivery,
             terms=prepared.contract,
-            plan=state.plan,
-            kind=state.kind,
+            plan=state.planning.plan,
+            kind=state.planning.kind,
             queue=prepared.queue,
             tokens=share,
         )
         opened = OpenBacklogResult(
-            base=prepared.base,
+            base=prepared.base_commit.branch,
             base_sha=prepared.head,
             branch=tasks_branch(self._runner.delivery, id),
             queue=prepared.queue,
@@ -172,7 +174,7 @@ class PlanTasks:
                     depends_on=tuple(names[number] for number in task.after),
                 ),
                 order=task.number,
-                runs=runs,
+                child=ItemChild(runs=runs),
             )
             for task in tasks
         }
@@ -185,7 +187,7 @@ class PlanTasks:
         work = TakeTasksInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,
-            checkpoint=state.checkpoint,
+            checkpoint=state.turns.checkpoint,
             head=self._prepared.head,
             branch=tasks_branch(self._runner.delivery, id),
             backlog=id,

@@ -69,12 +69,12 @@ class ForgeSteps:
 
     @property
     def _queue(self) -> str:
-        return self._prepared.publisher or self._prepared.queue
+        return self._prepared.publishing.publisher or self._prepared.queue
 
     async def check_access(self) -> None:
         """Check that the forge would take the result, before a cent is spent, and keep its notes. Raises
         DeliveryStopped where it would not."""
-        if not self._prepared.hosted:
+        if not self._prepared.publishing.hosted:
             return
         work = publishing.AccessCheckInput(delivery=self._runner.delivery, contract=self._prepared.contract)
         try:
@@ -89,7 +89,7 @@ class ForgeSteps:
         """Tell the issue that a person has to decide something, or that they did (empty `reason`), where that is
         configured. Raises CancelledError where the delivery was cancelled."""
         prepared = self._runner.state.prepared
-        if prepared is not None and prepared.comments_at_gates:
+        if prepared is not None and prepared.decisions.comments:
             await self.update_issue_comment(workflow.info().workflow_id, reason)
             raise_if_cancelled()
 
@@ -105,7 +105,7 @@ class ForgeSteps:
         if has_ended and not self._has_commented:
             return
         prepared, self._has_commented = self._prepared, True
-        if not (prepared.hosted and prepared.issue and Phase.SHIP in prepared.phases):
+        if not (prepared.publishing.hosted and prepared.request.issue and Phase.SHIP in prepared.phases):
             return
         work = publishing.CommentInput(
             delivery=self._runner.delivery,
@@ -116,9 +116,9 @@ class ForgeSteps:
             reason=state.reason or "",
             message=state.message[:500],
             waiting=waiting,
-            pull_request=state.pull_request,
-            tests=state.tests if has_ended else None,
-            review_result=state.review_result if has_ended else ReviewResult(),
+            pull_request=state.publishing.pull_request,
+            tests=state.testing.verdict if has_ended else None,
+            review_result=state.reviewing.result if has_ended else ReviewResult(),
         )
         commenting = workflow.start_activity(
             "comment",
@@ -129,7 +129,7 @@ class ForgeSteps:
             schedule_to_close_timeout=COMMENT_TIMEOUTS[1 if has_ended and state.status is not Status.CANCELLED else 0],
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=2.0),
-            summary=f"issue #{prepared.issue}: {'waiting' if waiting else work.status.replace('_', ' ')}",
+            summary=f"issue #{prepared.request.issue}: {'waiting' if waiting else work.status.replace('_', ' ')}",
         )
         with suppress(asyncio.CancelledError):
             await workflow.wait([commenting])
@@ -137,7 +137,7 @@ class ForgeSteps:
             await commenting
         except ActivityError as error:
             reason = str(getattr(error.cause, "message", error)).partition("\n")[0]
-            note = f"issue #{prepared.issue} was not told: {reason}"
+            note = f"issue #{prepared.request.issue} was not told: {reason}"
             state.notes += () if note in state.notes else (note,)
 
     async def publish_artifacts(
@@ -148,7 +148,7 @@ class ForgeSteps:
 
         Empty where the origin has no forge, and where it fails, which becomes a note. Raises CancelledError.
         """
-        if not self._prepared.hosted:
+        if not self._prepared.publishing.hosted:
             return {}
         work = publishing.ArtifactLinksInput(
             delivery=self._runner.delivery,
@@ -235,7 +235,7 @@ class ForgeSteps:
         if isinstance(cause, ApplicationError) and cause.type == ForgeUnavailable.__name__:
             return cause.message.partition("\n")[0]
         if isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START:
-            worker = "the publisher" if self._prepared.publisher else "the worker of this delivery's host"
+            worker = "the publisher" if self._prepared.publishing.publisher else "the worker of this delivery's host"
             return f"{worker} is not there: nobody takes work from queue {self._queue}"
         return ""
 
@@ -253,7 +253,7 @@ async def wait_for_room(runner: StepRunner, tell_reason: Callable[[str], Awaitab
     refuses.
     """
     prepared = runner.state.prepared
-    if prepared is None or not prepared.limited:
+    if prepared is None or not prepared.limits.is_shared:
         return
     runner.show_state()  # from now on other deliveries see this one in the line
     work = ConcurrencyCheckInput(
@@ -262,7 +262,7 @@ async def wait_for_room(runner: StepRunner, tell_reason: Callable[[str], Awaitab
         workflow_id=workflow.info().workflow_id,
         repository=runner.request.repository,
     )
-    queue = prepared.publisher or prepared.queue
+    queue = prepared.publishing.publisher or prepared.queue
     try:
         if reason := (await _look_for_room("find_room", work, queue, "room for one more?")).reason:
             with runner.gates.show_waiting(reason):

@@ -159,8 +159,8 @@ class StepRunner:
             self._end_record("done", summary=" · ".join(part for part in (*differences, outcome.summary) if part))
             return outcome
         self._end_record("failed", summary=outcome.summary)
-        self.state.resume_at = None
-        self.state.sample = short_run_id(workflow.info().run_id)  # a retry has to ask for new replies
+        self.state.turns.resume_at = None
+        self.state.turns.sample = short_run_id(workflow.info().run_id)  # a retry has to ask for new replies
         reason, part = ENDINGS[outcome.ending]
         message = outcome.summary if outcome.summary.startswith(part) else f"{part}: {outcome.summary}"
         raise not_delivered(reason, message if outcome.summary else part)
@@ -176,8 +176,10 @@ class StepRunner:
         """
         state, last_summary = self.state, ""
         assert state.prepared is not None
-        turns_done = state.resume_at[2] if state.resume_at and state.resume_at[:2] == (step, attempt) else 0
-        for turn in range(turns_done + 1, turns_done + 1 + (limit := state.prepared.turns_per_step)):
+        turns_done = (
+            state.turns.resume_at[2] if state.turns.resume_at and state.turns.resume_at[:2] == (step, attempt) else 0
+        )
+        for turn in range(turns_done + 1, turns_done + 1 + (limit := state.prepared.limits.turns_per_step)):
             await self.gates.ask_open_question()
             budget_room = await self._wait_for_budget()
             prepared = state.prepared  # a rewind may have changed it meanwhile
@@ -186,17 +188,17 @@ class StepRunner:
                 step=step,
                 attempt=attempt,
                 turn=turn,
-                checkpoint=state.checkpoint,
+                checkpoint=state.turns.checkpoint,
                 contract=prepared.contract,
                 materials=materials if turn == 1 else {},
                 messages=self._next_messages(),
-                delivered_messages=state.delivered_messages if turn == 1 else (),
+                delivered_messages=state.messages.delivered if turn == 1 else (),
                 started_run_suffix=short_run_id(workflow.info().original_execution_run_id),
-                sample=state.sample,
-                spending_limits=budget_room if prepared.proxied or prepared.treasury else None,
+                sample=state.turns.sample,
+                spending_limits=budget_room if prepared.agents.proxied or prepared.limits.shared_budgets else None,
                 effort=effort,
             )
-            model = prepared.models.get(step, "") + (f", effort {effort}" if effort else "")
+            model = prepared.agents.models.get(step, "") + (f", effort {effort}" if effort else "")
             caption = captions.turn_caption(attempt, turn, last_summary, model)
             result = await self._run_activity(step, work, TurnResult, caption)
             last_summary = result.summary
@@ -219,7 +221,7 @@ class StepRunner:
         """Return the pending messages for the next turn, the oldest first, as many as fit into one turn, and the first
         in any case."""
         bytes_left, messages = MESSAGE_BYTES_PER_TURN, list[UserMessage]()
-        for message in self.state.pending_messages:
+        for message in self.state.messages.pending:
             bytes_left -= len(message.text.encode()) + len(message.question.encode())
             if messages and bytes_left < 0:
                 break
@@ -259,7 +261,7 @@ class StepRunner:
         """
         closing: ActivityHandle[CloseResult] = workflow.start_activity(
             "close",
-            CloseInput(delivery=self.delivery, keep=keep, tasks=tuple(map(delivery_key, self.state.attempt_ids))),
+            CloseInput(delivery=self.delivery, keep=keep, tasks=tuple(map(delivery_key, self.state.children.ids))),
             result_type=CloseResult,
             task_queue=self.queue,
             schedule_to_close_timeout=CLOSE_TIMEOUT,
@@ -273,14 +275,14 @@ class StepRunner:
             return await closing
         except ActivityError as error:
             state, message = self.state, f"could not tidy up: {error.cause}"
-            return CloseResult(message=message, receipt=state.receipt, spend=state.spend)
+            return CloseResult(message=message, receipt=state.receipt, spend=state.spending.spend)
 
     def state_for_next_run(self) -> DeliveryState:
         """Return the state as another run begins from it. A run that a rewind made marks it, so that a retry goes on
         with that run's replies."""
         info = workflow.info()
         if info.run_id != info.original_execution_run_id:
-            self.state.sample = short_run_id(info.run_id)
+            self.state.turns.sample = short_run_id(info.run_id)
         return self.state
 
     @property
@@ -303,20 +305,26 @@ class StepRunner:
         """Bring details and search attributes up to date; once a phase, because each upsert is an event."""
         state = self.state
         self.refresh_details()
-        if state.prepared is None or not state.prepared.attributes:
+        if state.prepared is None or not state.prepared.visibility.attributes:
             return
         values = {
             "PerdureRepository": self.request.repository,
             "PerdurePhase": state.phase or "",
             "PerdureStatus": state.status or ("waiting" if state.waiting else "running"),
             "PerdureBranch": state.prepared.branch,
-            "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
+            "PerdurePullRequest": state.publishing.pull_request.url if state.publishing.pull_request else "",
         }
         self._waiting_since = (
             self._waiting_since if state.waiting == self._waiting_since[0] else (state.waiting, workflow.now())
         )
         later = {CHANGE: captions.format_change(state), WAITING: captions.format_waiting(*self._waiting_since)}
-        set_search_attributes(values, state.spend.usd, later, state.prepared.labels, state.prepared.shows)
+        set_search_attributes(
+            values,
+            state.spending.spend.usd,
+            later,
+            state.prepared.visibility.labels,
+            state.prepared.visibility.extra_attributes,
+        )
 
     async def wait_visibly(self, reason: str, pause: timedelta) -> None:
         """Wait for `pause` and show why. It is not counted as the delivery's time: an outage of the forge must not use

@@ -59,7 +59,10 @@ class Steps:
     ) -> None:
         self._runner, self._forge, self._tell_conflicts = runner, forge, tell_conflicts
         self.plan_tasks = PlanTasks(runner)
-        self.reviewed_before, self._verdict_before = runner.state.reviewed_commit, runner.state.tests
+        self.reviewed_before, self._verdict_before = (
+            runner.state.reviewing.reviewed_commit,
+            runner.state.testing.verdict,
+        )
 
     @property
     def _request(self) -> DeliveryRequest:
@@ -81,7 +84,7 @@ class Steps:
             delivery=self._runner.delivery,
             request=self._request.model_copy(update={"resume": None}),
             previous=self._state.prepared,
-            checkpoint=self._state.checkpoint,
+            checkpoint=self._state.turns.checkpoint,
         )
         prepared = await self._runner.run_step(Step.PREPARE, work, PreparedWorkspace, queue=self._request.prepare_queue)
         fold.apply_prepare(self._state, prepared, branch=bool(self._request.branch))
@@ -99,12 +102,12 @@ class Steps:
         """Make a plan, or the items of a large request (`step`); with `note`, another one than the person had before
         them who wrote it."""
         rejected = {"words": note} if note else {}
-        attempt = self._state.plans + 1
+        attempt = self._state.planning.plan_count + 1
         fold.apply_step_end(
             self._state, step, attempt, await self._runner.run_turns(step, attempt, self._materials() | rejected)
         )
         if note:
-            self._state.add_delivered_messages(UserMessage(id=f"plan-{attempt}", text=note))
+            self._state.messages.add_delivered(UserMessage(id=f"plan-{attempt}", text=note))
 
     async def ask_gate(self, gate: Gate) -> str:
         """Ask a person to decide at a gate, where that was asked for; return their note where they reject, empty where
@@ -114,9 +117,9 @@ class Steps:
         `tests`.
         """
         state, prepared = self._state, self._prepared
-        while gate in prepared.gates:
+        while gate in prepared.decisions.gates:
             subject, prompt, options = gate_question(gate, state)
-            after = timedelta(seconds=prepared.gate_expiry_s) if prepared.gate_expiry_s else None
+            after = timedelta(seconds=prepared.decisions.expiry_s) if prepared.decisions.expiry_s else None
             decided = await self._runner.gates.ask_person(gate, subject, prompt, options, expires_after=after)
             match decided.verdict:
                 case GateVerdict.REJECTED:
@@ -142,13 +145,13 @@ class Steps:
         """Replace the plan that waits for approval by an edited one, if it can be worked by; else note why it cannot.
         The gate is asked again either way."""
         state, checked = self._state, CheckPlanResult()
-        if self._prepared.checks_plans:
+        if self._prepared.decisions.checks_plans:
             checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
         if checked.problem:
             note = f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300]
             state.notes = (*state.notes, note)[-NOTES_KEPT:]
         fold.apply_edited_plan(state, edited.artifact, checked, edited.note)
-        state.edits += 1
+        state.planning.edit_count += 1
 
     async def implement(self, tasks: dict[str, str]) -> Outcome:
         """Build the plan, or the `tasks` that are left of it, by one agent; return the outcome. It is not committed
@@ -162,7 +165,7 @@ class Steps:
     async def _run_and_commit(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> None:
         """Run an agentic step that changes files, in a fresh conversation about the change and `materials`, and commit
         what it made."""
-        change = self._change_commits() if self._state.head else {}
+        change = self._change_commits() if self._state.building.head else {}
         outcome = await self._runner.run_turns(step, attempt, self._materials() | change | materials, effort)
         await self.commit(step, attempt, outcome.summary)
 
@@ -173,18 +176,22 @@ class Steps:
         Fixes are numbered by step: a retry that goes on in the middle of one finds it by its number, whatever counts
         against the limits.
         """
-        state, fixes_done = self._state, self._state.fix_counts.get(step, 0)
+        state, fixes_done = self._state, self._state.fixing.counts.get(step, 0)
         commit_before, effort = (
-            state.head or self._prepared.head,
-            self._prepared.efforts.get(step, "") if is_last else "",
+            state.building.head or self._prepared.head,
+            self._prepared.agents.efforts.get(step, "") if is_last else "",
         )
         await self._run_and_commit(
-            step, fixes_done + 1, materials | gates.fix_attempts_material(state.fix_attempts), effort
+            step, fixes_done + 1, materials | gates.fix_attempts_material(state.fixing.attempts), effort
         )
-        state.fix_attempts = gates.with_fix_attempt(
-            state.fix_attempts, step, fixes_done + 1, (commit_before, state.head or commit_before), materials
+        state.fixing.attempts = gates.with_fix_attempt(
+            state.fixing.attempts,
+            step,
+            fixes_done + 1,
+            (commit_before, state.building.head or commit_before),
+            materials,
         )
-        state.fix_counts = {**state.fix_counts, step: fixes_done + 1}
+        state.fixing.counts = {**state.fixing.counts, step: fixes_done + 1}
 
     async def fix_tests(self, verdict: TestVerdict, note: str = "", *, is_last: bool = False) -> None:
         """Fix what failed in the tests, and commit that; with `note`, as the person says who knows it for new."""
@@ -192,14 +199,16 @@ class Steps:
             Step.FIX_TESTS, {"report": verdict.report} | ({"words": note} if note else {}), is_last=is_last
         )
         if note:
-            self._state.requested_fixes += 1
-            self._state.add_delivered_messages(UserMessage(id=f"tests-{self._state.requested_fixes}", text=note))
+            self._state.fixing.requested_fixes += 1
+            self._state.messages.add_delivered(UserMessage(id=f"tests-{self._state.fixing.requested_fixes}", text=note))
 
     async def fix_rejected(self, note: str) -> None:
         """Fix what a person does not want published, as their note says, and commit that."""
         await self.run_fix(Step.FIX_REVIEW, {"words": note})
-        self._state.mend_rounds += 1
-        self._state.add_delivered_messages(UserMessage(id=f"publishing-{self._state.mend_rounds}", text=note))
+        self._state.fixing.rejection_rounds += 1
+        self._state.messages.add_delivered(
+            UserMessage(id=f"publishing-{self._state.fixing.rejection_rounds}", text=note)
+        )
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
         """Make a commit of what a step has changed, and return True; False where it has changed nothing.
@@ -208,20 +217,20 @@ class Steps:
         are told.
         """
         state = self._state
-        replaces_all = step is Step.FIX_REVIEW and state.inspection.secrets > 0
-        subject = state.title if (step is Step.IMPLEMENT or replaces_all) and state.title else summary
+        replaces_all = step is Step.FIX_REVIEW and state.reviewing.inspection.secrets > 0
+        subject = state.planning.title if (step is Step.IMPLEMENT or replaces_all) and state.planning.title else summary
         work = CommitInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,
             step=step,
             attempt=attempt,
-            checkpoint=state.checkpoint,
-            parent=self._prepared.head if replaces_all else state.head or self._prepared.head,
+            checkpoint=state.turns.checkpoint,
+            parent=self._prepared.head if replaces_all else state.building.head or self._prepared.head,
             subject=subject,
-            kind=state.kind,
+            kind=state.planning.kind,
         )
         result = await self._runner.run_step(Step.COMMIT, work, CommitResult, attempt=attempt)
-        state.resume_at = state.outcome = None
+        state.turns.resume_at = state.turns.outcome = None
         if not result.commit:
             return False
         fold.apply_commit(state, result)
@@ -233,13 +242,13 @@ class Steps:
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:
         """Run the tests on the newest commit, record the verdict and return it. `check`: commands that items of its
         backlog named, by item, where it lands."""
-        attempt = self._state.test_runs + 1
+        attempt = self._state.testing.runs + 1
         work = TestInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,
-            commit=self._state.head,
+            commit=self._state.building.head,
             attempt=attempt,
-            baseline=self._prepared.baseline,
+            baseline=self._prepared.base_commit.baseline,
             check=check or {},
             item=self._request.landing.item if check and self._request.landing else "",
         )
@@ -255,51 +264,58 @@ class Steps:
         """Return the engine's own findings in the change: secrets, protected paths, size. The same commit is inspected
         only once."""
         state = self._state
-        if self._prepared.inspects and state.inspected_commit != state.head:
+        if self._prepared.building.inspects and state.reviewing.inspected_commit != state.building.head:
             work = InspectInput(
                 delivery=self._runner.delivery,
                 contract=self._prepared.contract,
-                commit=state.head,
-                report=state.tests.report if state.tests else "",
-                kind=state.kind,
+                commit=state.building.head,
+                report=state.testing.verdict.report if state.testing.verdict else "",
+                kind=state.planning.kind,
             )
             inspection = await self._runner.run_unrecorded(
                 "inspect_change", work, InspectResult, "secrets, protected paths, size"
             )
-            fold.apply_inspection(state, inspection, state.head)
-        return state.inspection
+            fold.apply_inspection(state, inspection, state.building.head)
+        return state.reviewing.inspection
 
     async def capture_pages(self) -> None:
         """Make screenshots of the application at the newest commit, where they are wanted. Without them the delivery
         goes on all the same, with a note."""
         state = self._state
-        if not self._prepared.app or state.captured_commit == state.head:
+        if not self._prepared.publishing.screenshots or state.publishing.captured_commit == state.building.head:
             return
-        work = CaptureInput(delivery=self._runner.delivery, contract=self._prepared.contract, commit=state.head)
+        work = CaptureInput(
+            delivery=self._runner.delivery, contract=self._prepared.contract, commit=state.building.head
+        )
         try:
             captured = await self._runner.run_step("capture_pages", work, CaptureResult)
         except DeliveryStopped as stop:
             captured = CaptureResult()
             state.notes += (f"no screenshots: {stop.message.partition(chr(10))[0][:200]}",)
-        fold.apply_screenshots(state, captured, state.head)
+        fold.apply_screenshots(state, captured, state.building.head)
 
     async def review(self) -> ReviewResult:
         """Review the change and return the result: what the reviewer says and what the engine found are counted
         together. A review that an earlier run has bought of this commit is not made again."""
-        state, attempt = self._state, self._state.reviews + 1
+        state, attempt = self._state, self._state.reviewing.runs + 1
         bought_commit, self.reviewed_before = self.reviewed_before, ""
-        if bought_commit and bought_commit == state.head:  # an earlier run has bought it: a retry goes on with that
-            return state.review_result
+        if (
+            bought_commit and bought_commit == state.building.head
+        ):  # an earlier run has bought it: a retry goes on with that
+            return state.reviewing.result
         inspection = await self.inspect_change()
         await self.capture_pages()
-        evidence = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
+        evidence = {
+            "report": state.testing.verdict.report if state.testing.verdict else "",
+            "screenshots": state.publishing.screenshots,
+        }
         materials = {name: value for name, value in (evidence | {"findings": inspection.findings}).items() if value}
         outcome = await self._runner.run_turns(
             Step.REVIEW, attempt, self._materials() | self._change_commits() | materials
         )
         fold.apply_step_end(state, Step.REVIEW, attempt, outcome)
         self._runner.record_verdict(outcome.summary)
-        return state.review_result
+        return state.reviewing.result
 
     async def push_branch(self) -> None:
         """Push the branch as it is to where it came from; no pull request is opened."""
@@ -308,8 +324,8 @@ class Steps:
             contract=self._prepared.contract,
             workflow_id=workflow.info().workflow_id,
             branch=self._prepared.branch,
-            head=self._state.head,
-            tests=self._state.tests,
+            head=self._state.building.head,
+            tests=self._state.testing.verdict,
         )
         self._state.message = (await self._forge.push_branch(work)).summary
 
@@ -318,40 +334,46 @@ class Steps:
         why."""
         state, prepared = self._state, self._prepared
         await self.capture_pages()
-        report = state.tests.report if state.tests else ""
-        links = await self._forge.publish_artifacts(state.plan, report, state.review, state.findings, state.screenshots)
+        report = state.testing.verdict.report if state.testing.verdict else ""
+        links = await self._forge.publish_artifacts(
+            state.planning.plan, report, state.reviewing.review, state.reviewing.findings, state.publishing.screenshots
+        )
         work = ShipInput(
             delivery=self._runner.delivery,
             contract=prepared.contract,
             workflow_id=workflow.info().workflow_id,
-            base=prepared.base,
+            base=prepared.base_commit.branch,
             branch=prepared.branch,
-            head=state.head,
-            title=state.title or prepared.title or " ".join(self._request.request.split())[:60],
-            kind=state.kind,
-            draft=prepared.draft or bool(draft_reason),
+            head=state.building.head,
+            title=state.planning.title or prepared.request.title or " ".join(self._request.request.split())[:60],
+            kind=state.planning.kind,
+            draft=prepared.publishing.draft or bool(draft_reason),
             draft_reason=draft_reason,
-            plan=state.plan,
-            tests=state.tests,
-            review=state.review,
-            review_result=state.review_result,
-            spend=state.spend,
+            plan=state.planning.plan,
+            tests=state.testing.verdict,
+            review=state.reviewing.review,
+            review_result=state.reviewing.result,
+            spend=state.spending.spend,
             artifacts=links,
-            findings=state.findings,
-            screenshots=state.screenshots,
-            assumptions=state.assumptions,
+            findings=state.reviewing.findings,
+            screenshots=state.publishing.screenshots,
+            assumptions=state.turns.assumptions,
             accepted=red_tests_approval_text(state),
         )
         fold.apply_pull_request(state, await self._forge.open_pull_request(work))
 
     def _materials(self) -> dict[str, str]:
         """Return what every agentic step is told about the ones before it: kind, plan and task, by name."""
-        materials = (("kind", self._state.kind), ("plan", self._state.plan), ("task", self._request.task_text))
+        materials = (
+            ("kind", self._state.planning.kind),
+            ("plan", self._state.planning.plan),
+            ("task", self._request.task_text),
+        )
         return {name: value for name, value in materials if value}
 
     def _change_commits(self) -> dict[str, str]:
         """Return the commits between which the change lies, as materials of a step."""
-        return {"base": self._prepared.base_sha, "head": self._state.head}
+        return {"base": self._prepared.base_commit.sha, "head": self._state.building.head}
 
 
 async def decompose_request(runner: StepRunner, steps: Steps) -> None:
@@ -361,9 +383,9 @@ async def decompose_request(runner: StepRunner, steps: Steps) -> None:
     when the backlog hears that the delivery has ended.
     """
     state = runner.state
-    if not state.plan:
+    if not state.planning.plan:
         await steps.plan(step=Step.DECOMPOSE)
     while note := await steps.ask_gate(Gate.ITEMS):
         await steps.plan(note, Step.DECOMPOSE)
-    state.items = (await steps.check_plan(state.plan, "the items", items=True)).items
-    state.status, state.message = Status.COMPLETED, f"decomposed into {state.title}"
+    state.planning.items = (await steps.check_plan(state.planning.plan, "the items", items=True)).items
+    state.status, state.message = Status.COMPLETED, f"decomposed into {state.planning.title}"

@@ -63,7 +63,7 @@ class Notice(HistoryModel):
         """Return whether nobody needs this notice any more: its decision has been made, or its wait is over."""
         if self.pending_decision is None:
             return self.event != "ended" and not state.waiting
-        return state.pending_decision is None or state.pending_decision.key != self.pending_decision.key
+        return state.gates.pending_decision is None or state.gates.pending_decision.key != self.pending_decision.key
 
 
 class Addresses(HistoryModel):
@@ -182,8 +182,8 @@ def notice_of(
     result    of a delivery that has ended: what happened is told by its message
     id        the notice's; delivery: the delivery's key; delivery_id: its workflow's id; at: when it happened
     """
-    title = state.prepared.title if state.prepared else ""
-    pending_decision = state.pending_decision if result is None else None
+    title = state.prepared.request.title if state.prepared else ""
+    pending_decision = state.gates.pending_decision if result is None else None
     summary = (
         pending_decision.summary
         if pending_decision is not None
@@ -199,12 +199,12 @@ def notice_of(
         delivery_id=delivery_id,
         run_id=run_id,
         repository=request.repository,
-        request=_one_line(title or state.title or request.request),
+        request=_one_line(title or state.planning.title or request.request),
         summary=_one_line(summary, 300),
         phase=state.phase or "",
         pending_decision=pending_decision,
-        pull_request=state.pull_request,
-        cost_usd=round(state.spend.usd, 6) if state.spend.usd is not None else None,
+        pull_request=state.publishing.pull_request,
+        cost_usd=round(state.spending.spend.usd, 6) if state.spending.spend.usd is not None else None,
         result=_dump_bounded(result, "steps") if result is not None else None,
     )
 

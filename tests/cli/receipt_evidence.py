@@ -28,7 +28,7 @@ from perdure.models.delivery.verify import (
     PullFact,
     ReportFact,
 )
-from perdure.models.delivery.work import PreparedWorkspace
+from perdure.models.delivery.work import BaseCommit, PreparedWorkspace
 
 
 def sha(letter: str) -> str:
@@ -55,8 +55,7 @@ RESULT = DeliveryResult(
 
 PREPARED = PreparedWorkspace(
     queue="q",
-    base="main",
-    base_sha=sha("b"),
+    base_commit=BaseCommit(branch="main", sha=sha("b")),
     head=sha("b"),
     branch=BRANCH,
     checkpoint=sha("0"),

@@ -40,7 +40,7 @@ async def test_cancel_reaches_a_running_tool_long_before_the_heartbeat_timeout_a
         described = await submitted.delivery.describe()
         assert described.status == WorkflowExecutionStatus.CANCELED
         assert described.resume is not None
-        assert described.resume.state["checkpoint"] == result.checkpoint
+        assert described.resume.state["turns"]["checkpoint"] == result.checkpoint
 
         calls = engine.model_calls()
         (engine.home.tree("calc-sub") / "started").unlink()

@@ -78,13 +78,13 @@ class Night:
     def moves(self, id: str) -> None:
         at, drawn = self.state.items[id], self.chance.random()
         self.now += timedelta(seconds=self.chance.choice((1, 60, 600)))
-        if at.waiting_for:
-            at.waiting_for, at.waiting_since = "", None
+        if at.waiting.reason:
+            at.waiting.reason, at.waiting.since = "", None
             self.answered.add(id)
-        elif drawn < self.planning and not at.planned_touches:
-            at.planned_touches = tuple(self.chance.sample(PLACES, 2))
+        elif drawn < self.planning and not at.foreseen.touches:
+            at.foreseen.touches = tuple(self.chance.sample(PLACES, 2))
         elif drawn > 1 - self.waiting:
-            at.waiting_for, at.waiting_since = "plan: approve?", self.now
+            at.waiting.reason, at.waiting.since = "plan: approve?", self.now
         else:
             self.end(id)
 
@@ -95,29 +95,34 @@ class Night:
             assert self.free(building), f"{start.id} begins without a slot"
             if self.request.overlap == "wait":
                 assert not any(overlap(at, other) for other in building), f"{start.id} meets what runs"
-            at.phase, at.began_at, at.granted_usd, at.runs = ItemPhase.BUILDING, self.now, start.usd, at.runs + 1
+            at.phase, at.child.began_at, at.child.granted_usd, at.child.runs = (
+                ItemPhase.BUILDING,
+                self.now,
+                start.usd,
+                at.child.runs + 1,
+            )
             self.begun.append(start.id)
 
     def end(self, id: str) -> None:
         self.now += timedelta(minutes=1)
         at = self.state.items[id]
         failed = self.chance.random() < self.failing
-        at.phase, at.ended_at = ItemPhase.FAILED if failed else ItemPhase.LANDED, self.now
-        at.usd = round((at.granted_usd or 1.0) * self.chance.random(), 2)
+        at.phase, at.child.ended_at = ItemPhase.FAILED if failed else ItemPhase.LANDED, self.now
+        at.child.usd = round((at.child.granted_usd or 1.0) * self.chance.random(), 2)
 
     def building(self) -> list[ItemState]:
         return [at for at in self.state.items.values() if at.phase is ItemPhase.BUILDING]
 
     def free(self, building: list[ItemState]) -> bool:
         """There is a slot: who waits for a person for long has none, and twice as many are under way at most."""
-        works = [at for at in building if not (at.waiting_since and at.waiting_since + SLOT_KEPT <= self.now)]
+        works = [at for at in building if not (at.waiting.since and at.waiting.since + SLOT_KEPT <= self.now)]
         return len(works) < self.request.parallel and len(building) < 2 * self.request.parallel
 
     def check(self) -> None:
         """All that has to hold at every moment."""
         items, building = self.state.items, self.building()
         beyond = len(self.answered & {at.item.id for at in building})
-        works = [at for at in building if not at.waiting_for]
+        works = [at for at in building if not at.waiting.reason]
         assert len(works) <= min(self.request.parallel + beyond, 2 * self.request.parallel)
         for at in building:
             assert all(items[on].phase in (ItemPhase.LANDED, ItemPhase.SKIPPED) for on in at.item.depends_on)
@@ -155,5 +160,9 @@ def overlap(one: ItemState, other: ItemState) -> bool:
 def overtook(at: ItemState, items: Any) -> list[ItemState]:
     """Items that meet this one and began since it was ready."""
     known = {one.item.id: one for one in items}
-    ready = max((known[on].ended_at or NOON for on in at.item.depends_on), default=NOON)
-    return [one for one in items if one is not at and one.began_at and one.began_at >= ready and overlap(at, one)]
+    ready = max((known[on].child.ended_at or NOON for on in at.item.depends_on), default=NOON)
+    return [
+        one
+        for one in items
+        if one is not at and one.child.began_at and one.child.began_at >= ready and overlap(at, one)
+    ]

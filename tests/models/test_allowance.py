@@ -9,18 +9,16 @@ import pytest
 
 from perdure.models.budget.ledger import Spend, SpendingLimits, Usage
 from perdure.models.budget.treasury import BudgetReservation
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import BudgetState, ChildrenState, DeliveryState, SpendingState
 from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.rules.allowance import Limit, reached_limit, spending_limits, time_left
+from tests.states import prepared_workspace
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def prepared(**more: Any) -> PreparedWorkspace:
-    given = {"queue": "q", "base": "main", "base_sha": "b", "head": "b", "branch": "p", "checkpoint": "c"}
-    return PreparedWorkspace(
-        **{**given, "policy": "p", "phases": (), "asks": True, "budget_usd": 1.0, "time_s": 60.0, **more}
-    )
+    return prepared_workspace(**{"asks": True, "budget_usd": 1.0, "time_s": 60.0, **more})
 
 
 def over(state: DeliveryState, *, seconds: float = 0, paying: bool = True, **more: Any) -> tuple[Limit, str] | None:
@@ -46,47 +44,50 @@ def over(state: DeliveryState, *, seconds: float = 0, paying: bool = True, **mor
     ],
 )
 def test_the_limit_that_is_reached(spend: Spend, usage: Usage, limit: Limit | None) -> None:
-    found = over(DeliveryState(spend=spend, usage=usage), budget_tokens=100)
+    found = over(DeliveryState(spending=SpendingState(spend=spend, usage=usage)), budget_tokens=100)
     assert (found[0] if found else None) == limit
 
 
 def test_what_was_added_counts_to_the_cent_and_no_fraction_of_one_is_left_over() -> None:
-    state = DeliveryState(spend=Spend(usd=0.3), extra_usd=0.2)
+    state = DeliveryState(spending=SpendingState(spend=Spend(usd=0.3)), budget=BudgetState(extra_usd=0.2))
     assert over(state, budget_usd=0.1) == (Limit.USD, "$0.30 of $0.30 are spent")
-    state.extra_usd = 0.3
+    state.budget.extra_usd = 0.3
     assert over(state, budget_usd=0.1) is None
 
 
 def test_no_limit_of_tokens_is_none_and_more_can_be_added() -> None:
-    state = DeliveryState(usage=Usage(output_tokens=1_000_000))
+    state = DeliveryState(spending=SpendingState(usage=Usage(output_tokens=1_000_000)))
     assert over(state) is None
     assert over(state, budget_tokens=1_000_000) == (Limit.TOKENS, "1,000,000 of 1,000,000 tokens are used")
-    state.extra_tokens = 1
+    state.budget.extra_tokens = 1
     assert over(state, budget_tokens=1_000_000) is None
 
 
 def test_an_unknown_price_is_asked_about_once_and_only_where_somebody_is_asked() -> None:
-    state = DeliveryState(spend=Spend(usd=None))
+    state = DeliveryState(spending=SpendingState(spend=Spend(usd=None)))
     assert over(state, asks=False) is None
     assert over(state) is not None
-    state.unpriced = True
+    state.budget.unpriced = True
     assert over(state) is None
 
 
 def test_what_costs_nothing_is_kept_from_nobody_for_money_but_ends_in_time() -> None:
-    state = DeliveryState(spend=Spend(usd=5.0))
+    state = DeliveryState(spending=SpendingState(spend=Spend(usd=5.0)))
     assert over(state, paying=False) is None
     assert over(state, paying=False, seconds=60) == (Limit.TIME, "the time limit of 0:01:00 is over")
-    state.extra_time_s = 60.0
+    state.budget.extra_time_s = 60.0
     assert over(state, paying=False, seconds=60) is None
     assert time_left(state, prepared(), NOW - timedelta(seconds=90), NOW) == timedelta(seconds=30)
 
 
 def test_the_room_of_a_turn_is_what_was_given_and_added_and_reserved() -> None:
-    state = DeliveryState(extra_usd=0.5, extra_tokens=100, tasks_usd=0.2, reservation=BudgetReservation(ceiling=2.0))
+    state = DeliveryState(
+        budget=BudgetState(extra_usd=0.5, extra_tokens=100, reservation=BudgetReservation(ceiling=2.0)),
+        children=ChildrenState(usd=0.2),
+    )
     assert spending_limits(state, prepared()) == SpendingLimits(usd=1.5)
-    shared = prepared(budget_tokens=1000, treasury={"label:a": 5.0})
+    shared = prepared(budget_tokens=1000, shared_budgets={"label:a": 5.0})
     assert spending_limits(state, shared) == SpendingLimits(usd=1.5, tokens=1100, day_usd=2.2)
-    state.unpriced = True
+    state.budget.unpriced = True
     assert spending_limits(state, prepared()).unpriced
     assert spending_limits(DeliveryState(), prepared(asks=False)).unpriced, "nobody is there to say so"

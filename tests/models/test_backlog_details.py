@@ -18,9 +18,14 @@ from tests.models.test_details import NASTY
 def test_what_waits_for_a_person_comes_first_with_its_decision_to_be_copied() -> None:
     request, state = backlog({"id": "docs"}, {"id": "api"}, {"id": "page", "depends_on": ("docs",)}, budget_usd=40.0)
     docs, api = state.items["docs"], state.items["api"]
-    docs.phase, docs.delivery, docs.gate, docs.target = ItemPhase.BUILDING, "night/docs", "plan", "1a2b3c4d"
-    docs.waiting_for, docs.waiting_since, docs.granted_usd = "plan: approve?", NOON, 3.0
-    api.phase, api.commit, api.usd = ItemPhase.LANDED, "9c1d0000" * 5, 1.25
+    docs.phase, docs.child.id, docs.waiting.gate, docs.waiting.target = (
+        ItemPhase.BUILDING,
+        "night/docs",
+        "plan",
+        "1a2b3c4d",
+    )
+    docs.waiting.reason, docs.waiting.since, docs.child.granted_usd = "plan: approve?", NOON, 3.0
+    api.phase, api.landing.commit, api.child.usd = ItemPhase.LANDED, "9c1d0000" * 5, 1.25
     state.opened = OpenBacklogResult(base="main", base_sha="b" * 40, branch="perdure/night", queue="q")
     shown = render_backlog_details(request, state, NOON).split("\n")
     assert shown[0] == "### Waiting for you: 3 items · 1 waits for you · 1 after others · 1 landed"
@@ -42,7 +47,7 @@ def test_a_question_is_answered_and_money_added_by_their_own_commands() -> None:
     request, state = backlog({"id": "a"}, {"id": "b"})
     for id, gate in (("a", "question"), ("b", "budget")):
         at = state.items[id]
-        at.phase, at.delivery, at.gate, at.waiting_for = ItemPhase.BUILDING, f"my night/{id}", gate, "?"
+        at.phase, at.child.id, at.waiting.gate, at.waiting.reason = ItemPhase.BUILDING, f"my night/{id}", gate, "?"
     shown = render_backlog_details(request, state, NOON)
     assert "`perdure answer 'my night/a' \"…\"`" in shown
     assert "`perdure budget 'my night/b' --add 5`" in shown
@@ -52,8 +57,13 @@ def test_a_question_is_answered_and_money_added_by_their_own_commands() -> None:
 def test_the_items_that_wait_for_a_person_are_shown() -> None:
     request, state = backlog({"id": "big", "decompose": "ask"})
     at = state.items["big"]
-    at.phase, at.gate, at.target, at.waiting_for = ItemPhase.BUILDING, "items", "1a2b3c4d", "approve the items"
-    at.about = "api: Add it\npage (after api): Show it"
+    at.phase, at.waiting.gate, at.waiting.target, at.waiting.reason = (
+        ItemPhase.BUILDING,
+        "items",
+        "1a2b3c4d",
+        "approve the items",
+    )
+    at.waiting.about = "api: Add it\npage (after api): Show it"
     shown = render_backlog_details(request, state, NOON).replace("\\", "").split("\n")
     assert shown.index("  - api: Add it") + 1 == shown.index("  - page (after api): Show it")
 
@@ -62,8 +72,8 @@ def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
     request, state = backlog(*[{"id": f"item-{at}", "request": "ü" * 200} for at in range(1000)])
     for number, at in enumerate(state.items.values()):
         at.phase, at.message = list(ItemPhase)[number % 6], "€" * 300
-        at.waiting_for = "€" * 300 if number % 2 else ""
-        at.about = "\n".join(["€" * 300] * 10)
+        at.waiting.reason = "€" * 300 if number % 2 else ""
+        at.waiting.about = "\n".join(["€" * 300] * 10)
     shown = render_backlog_details(request, state, NOON)
     assert len(shown.encode()) <= DETAILS_BYTES
     listed = sum(1 for line in shown.split("\n") if line.startswith("| ") and "item-" in line.replace("\\", ""))
@@ -77,7 +87,11 @@ def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str
     asked = words[0].encode(errors="replace").decode()  # a half character is refused before anybody shows it
     request, state = backlog({"id": "a", "request": "x" + asked}, {"id": "b"})
     state.items["a"].phase, state.items["a"].message = ItemPhase.FAILED, words[1]
-    state.items["b"].phase, state.items["b"].waiting_for, state.items["b"].gate = ItemPhase.BUILDING, words[2], "plan"
+    state.items["b"].phase, state.items["b"].waiting.reason, state.items["b"].waiting.gate = (
+        ItemPhase.BUILDING,
+        words[2],
+        "plan",
+    )
     state.hold_reason, state.pull_request = words[3], words[1]
     for shown in (render_backlog_details(request, state, NOON), render_items_table(request, state)):
         for line in shown.split("\n"):

@@ -213,7 +213,7 @@ def test_of_a_backlog_that_ended_an_item_that_had_not_begun_may_be_retried_like_
 
 def test_an_item_that_was_begun_once_is_not_edited_although_it_waits_again() -> None:
     _, state = backlog(API)
-    state.items["api"].runs = 1
+    state.items["api"].child.runs = 1
     assert change_refusal(state, "edit", "api", BacklogItem(id="api", request="x")).startswith("api has begun")
 
 
@@ -267,9 +267,9 @@ def test_all_that_is_known_of_a_thousand_items_goes_along_into_another_run() -> 
     """A value of 2 MB is all that a server takes: more ends the backlog where it stands."""
     _, state = backlog(*[{"id": f"i{at}", "request": "x" * 900} for at in range(1000)])
     for id, at in state.items.items():
-        at.phase, at.delivery, at.run_id, at.commit = ItemPhase.FAILED, f"night/{id}", "r" * 36, "c" * 40
-        at.began_at = at.ended_at = at.added_at = at.checked_at = NOON
-        at.status, at.reason, at.message, at.usd, at.granted_usd, at.runs = (
+        at.phase, at.child.id, at.child.run_id, at.landing.commit = ItemPhase.FAILED, f"night/{id}", "r" * 36, "c" * 40
+        at.child.began_at = at.child.ended_at = at.added_at = at.landing.checked_at = NOON
+        at.child.status, at.child.reason, at.message, at.child.usd, at.child.granted_usd, at.child.runs = (
             "not_delivered",
             "tests_red",
             "w" * 300,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.delivery.result import TestsStatus
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import BuildingState, DeliveryState, TestingState
 from perdure.models.delivery.work import ChangeSize, TestVerdict
 from perdure.models.webui.captions import format_change, format_waiting, parse_waiting
 
@@ -32,11 +32,13 @@ def verdict(status: TestsStatus = TestsStatus.GREEN, **counts: int) -> TestVerdi
     ],
 )
 def test_the_size_is_said_with_the_tests_of_that_commit(tests: TestVerdict | None, words: str) -> None:
-    state = DeliveryState(head="h1", tested_commit="h1", change=SIZE, tests=tests)
+    state = DeliveryState(
+        building=BuildingState(head="h1", change_size=SIZE), testing=TestingState(tested_commit="h1", verdict=tests)
+    )
     assert format_change(state) == "+120 −14, 3 files" + words
-    state.head = "h2"
+    state.building.head = "h2"
     assert format_change(state) == "+120 −14, 3 files", "a fix that nobody has tested yet is not green"
-    assert format_change(DeliveryState(tests=tests)) == ""
+    assert format_change(DeliveryState(testing=TestingState(verdict=tests))) == ""
 
 
 @given(st.text(max_size=400).filter(str.strip))

@@ -21,7 +21,7 @@ from perdure.models.delivery.decisions import (
     parse_input,
 )
 from perdure.models.delivery.result import Status, StepRecord
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import DeliveryState, GatesState
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.rules.inbox import (
@@ -34,6 +34,7 @@ from perdure.models.rules.inbox import (
     record_decision,
 )
 from tests.examples import examples
+from tests.states import with_fields
 
 SINCE = datetime(2026, 11, 21, tzinfo=UTC)
 PLAN = PendingDecision(
@@ -46,7 +47,7 @@ PRICE = BUDGET.model_copy(update={"options": ("approve", "reject")})
 
 
 def asking(asked: PendingDecision | None = PLAN) -> Inbox:
-    return Inbox(DeliveryState(pending_decision=asked))
+    return Inbox(DeliveryState(gates=GatesState(pending_decision=asked)))
 
 
 def question(kind: QuestionKind, *choices: str) -> PendingDecision:
@@ -83,13 +84,13 @@ def test_any_sequence_of_messages_counts_each_gate_once_and_for_what_it_names(se
         )
         for of in ("abcd1234", "beef", "2222")
     ]
-    state = DeliveryState(pending_decision=gates.pop(0))
+    state = DeliveryState(gates=GatesState(pending_decision=gates.pop(0)))
     inbox, counted = Inbox(state), dict[str, DecisionRecord]()
     for way, name, said in sent:
         before = state.model_copy()
         if way == "next":
-            if state.pending_decision is not None and state.pending_decision.key in state.decided:
-                state.pending_decision = gates.pop(0) if gates else None
+            if state.gates.pending_decision is not None and state.gates.pending_decision.key in state.gates.decided:
+                state.gates.pending_decision = gates.pop(0) if gates else None
         elif way == "signal":
             inbox.receive_decision({"update": name, "said": said})
         elif name in DECISION_MODELS:
@@ -100,9 +101,9 @@ def test_any_sequence_of_messages_counts_each_gate_once_and_for_what_it_names(se
             else:
                 assert inbox.apply_decision(name, said), "what was let in is answered"
         for key, made in counted.items():
-            assert state.decided[key] == made, "what is decided stays decided"
-        for key in state.decided.keys() - counted.keys():
-            asked = state.pending_decision
+            assert state.gates.decided[key] == made, "what is decided stays decided"
+        for key in state.gates.decided.keys() - counted.keys():
+            asked = state.gates.pending_decision
             if key.startswith("added:"):
                 continue
             assert asked is not None
@@ -110,7 +111,7 @@ def test_any_sequence_of_messages_counts_each_gate_once_and_for_what_it_names(se
             assert said.get("of", "") in ("", asked.target)
             assert said.get("gate", asked.gate) == asked.gate
             assert way == "update" or said["of"], "a signal that names nothing decides nothing"
-        counted = dict(state.decided)
+        counted = dict(state.gates.decided)
     assert len(state.notes) <= NOTES_KEPT
 
 
@@ -122,7 +123,7 @@ def test_the_same_addition_is_counted_once_and_others_each_time(added: list[tupl
         inbox.apply_decision("add_budget", {"id": id, "usd": usd})
         if id:
             kept.setdefault(id, usd)
-    assert inbox.state.extra_usd == unnamed + sum(kept.values())
+    assert inbox.state.budget.extra_usd == unnamed + sum(kept.values())
 
 
 @given(
@@ -137,25 +138,25 @@ def test_words_are_kept_in_order_and_none_is_lost_to_another_ones_id(words: list
         if id not in ids or not id:
             expected.append(text)
         ids.add(id)
-    assert [said.text for said in inbox.state.pending_messages] == expected
-    assert len({said.id for said in inbox.state.pending_messages}) == len(expected)
+    assert [said.text for said in inbox.state.messages.pending] == expected
+    assert len({said.id for said in inbox.state.messages.pending}) == len(expected)
 
 
 def test_words_and_their_ids_are_bounded_and_what_did_not_fit_is_noted() -> None:
     inbox = asking(None)
     for number in range(100):
         inbox.receive_message({"text": f"{number:04}" * 1000, "id": str(number)})
-    assert len(inbox.state.pending_messages) == UNREAD_BYTES_KEPT // 4000
+    assert len(inbox.state.messages.pending) == UNREAD_BYTES_KEPT // 4000
     assert inbox.state.notes[0].startswith(
         f"words did not fit behind {UNREAD_BYTES_KEPT // 4000} that no turn has read"
     )
     assert len(inbox.state.notes) == NOTES_KEPT
-    inbox.state.pending_messages = ()
+    inbox.state.messages.pending = ()
     for number in range(MESSAGE_IDS_KEPT + 50):
         inbox.receive_message({"text": "x", "id": f"n{number}"})
-    assert len(inbox.state.message_ids) == MESSAGE_IDS_KEPT
+    assert len(inbox.state.messages.ids) == MESSAGE_IDS_KEPT
     inbox.receive_message({"text": "x" * 9000})
-    assert len(inbox.state.pending_messages) == MESSAGE_IDS_KEPT + 50
+    assert len(inbox.state.messages.pending) == MESSAGE_IDS_KEPT + 50
 
 
 def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> None:
@@ -164,12 +165,12 @@ def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> N
     assert inbox.apply_decision("approve", {}) == "counted before: rejected"
     assert inbox.apply_decision("approve", {"of": "abcd1234"}) == "counted before: rejected"
     record_decision(inbox.state, PLAN, DecisionRecord(verdict=GateVerdict.EXPIRED))
-    assert inbox.state.decided[PLAN.key].verdict is GateVerdict.REJECTED
+    assert inbox.state.gates.decided[PLAN.key].verdict is GateVerdict.REJECTED
 
 
 def test_who_comes_second_is_told_by_whom_and_when_it_was_decided() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    inbox = Inbox(DeliveryState(pending_decision=PLAN), at)
+    inbox = Inbox(DeliveryState(gates=GatesState(pending_decision=PLAN)), at)
     inbox.apply_decision("reject", {"note": "no", "by": "Ada\nL"})
     inbox.apply_decision("add_budget", {"usd": 5, "id": "five", "by": "Grace"})
     later = Inbox(inbox.state, at + timedelta(hours=1))
@@ -208,8 +209,8 @@ def test_what_cannot_count_is_refused_in_words_its_sender_can_use(
         with pytest.raises(NotCounted) as refusal:
             take(name, said)
         assert words in refusal.value.what
-    assert inbox.state.decided == {}
-    assert inbox.state.extra_usd == 0
+    assert inbox.state.gates.decided == {}
+    assert inbox.state.budget.extra_usd == 0
 
 
 @pytest.mark.parametrize(("given", "kind"), [(" YES ", QuestionKind.YES_NO), ("b", QuestionKind.CHOICE), ("x", "text")])
@@ -217,38 +218,40 @@ def test_an_answer_of_the_right_kind_counts_however_it_is_spelled(given: str, ki
     inbox = asking(question(kind, "A", "B"))
     inbox.check_decision("answer", {"answer": given})
     assert inbox.apply_decision("answer", {"answer": given}) == "answered: question q"
-    assert inbox.state.decided["question:q"].note == given
+    assert inbox.state.gates.decided["question:q"].note == given
 
 
 def test_what_nothing_waits_for_is_told_what_it_is_doing() -> None:
     state = DeliveryState(steps=[StepRecord(step="fix_tests")])
-    inbox = Inbox(state)
     for change, words in (
         ({}, "nothing waits for a decision: it is at fix tests"),
         ({"hold_reason": "held: lunch"}, "nothing waits for a decision: it is at held: lunch"),
         ({"status": Status.NOT_DELIVERED}, "nothing waits for a decision: it has ended (not delivered)"),
     ):
-        for name, value in change.items():
-            setattr(state, name, value)
+        state = with_fields(state, **change)
         with pytest.raises(NotCounted) as refusal:
-            inbox.check_decision("approve", {})
+            Inbox(state).check_decision("approve", {})
         assert refusal.value.what == words
 
 
 def test_money_is_no_approval_of_a_price_nobody_knows() -> None:
     inbox = asking(PRICE)
     assert inbox.apply_decision("add_budget", {"usd": 5}) == "added $5"
-    assert inbox.state.decided == {}
+    assert inbox.state.gates.decided == {}
     assert inbox.apply_decision("approve", {}) == "approved: budget 1"
 
 
 def test_a_signal_that_names_nothing_is_noted_and_one_with_an_id_adds_once() -> None:
     inbox = asking(None)
     inbox.receive_decision({"update": "add_budget", "said": {"usd": 5}})
-    assert inbox.state.extra_usd == 0
+    assert inbox.state.budget.extra_usd == 0
     for _ in range(2):
         inbox.receive_decision({"update": "add_budget", "said": {"usd": 5, "tokens": 10, "time": "1h", "id": "x"}})
-    assert (inbox.state.extra_usd, inbox.state.extra_tokens, inbox.state.extra_time_s) == (5, 10, 3600)
+    assert (inbox.state.budget.extra_usd, inbox.state.budget.extra_tokens, inbox.state.budget.extra_time_s) == (
+        5,
+        10,
+        3600,
+    )
     inbox.receive_decision("nonsense")
     inbox.receive_decision({"update": "aprove", "said": {"of": "abcd1234"}})
     inbox.receive_message("nonsense")
@@ -258,7 +261,7 @@ def test_a_signal_that_names_nothing_is_noted_and_one_with_an_id_adds_once() -> 
 
 def test_a_signal_that_comes_after_another_persons_decision_is_noted_and_the_same_again_is_not() -> None:
     inbox = asking(PLAN)
-    of = inbox.state.pending_decision.target if inbox.state.pending_decision else ""
+    of = inbox.state.gates.pending_decision.target if inbox.state.gates.pending_decision else ""
     assert inbox.apply_decision("approve", {"of": of, "by": "Ada"})
     for _ in range(2):
         inbox.receive_decision({"update": "approve", "said": {"of": of, "by": "Ada"}})
@@ -273,24 +276,24 @@ def test_decisions_are_remembered_up_to_a_bound() -> None:
         record_decision(
             state, PLAN.model_copy(update={"target": str(number)}), DecisionRecord(verdict=GateVerdict.APPROVED)
         )
-    assert len(state.decided) == DECISIONS_KEPT
-    assert f"plan:{DECISIONS_KEPT + 9}" in state.decided
+    assert len(state.gates.decided) == DECISIONS_KEPT
+    assert f"plan:{DECISIONS_KEPT + 9}" in state.gates.decided
 
 
 @pytest.mark.parametrize("said", [None, {}, {"note": ""}, {"nonsense": 1}, "stop", {"note": "x" * 900}])
 def test_whoever_wants_it_held_gets_that_however_it_was_said(said: Any) -> None:
     inbox = asking(None)
     inbox.apply_hold(said)
-    assert inbox.state.hold_reason == "held by a person: resume lets it go on"
+    assert inbox.state.gates.hold_reason == "held by a person: resume lets it go on"
     inbox.apply_hold({"note": "lunch"})
-    assert inbox.state.hold_reason == "held: lunch"
+    assert inbox.state.gates.hold_reason == "held: lunch"
     inbox.apply_hold({"note": "lunch", "by": "Ada"})
-    assert inbox.state.hold_reason == "held by Ada: lunch"
+    assert inbox.state.gates.hold_reason == "held by Ada: lunch"
     inbox.apply_hold({"by": "Ada"})
-    assert inbox.state.hold_reason == "held by Ada: resume lets it go on"
+    assert inbox.state.gates.hold_reason == "held by Ada: resume lets it go on"
     inbox.apply_resume()
     inbox.apply_resume()
-    assert inbox.state.hold_reason == ""
+    assert inbox.state.gates.hold_reason == ""
 
 
 @pytest.mark.parametrize(("limit", "more"), [("usd", "usd"), ("tokens", "tokens"), ("time", "time"), ("", "usd")])

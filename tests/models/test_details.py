@@ -11,25 +11,26 @@ from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.decisions import DecisionRecord, GateVerdict
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import PullRequest, Reason, ReviewResult, Status, StepRecord, TestsStatus
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import (
+    BuildingState,
+    DeliveryState,
+    GatesState,
+    PublishingState,
+    ReviewingState,
+    SpendingState,
+    TestingState,
+    TurnsState,
+)
 from perdure.models.delivery.summary import next_commands, progress_of, result_of, usage_of
-from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
+from perdure.models.delivery.work import TestVerdict
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.webui import captions
 from perdure.models.webui.details import dollars, escape_line, render_delivery_details
 from perdure.text import visible
+from tests.states import prepared_workspace, with_fields
 
 REQUEST = DeliveryRequest(repository="/r", request="Add sub", base="main", budget_usd=2)
-PREPARED = PreparedWorkspace(
-    queue="q",
-    base="main",
-    base_sha="b" * 40,
-    head="b" * 40,
-    branch="perdure/d",
-    checkpoint="c",
-    contract="p",
-    phases=ALL_PHASES,
-)
+PREPARED = prepared_workspace(phases=ALL_PHASES)
 NASTY = st.text(st.one_of(st.sampled_from("|`*_[]<>!-\\\n\t\x1b\u202e\x00"), st.characters()), max_size=300)
 
 
@@ -64,7 +65,7 @@ def test_details_name_the_issue_and_its_title_once_it_is_known() -> None:
     request = DeliveryRequest(repository="/r", issue="#12")
     state = DeliveryState()
     assert "\n- issue #12\n" in render_delivery_details(state, request)
-    state.prepared = PREPARED.model_copy(update={"issue": 12, "title": "Accept | <b>1h30m</b>\n- branch `main`"})
+    state.prepared = with_fields(PREPARED, issue=12, title="Accept | <b>1h30m</b>\n- branch `main`")
     assert "\n- issue #12: Accept \\| \\<b\\>1h30m\\</b\\> - branch \\`main\\`\n" in render_delivery_details(
         state, request
     )
@@ -79,9 +80,9 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
     state.phase = Phase.BUILD
     assert render_delivery_details(state, REQUEST).startswith("### Running: build")
     state.status, state.reason = Status.NOT_DELIVERED, Reason.TESTS_RED
-    state.prepared, state.head = PREPARED, "h" * 40
-    state.spend, state.extra_usd = Spend(usd=None, at_risk_usd=0.1), 2.5
-    state.pull_request = PullRequest(number=3, url="file:///r", title="t")
+    state.prepared, state.building.head = PREPARED, "h" * 40
+    state.spending.spend, state.budget.extra_usd = Spend(usd=None, at_risk_usd=0.1), 2.5
+    state.publishing.pull_request = PullRequest(number=3, url="file:///r", title="t")
     state.steps = [*[StepRecord(step="implement")] * 59, StepRecord(step="run_tests")]
     text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Not delivered: tests red")
@@ -98,7 +99,7 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
 def test_details_say_who_decided_what_in_which_words_the_newest_ones() -> None:
     made = DecisionRecord(verdict=GateVerdict.APPROVED, by="Ada", note="as *we* said")
     rest = {f"budget:{number}": DecisionRecord(verdict=GateVerdict.REJECTED) for number in range(2)}
-    state = DeliveryState(decided={"plan:old": made, "pull_request:1a2b3c4d": made, **rest})
+    state = DeliveryState(gates=GatesState(decided={"plan:old": made, "pull_request:1a2b3c4d": made, **rest}))
     lines = render_delivery_details(state, REQUEST).splitlines()
     assert "- pull request 1a2b3c4d: approved by Ada: as \\*we\\* said" in lines
     assert "- budget 1: rejected" in lines
@@ -107,16 +108,16 @@ def test_details_say_who_decided_what_in_which_words_the_newest_ones() -> None:
 
 def test_a_pull_request_in_a_directory_is_named_and_not_linked() -> None:
     pull = PullRequest(number=3, url="/srv/my `repos/calc.git#pull/3", title="t")
-    state = DeliveryState(prepared=PREPARED, pull_request=pull, status=Status.DELIVERED)
+    state = DeliveryState(prepared=PREPARED, publishing=PublishingState(pull_request=pull), status=Status.DELIVERED)
     text = render_delivery_details(state, REQUEST)
     assert "- pull request #3 in `/srv/my repos/calc.git`: `perdure pulls 3` there" in text
     assert next_commands(state, "d")[0] == "perdure pulls 3 --repo '/srv/my `repos/calc.git'"
     away = pull.model_copy(update={"url": "https://github.com/me/calc/pull/3"})
-    assert next_commands(state.model_copy(update={"pull_request": away}), "d")[0] == "perdure diff d"
+    assert next_commands(with_fields(state, pull_request=away), "d")[0] == "perdure diff d"
 
 
 def test_the_timeline_says_what_an_activity_is_about() -> None:
-    state = DeliveryState(prepared=PREPARED, head="h" * 40)
+    state = DeliveryState(prepared=PREPARED, building=BuildingState(head="h" * 40))
     assert captions.step_caption(Step.PREPARE, 1, DeliveryState()) == "workspace, setup, tests on the base"
     assert captions.step_caption(Step.RUN_TESTS, 2, state) == "round 2 · on a clean checkout of hhhhhhh"
     assert captions.step_caption(Step.COMMIT, 1, state, "Read\nsigns") == "Read signs"
@@ -137,12 +138,11 @@ def test_a_result_says_what_exists_and_a_progress_what_is_going_on() -> None:
     assert progress_of(DeliveryState(), REQUEST, "d", "run").budget_usd == 2
     state = DeliveryState(
         prepared=PREPARED,
-        head="h",
-        checkpoint="c",
+        building=BuildingState(head="h"),
+        turns=TurnsState(checkpoint="c"),
         status=Status.DELIVERED,
-        tests=TestVerdict(status=TestsStatus.GREEN, tree="t", passed=4, failed=0, report="f00"),
-        review="ba5",
-        review_result=ReviewResult(blockers=0),
+        testing=TestingState(verdict=TestVerdict(status=TestsStatus.GREEN, tree="t", passed=4, failed=0, report="f00")),
+        reviewing=ReviewingState(review="ba5", result=ReviewResult(blockers=0)),
     )
     result = result_of(state, REQUEST, "d", "run")
     assert (result.branch, result.head_sha) == ("perdure/d", "h")
@@ -155,8 +155,8 @@ def test_a_result_says_what_exists_and_a_progress_what_is_going_on() -> None:
 
 
 def test_a_rewind_hides_no_money_and_an_unknown_price_is_not_zero() -> None:
-    state = DeliveryState(usage=Usage(cost_usd=0.1), spend=Spend(usd=0.5, at_risk_usd=0.2))
+    state = DeliveryState(spending=SpendingState(usage=Usage(cost_usd=0.1), spend=Spend(usd=0.5, at_risk_usd=0.2)))
     assert usage_of(state).cost_usd == 0.5
     assert usage_of(state).at_risk_usd == 0.2
-    state.spend = Spend(usd=None, known_usd=0.4)
+    state.spending.spend = Spend(usd=None, known_usd=0.4)
     assert usage_of(state).cost_usd is None

@@ -13,10 +13,11 @@ from test_details import NASTY, PREPARED, REQUEST
 from perdure.adapters.agents.builtin.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question, QuestionKind
 from perdure.models.delivery.result import Status, StepRecord
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import DeliveryState, GatesState, TurnsState
 from perdure.models.phases import Phase
 from perdure.models.rules.inbox import Inbox
 from perdure.models.webui.details import DETAILS_BYTES, render_delivery_details
+from tests.states import with_fields
 
 SINCE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 PLAN = PendingDecision(gate=Gate.PLAN, target="beef", summary="approve the plan: Add sub", since=SINCE)
@@ -32,9 +33,8 @@ def asking(text: str, kind: QuestionKind, choices: tuple[str, ...] = (), why: st
 
 
 def waiting(asked: PendingDecision, **more: object) -> DeliveryState:
-    return DeliveryState(
-        prepared=PREPARED, phase=Phase.PLAN, plan="f00d", pending_decision=asked, waiting=asked.summary
-    ).model_copy(update=more)
+    state = DeliveryState(prepared=PREPARED, phase=Phase.PLAN, waiting=asked.summary)
+    return with_fields(state, plan="f00d", pending_decision=asked, **more)
 
 
 def section(text: str) -> str:
@@ -97,7 +97,7 @@ def test_every_choice_of_a_question_is_there_to_be_copied_and_counts() -> None:
 
 
 def test_a_held_delivery_says_why_and_how_it_goes_on() -> None:
-    state = DeliveryState(prepared=PREPARED, hold_reason="held: lunch", waiting="held: lunch")
+    state = DeliveryState(prepared=PREPARED, gates=GatesState(hold_reason="held: lunch"), waiting="held: lunch")
     text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Held\\: lunch\n")
     assert "`resume`" in section(text)
@@ -109,7 +109,10 @@ def test_a_held_delivery_says_why_and_how_it_goes_on() -> None:
 
 def test_a_delivery_that_has_ended_asks_for_nothing_and_tells_what_was_assumed() -> None:
     state = DeliveryState(
-        prepared=PREPARED, status=Status.DELIVERED, hold_reason="held", assumptions=("a", "b", "c", "d")
+        prepared=PREPARED,
+        status=Status.DELIVERED,
+        gates=GatesState(hold_reason="held"),
+        turns=TurnsState(assumptions=("a", "b", "c", "d")),
     )
     text = render_delivery_details(state, REQUEST)
     assert text.startswith("### Delivered\n")

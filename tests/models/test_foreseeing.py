@@ -11,7 +11,7 @@ from tests.models.backlog_night import NOON, backlog
 def building(*ids: str) -> BacklogState:
     state = backlog(*({"id": id} for id in ids))[1]
     for id, at in state.items.items():
-        at.phase, at.delivery = ItemPhase.BUILDING, f"night/{id}"
+        at.phase, at.child.id = ItemPhase.BUILDING, f"night/{id}"
     return state
 
 
@@ -24,7 +24,7 @@ def test_both_sides_show_it_until_one_has_landed_or_says_otherwise() -> None:
     request = backlog({"id": "x"})[0]
     shown = {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)}
     assert shown["page"] == ("building", "likely to conflict with api in src/app.py")
-    state.landing_queue = ("page",)
+    state.landing.queue = ("page",)
     shown = {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)}
     assert shown["page"] == ("landing", "is the next · likely to conflict with api in src/app.py")
     record_conflicts(state, "page", {})
@@ -39,6 +39,6 @@ def test_whatever_is_sent_little_is_kept() -> None:
     names = [f"i{at}" for at in range(30)]
     state = building(*names)
     record_conflicts(state, "i0", {delivery_key(f"night/{id}"): "p" * 5000 for id in names})
-    assert len(state.items["i0"].foreseen_conflicts) == 10
-    assert max(map(len, state.items["i0"].foreseen_conflicts.values())) == 200
+    assert len(state.items["i0"].foreseen.conflicts) == 10
+    assert max(map(len, state.items["i0"].foreseen.conflicts.values())) == 200
     assert conflicts_text(state, "i0").endswith(" and 8 more")

@@ -9,7 +9,7 @@ import pytest
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import DeliveryResult, Status
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import DeliveryState, GatesState
 from perdure.models.notice import Notice, notice_of
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -21,9 +21,17 @@ BUDGET = DeliveryState(waiting="the day's budget of label team-a is spent")
 @pytest.mark.parametrize(
     ("told_of", "now", "over"),
     [
-        (DeliveryState(pending_decision=PLAN), DeliveryState(pending_decision=PLAN), False),
-        (DeliveryState(pending_decision=PLAN), DeliveryState(pending_decision=OTHER), True),
-        (DeliveryState(pending_decision=PLAN), DeliveryState(), True),
+        (
+            DeliveryState(gates=GatesState(pending_decision=PLAN)),
+            DeliveryState(gates=GatesState(pending_decision=PLAN)),
+            False,
+        ),
+        (
+            DeliveryState(gates=GatesState(pending_decision=PLAN)),
+            DeliveryState(gates=GatesState(pending_decision=OTHER)),
+            True,
+        ),
+        (DeliveryState(gates=GatesState(pending_decision=PLAN)), DeliveryState(), True),
         (BUDGET, BUDGET, False),
         (BUDGET, DeliveryState(waiting="the day's budget of label team-a is taken"), False),
         (BUDGET, DeliveryState(), True),

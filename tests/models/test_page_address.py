@@ -15,9 +15,9 @@ from perdure.models.backlog.state import BacklogState, OpenBacklogResult
 from perdure.models.config.host import PageSettings
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState
-from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.webui.backlog import render_backlog_details as of_backlog
 from perdure.models.webui.details import page_link, render_delivery_details
+from tests.states import prepared_workspace
 
 PAGE = "https://perdure.example.org"
 
@@ -61,18 +61,9 @@ def test_nothing_that_is_no_address_becomes_a_link_and_one_of_a_single_machine_s
 
 
 def test_it_stands_in_the_details_of_deliveries_and_backlogs_that_know_a_page() -> None:
-    terms = {
-        "queue": "q",
-        "base": "main",
-        "base_sha": "b",
-        "head": "b",
-        "branch": "d",
-        "checkpoint": "c",
-        "policy": "p",
-    }
     request = DeliveryRequest(repository="/r", request="Add sub")
     for page, there in ((PAGE, True), ("", False)):
-        state = DeliveryState(prepared=PreparedWorkspace.model_validate({**terms, "phases": ("build",), "page": page}))
+        state = DeliveryState(prepared=prepared_workspace(phases=("build",), page=page))
         assert (
             f"[on the page]({PAGE}/deliveries/d-1)" in render_delivery_details(state, request, "d-1", "d-1")
         ) == there

@@ -8,11 +8,12 @@ from test_details import NASTY, PREPARED, REQUEST
 
 from perdure.models.delivery.decisions import DecisionRecord, GateVerdict
 from perdure.models.delivery.result import StepRecord
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import DeliveryState, GatesState, PlanningState
 from perdure.models.delivery.steps import Plan, Task
 from perdure.models.delivery.summary import DECISIONS_SHOWN, UNREAD_CHARS, decisions_of, progress_of, result_of
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.webui.details import DETAILS_BYTES, render_delivery_details
+from tests.states import with_fields
 
 PLAN = Plan(
     title="Add sub",
@@ -30,7 +31,7 @@ def test_who_decided_what_is_part_of_the_result_and_of_the_progress() -> None:
         "added:7": DecisionRecord(verdict=GateVerdict.APPROVED, by="bob"),
         "pull_request:3c4d": DecisionRecord(verdict=GateVerdict.APPROVED, by="ada"),
     }
-    state = DeliveryState(prepared=PREPARED, decided=decided)
+    state = DeliveryState(prepared=PREPARED, gates=GatesState(decided=decided))
     made = decisions_of(state)
     assert [(one.gate, one.target, one.verdict, one.by) for one in made] == [
         ("plan", "1a2b", "rejected", "ada"),
@@ -42,7 +43,7 @@ def test_who_decided_what_is_part_of_the_result_and_of_the_progress() -> None:
     assert result_of(state, REQUEST, "d", "r").decisions == made
     assert progress_of(state, REQUEST, "d", "r").decisions == list(made)
     many = {f"question:{n}": DecisionRecord(verdict=GateVerdict.ANSWERED) for n in range(3 * DECISIONS_SHOWN)}
-    kept = decisions_of(state.model_copy(update={"decided": many}))
+    kept = decisions_of(with_fields(state, decided=many))
     assert [one.target for one in kept] == [str(n) for n in range(2 * DECISIONS_SHOWN, 3 * DECISIONS_SHOWN)]
 
 
@@ -56,7 +57,9 @@ def test_a_plan_reads_as_plain_lines_within_its_limit() -> None:
 
 
 def test_the_web_ui_has_the_plan_in_the_details() -> None:
-    state = DeliveryState(prepared=PREPARED, plan="f00d", plan_text=PLAN.to_text(PLAN_SHOWN_BYTES))
+    state = DeliveryState(
+        prepared=PREPARED, planning=PlanningState(plan="f00d", plan_text=PLAN.to_text(PLAN_SHOWN_BYTES))
+    )
     section = render_delivery_details(state, REQUEST).partition("\n### Plan\n")[2]
     assert section.splitlines()[:3] == ["There is no sub.  ", "People want it.  ", "Write it.  "]
     own = REQUEST.model_copy(update={"plan": "# Mine\n\nWrite it well"})
@@ -67,6 +70,8 @@ def test_the_web_ui_has_the_plan_in_the_details() -> None:
 @given(st.lists(NASTY, max_size=12).map("\n".join))
 def test_whatever_a_plan_says_the_details_stay_within_their_limit_and_it_begins_no_section(words: str) -> None:
     steps = [StepRecord(step="implement", status="done", summary=words[:200]) for _ in range(30)]
-    text = render_delivery_details(DeliveryState(prepared=PREPARED, plan_text=words, steps=steps), REQUEST)
+    text = render_delivery_details(
+        DeliveryState(prepared=PREPARED, planning=PlanningState(plan_text=words), steps=steps), REQUEST
+    )
     assert len(text.encode()) <= DETAILS_BYTES
     assert sum(line.startswith("#") for line in text.splitlines()) <= 2

@@ -10,7 +10,7 @@ from perdure.models.checks.verdict_text import changed_promises, diff_lines, exp
 from perdure.models.delivery.decisions import Gate
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import StepRecord
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import BuildingState, DeliveryState, ReviewingState, TestingState
 from perdure.models.delivery.summary import progress_of, result_of
 from perdure.models.rules.gates import gate_question
 from perdure.models.webui.details import render_delivery_details
@@ -39,13 +39,13 @@ def test_what_does_not_decide_is_a_note() -> None:
 
 
 def test_a_person_at_the_gate_reads_which_promises_change_and_of_none_nothing_is_said() -> None:
-    state = DeliveryState(head="a" * 40, tests=VERDICT)
+    state = DeliveryState(building=BuildingState(head="a" * 40), testing=TestingState(verdict=VERDICT))
     assert gate_question(Gate.PULL_REQUEST, state)[1] == (
         "publish aaaaaaa as a pull request, with 2 changed promises: test_add, test_zero"
     )
-    state.tests = VERDICT.model_copy(update={"promises": 0, "promised": ()})
+    state.testing.verdict = VERDICT.model_copy(update={"promises": 0, "promised": ()})
     assert gate_question(Gate.PULL_REQUEST, state)[1] == "publish aaaaaaa as a pull request"
-    state.tests = VERDICT.model_copy(update={"promises": 7})
+    state.testing.verdict = VERDICT.model_copy(update={"promises": 7})
     assert gate_question(Gate.PULL_REQUEST, state)[1].endswith(
         "with 7 changed promises: test_add, test_zero and 5 more"
     )
@@ -53,7 +53,11 @@ def test_a_person_at_the_gate_reads_which_promises_change_and_of_none_nothing_is
 
 def test_details_result_and_progress_tell_of_the_experiment() -> None:
     request = DeliveryRequest(repository="r", request="Add sub")
-    state = DeliveryState(head="a" * 40, tests=VERDICT, review="e" * 64)
+    state = DeliveryState(
+        building=BuildingState(head="a" * 40),
+        testing=TestingState(verdict=VERDICT),
+        reviewing=ReviewingState(review="e" * 64),
+    )
     state.steps = [StepRecord(step="run_tests", status="done", summary=VERDICT.summary)]
     text = render_delivery_details(state, request)
     assert LINE in text.replace("&#47;", "/")

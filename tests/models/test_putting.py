@@ -15,31 +15,30 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.delivery.work import TestVerdict as Red
 from perdure.models.phases import Phase
 from perdure.models.rules.gates import gate_question, gate_settings, red_tests_approval, red_tests_approval_text
+from tests.states import prepared_workspace, with_fields
 
 TREE = "f" * 40
 
 
 def state(**facts: object) -> DeliveryState:
     verdict = Red(status=Status.RED, tree=TREE, summary="unit: exit code 1", undecidable=True)
-    return DeliveryState.model_validate({"tests": verdict, "head": "a" * 40, "plan": "b" * 64, **facts})
+    return with_fields(DeliveryState(), **{"verdict": verdict, "head": "a" * 40, "plan": "b" * 64, **facts})
 
 
 def prepared(*phases: Phase) -> PreparedWorkspace:
-    return PreparedWorkspace(
-        queue="q", base="main", base_sha="0", head="0", branch="mine", checkpoint="c", contract="p", phases=phases
-    )
+    return prepared_workspace(branch="mine", phases=phases)
 
 
 @pytest.mark.parametrize(
     ("gate", "counted", "of"),
     [
-        (Gate.PLAN, {"plans": 1}, "bbbbbbbb"),
-        (Gate.PLAN, {"plans": 2}, "bbbbbbbb-2"),
-        (Gate.PLAN, {"plans": 1, "edits": 1}, "bbbbbbbb-2"),
+        (Gate.PLAN, {"plan_count": 1}, "bbbbbbbb"),
+        (Gate.PLAN, {"plan_count": 2}, "bbbbbbbb-2"),
+        (Gate.PLAN, {"plan_count": 1, "edit_count": 1}, "bbbbbbbb-2"),
         (Gate.TESTS, {}, "ffffffff"),
         (Gate.TESTS, {"requested_fixes": 2}, "ffffffff-2"),
         (Gate.PULL_REQUEST, {}, "aaaaaaaa"),
-        (Gate.PULL_REQUEST, {"mend_rounds": 1}, "aaaaaaaa-1"),
+        (Gate.PULL_REQUEST, {"rejection_rounds": 1}, "aaaaaaaa-1"),
     ],
 )
 def test_what_is_made_anew_bears_another_name_though_it_be_the_same(
@@ -54,7 +53,7 @@ def test_a_gate_stands_where_it_was_asked_for_and_there_is_something_behind_it()
             {"version": 1, "gates": {"before": ["plan"]}, "delivery": {"questions": questions}}
         )
         request = DeliveryRequest.model_validate({"repository": "/r", "request": "Add sub", **asked})
-        found: tuple[str, ...] = gate_settings(config, phases, request)["gates"]
+        found: tuple[str, ...] = gate_settings(config, phases, request).gates
         return found
 
     both = ["pull_request"]
@@ -82,7 +81,7 @@ def test_only_an_approval_of_this_very_tree_lets_red_tests_through() -> None:
         assert red_tests_approval(state(decided=decided)) is None
     assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, requested_fixes=1)) == ""
     told = Red(status=Status.RED, tree=TREE, summary="1 of 3 fail: test_sub")
-    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, tests=told)) == "", (
+    assert red_tests_approval_text(state(decided={"tests:ffffffff": yes}, verdict=told)) == "", (
         "run again, it is known to be new"
     )
 
@@ -98,8 +97,8 @@ def test_a_push_and_a_pull_request_are_asked_for_in_their_own_words() -> None:
 def test_of_all_that_was_said_the_newest_words_are_remembered_as_many_as_a_conversation_begins_with() -> None:
     long = [UserMessage(id=str(number), text=str(number) * (DELIVERED_MESSAGE_BYTES // 4)) for number in range(6)]
     told = state()
-    told.add_delivered_messages(*long[:2])
-    told.add_delivered_messages(*long[2:])
-    assert [said.id for said in told.delivered_messages] == ["2", "3", "4", "5"]
-    told.add_delivered_messages()
-    assert [said.id for said in told.delivered_messages] == ["2", "3", "4", "5"]
+    told.messages.add_delivered(*long[:2])
+    told.messages.add_delivered(*long[2:])
+    assert [said.id for said in told.messages.delivered] == ["2", "3", "4", "5"]
+    told.messages.add_delivered()
+    assert [said.id for said in told.messages.delivered] == ["2", "3", "4", "5"]

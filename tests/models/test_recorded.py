@@ -16,7 +16,7 @@ from perdure.models.base import HistoryModel
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery import fold, publishing, turn, verify, work
 from perdure.models.delivery.request import ResumePoint
-from perdure.models.delivery.state import DeliveryState, parse_resume_state
+from perdure.models.delivery.state import BuildingState, DeliveryState, FixingState, TurnsState, parse_resume_state
 from perdure.models.delivery.turn import Ending, Outcome, TurnResult
 from perdure.models.delivery.work import CloseResult
 from perdure.models.phases import ALL_PHASES, Phase, Step, invalid_phases_reason
@@ -63,10 +63,17 @@ def test_what_is_recorded_comes_back_and_leaves_its_defaults_out(result: TurnRes
 
 def test_a_state_begins_again_with_its_work_and_without_its_verdict() -> None:
     state = DeliveryState(
-        checkpoint="c", status="not_delivered", reason="limits", message="m", test_fixes=3, built=True
+        turns=TurnsState(checkpoint="c"),
+        status="not_delivered",
+        reason="limits",
+        message="m",
+        fixing=FixingState(test_fixes=3),
+        building=BuildingState(built=True),
     )
     left = ResumePoint(run_id="r", state=state.for_retry().model_dump(mode="json", exclude_defaults=True))
-    assert parse_resume_state(left) == DeliveryState(checkpoint="c", built=True)
+    assert parse_resume_state(left) == DeliveryState(
+        turns=TurnsState(checkpoint="c"), building=BuildingState(built=True)
+    )
 
 
 def test_phases_that_cannot_stand_alone_are_told_why() -> None:
@@ -82,13 +89,13 @@ def test_a_reply_whose_turn_was_cut_off_is_counted_once_by_the_retry_that_takes_
     first, second = Usage(output_tokens=5, cost_usd=0.1), Usage(output_tokens=7, cost_usd=0.2)
     state = DeliveryState()
     fold.apply_turn(state, Step.PLAN, 1, 1, TurnResult(checkpoint="c1", summary="", usage=first))
-    booked = state.usage
+    booked = state.spending.usage
     fold.apply_close(state, CloseResult(usage=first + second))  # the second reply was paid, its turn cancelled
-    assert state.usage.output_tokens == 12, "the end says what was paid"
+    assert state.spending.usage.output_tokens == 12, "the end says what was paid"
     retry = state.for_retry(booked)
     fold.apply_turn(retry, Step.PLAN, 1, 2, TurnResult(checkpoint="c2", summary="", usage=second))
     fold.apply_close(retry, CloseResult(usage=first + second))
-    assert retry.usage.output_tokens == 12
+    assert retry.spending.usage.output_tokens == 12
 
 
 def test_every_shared_limit_is_used() -> None:

@@ -73,9 +73,9 @@ def test_it_wakes_exactly_when_who_waits_for_a_person_leaves_a_slot_that_somebod
         night.begin()
         opens = next_start_time(night.request, night.state, night.now)
         times = {
-            at.waiting_since + SLOT_KEPT
+            at.waiting.since + SLOT_KEPT
             for at in night.building()
-            if at.waiting_since and at.waiting_since + SLOT_KEPT > night.now
+            if at.waiting.since and at.waiting.since + SLOT_KEPT > night.now
         }
         used = [time for time in sorted(times) if startable_items(night.request, night.state, time)]
         assert opens == (used[0] if used else None)
@@ -143,14 +143,16 @@ def test_an_item_whose_files_others_change_too_is_overtaken_a_bounded_number_of_
     ]
     request, state = backlog({"id": "tip"}, *lines, {"id": "both", "touches": ("*.py",), "priority": 50}, parallel=2)
     night = Night(request, state, chance=random.Random(1), failing=0.0)
-    state.items["tip"].phase, state.items["tip"].ended_at = ItemPhase.LANDED, NOON
+    state.items["tip"].phase, state.items["tip"].child.ended_at = ItemPhase.LANDED, NOON
     running = ["a0", "b0"]
     for id in running:
-        state.items[id].phase, state.items[id].began_at = ItemPhase.BUILDING, NOON
+        state.items[id].phase, state.items[id].child.began_at = ItemPhase.BUILDING, NOON
     state.began_at = NOON
     while "both" not in night.begun:
         oldest = min(
-            (at.began_at, id) for id, at in state.items.items() if at.phase is ItemPhase.BUILDING and at.began_at
+            (at.child.began_at, id)
+            for id, at in state.items.items()
+            if at.phase is ItemPhase.BUILDING and at.child.began_at
         )[1]
         night.end(oldest)
         night.begin()
@@ -173,15 +175,20 @@ def test_the_reasons_are_one_line_each() -> None:
         parallel=3,
     )
     items = state.items
-    items["schema"].phase, items["schema"].reason = ItemPhase.FAILED, "tests_red after 4 fixes"
+    items["schema"].phase, items["schema"].child.reason = ItemPhase.FAILED, "tests_red after 4 fixes"
     items["cache"].phase, items["docs"].phase = ItemPhase.BUILDING, ItemPhase.BUILDING
-    items["docs"].waiting_for, items["docs"].gate, items["docs"].target, items["docs"].waiting_since = (
+    (
+        items["docs"].waiting.reason,
+        items["docs"].waiting.gate,
+        items["docs"].waiting.target,
+        items["docs"].waiting.since,
+    ) = (
         "plan: approve?",
         "plan",
         "1a",
         NOON,
     )
-    state.landing_queue = ("cache",)
+    state.landing.queue = ("cache",)
     assert {view.id: (view.phase, view.because) for view in item_views(request, state, NOON)} == {
         "cache": ("landing", "is the next"),
         "stats": ("ready", "after cache: same files"),
@@ -194,7 +201,7 @@ def test_the_reasons_are_one_line_each() -> None:
     shown = {view.id: view for view in item_views(request, state, NOON)}
     assert (shown["docs"].gate, shown["docs"].target, shown["docs"].since) == ("plan", "1a", NOON)
     assert (shown["export"].blocked_by, shown["schema"].unblocks, shown["cache"].unblocks) == ("schema", 2, 1)
-    state.landing_item, state.landing_queue = "docs", ("cache",)
+    state.landing.item, state.landing.queue = "docs", ("cache",)
     assert next(view.because for view in item_views(request, state, NOON) if view.id == "cache") == "1 before it"
     state.hold_reason = "held: lunch"
     assert next(view.because for view in item_views(request, state, NOON) if view.id == "stats") == "held: lunch"
@@ -232,14 +239,14 @@ def test_money_is_shared_equally_comes_back_and_ends_the_backlog_when_there_is_n
     first, second = startable_items(request, state, NOON)
     assert (first, second) == (ItemStart("a", 1.0), ItemStart("b", 1.0))
     for id in "ab":
-        state.items[id].phase, state.items[id].granted_usd = ItemPhase.BUILDING, 1.0
-    state.items["a"].phase, state.items["a"].usd = ItemPhase.LANDED, 0.2
+        state.items[id].phase, state.items[id].child.granted_usd = ItemPhase.BUILDING, 1.0
+    state.items["a"].phase, state.items["a"].child.usd = ItemPhase.LANDED, 0.2
     assert unreserved_usd(request, state) == 2.8
     assert startable_items(request, state, NOON) == (ItemStart("c", 1.4),)
-    state.items["c"].phase, state.items["c"].granted_usd = ItemPhase.BUILDING, 1.4
-    state.items["b"].phase, state.items["b"].usd = ItemPhase.FAILED, 1.0
+    state.items["c"].phase, state.items["c"].child.granted_usd = ItemPhase.BUILDING, 1.4
+    state.items["b"].phase, state.items["b"].child.usd = ItemPhase.FAILED, 1.0
     assert startable_items(request, state, NOON) == (ItemStart("d", 0.5),)
-    state.items["c"].phase, state.items["c"].usd = ItemPhase.LANDED, 2.795
+    state.items["c"].phase, state.items["c"].child.usd = ItemPhase.LANDED, 2.795
     assert unreserved_usd(request, state) == 0.005
     assert not startable_items(request, state, NOON)
     assert item_views(request, state, NOON)[3].because == "budget: $0.00 left"
@@ -254,11 +261,11 @@ def test_turns_to_land_are_granted_in_the_order_in_which_they_were_asked_for() -
     _, state = backlog({"id": "a"}, {"id": "b"}, {"id": "c", "depends_on": ("b",)})
     assert next_to_land(state) == ""
     state.items["a"].phase = state.items["b"].phase = ItemPhase.BUILDING
-    state.landing_queue = ("gone", "a", "b")
+    state.landing.queue = ("gone", "a", "b")
     assert next_to_land(state) == "a"
     state.items["a"].phase = ItemPhase.CANCELLED
     assert next_to_land(state) == "b"
-    state.landing_item = "b"
+    state.landing.item = "b"
     assert next_to_land(state) == ""
 
 
@@ -289,14 +296,14 @@ def test_many_who_wait_for_a_person_cost_one_decision_and_not_one_each(monkeypat
     request, state = backlog(*({"id": f"i{at}", "touches": (f"a{at % 30}",)} for at in range(300)), parallel=100)
     for number, start in enumerate(startable_items(request, state, NOON)):
         at = state.items[start.id]
-        at.phase, at.waiting_for, at.waiting_since = (
+        at.phase, at.waiting.reason, at.waiting.since = (
             ItemPhase.BUILDING,
             "plan: approve?",
             NOON + timedelta(seconds=number),
         )
     for number in range(30, 130):
         at = state.items[f"i{number}"]
-        at.phase, at.waiting_for, at.waiting_since = (
+        at.phase, at.waiting.reason, at.waiting.since = (
             ItemPhase.BUILDING,
             "plan: approve?",
             NOON + timedelta(seconds=number % 100),

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.backlog.request import BacklogItem
-from perdure.models.backlog.state import BacklogState, ItemPhase, ItemState, OpenBacklogResult
+from perdure.models.backlog.state import (
+    BacklogState,
+    ItemChild,
+    ItemLanding,
+    ItemPhase,
+    ItemState,
+    OpenBacklogResult,
+    StackedItem,
+)
 from perdure.models.delivery.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
 from perdure.models.rules.dependencies import (
     no_place_reason,
@@ -29,15 +37,21 @@ def stack(**depends_on: str) -> BacklogState:
     for at, (id, after) in enumerate(depends_on.items()):
         item = BacklogItem(id=id, request="x", depends_on=tuple(after.split()))
         ended = datetime(2026, 1, 1, 0, at, tzinfo=UTC)
-        made = ItemState(item=item, phase=ItemPhase.LANDED, branch=f"p/{id}", commit=f"c-{id}", ended_at=ended)
+        made = ItemState(
+            item=item,
+            phase=ItemPhase.LANDED,
+            stacked=StackedItem(branch=f"p/{id}"),
+            landing=ItemLanding(commit=f"c-{id}"),
+            child=ItemChild(ended_at=ended),
+        )
         state.items[id] = made
-        made.into = start_branch(state, id)
+        made.stacked.into = start_branch(state, id)
     return state
 
 
 def test_each_begins_from_what_it_depends_on_and_the_lowest_from_the_base() -> None:
     state = stack(a="", b="a", c="b a", d="")
-    assert {id: at.into for id, at in state.items.items()} == {"a": "main", "b": "p/a", "c": "p/b", "d": "main"}
+    assert {id: at.stacked.into for id, at in state.items.items()} == {"a": "main", "b": "p/a", "c": "p/b", "d": "main"}
 
 
 def test_below_one_that_was_left_out_is_what_that_one_depends_on() -> None:
@@ -49,25 +63,25 @@ def test_below_one_that_was_left_out_is_what_that_one_depends_on() -> None:
 
 
 def test_of_two_beside_each_other_it_is_the_one_that_landed_last() -> None:
-    assert stack(a="", b="", c="a b").items["c"].into == "p/b"
+    assert stack(a="", b="", c="a b").items["c"].stacked.into == "p/b"
 
 
 def test_what_is_into_a_merged_branch_goes_where_that_one_went() -> None:
     state = stack(a="", b="a", c="b", d="c")
     assert retargets(state) == {}
-    state.items["a"].merged = True
+    state.items["a"].stacked.merged = True
     assert retargets(state) == {"b": "main"}
     assert start_branch(state, "b") == "main"
-    state.items["b"].merged = True  # into p/a, which was merged before
+    state.items["b"].stacked.merged = True  # into p/a, which was merged before
     assert retargets(state) == {"c": "main"}
-    state.items["c"].into = "main"
+    state.items["c"].stacked.into = "main"
     assert retargets(state) == {}
-    assert state.items["d"].into == "p/c"
+    assert state.items["d"].stacked.into == "p/c"
 
 
 def test_branches_in_a_circle_end_at_the_base() -> None:
     state = stack(a="", b="a")
-    state.items["a"].into, state.items["a"].merged, state.items["b"].merged = "p/b", True, True
+    state.items["a"].stacked.into, state.items["a"].stacked.merged, state.items["b"].stacked.merged = "p/b", True, True
     assert start_branch(state, "b") == "main"
 
 
@@ -128,7 +142,7 @@ def test_the_parts_of_a_decomposed_item_all_have_a_place_and_stand_on_what_they_
 def test_what_stands_on_another_does_so_until_it_is_merged_or_closed() -> None:
     state = stack(a="", b="a", c="b")
     assert stacked_items(state) == ["b", "c"]
-    state.items["b"].closed = True
+    state.items["b"].stacked.closed = True
     assert stacked_items(state) == ["c"]
-    state.items["c"].merged = True
+    state.items["c"].stacked.merged = True
     assert stacked_items(state) == []

@@ -45,6 +45,7 @@ from perdure.models.delivery.work import PreparedWorkspace, TestVerdict
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from tests.deliveries import Script, at
+from tests.states import with_fields
 from tests.waiting import patient
 
 
@@ -152,8 +153,8 @@ class Branch(Script):
             self.seen_by.setdefault(given.delivery, len(self.landed))
             place = given.request.landing
             if place.ships:
-                return made.model_copy(update={"base": given.request.base, "branch": f"p/{place.item}"})
-            return made.model_copy(update={"landing": place.branch})
+                return made.with_changes({"base_commit": {"branch": given.request.base}}, branch=f"p/{place.item}")
+            return with_fields(made, landing=place.branch)
 
         @activity.defn(name=Step.RUN_TESTS)
         async def run_tests(work: Any) -> TestVerdict:

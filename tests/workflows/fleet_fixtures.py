@@ -42,7 +42,7 @@ class Fleet(Script):
     def __init__(self) -> None:
         super().__init__()
         self.phases = (Phase.BUILD,)
-        self.settings = {"asks": True, "budget_usd": 1000.0, "treasury": {RULE: 5.0}}
+        self.settings = {"asks": True, "budget_usd": 1000.0, "shared_budgets": {RULE: 5.0}}
         self.paid: dict[str, float] = {}
         self.turns = 5
         self.turn = self.works
@@ -119,7 +119,7 @@ async def _answers(address: str) -> None:
 async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[WorkflowHandle[Any, Any]]:
     """A Treasury of its own for the test; ended afterwards, because its id is the only one."""
     async with asyncio.timeout(patient(150)):
-        fleet.settings["treasury"] = {RULE: usd}
+        fleet.settings["shared_budgets"] = {RULE: usd}
         await client.start_workflow(
             treasury.TREASURY_WORKFLOW, id=TREASURY, task_queue=TASK_QUEUE
         )  # not from the last test's

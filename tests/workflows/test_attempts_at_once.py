@@ -30,6 +30,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Step
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, best_attempt
 from tests.deliveries import WHOLE, Script, at, playing
+from tests.states import with_fields
 from tests.waiting import until
 
 
@@ -83,8 +84,7 @@ class Several(Script):
                 return made
             self.numbers[work.delivery] = forked.attempt
             self.budgets[forked.attempt] = work.request.budget_usd or 0.0
-            told = {"asks": False, "gates": (), "budget_usd": work.request.budget_usd}
-            return work.previous.model_copy(update=told)
+            return with_fields(work.previous, asks=False, gates=(), budget_usd=work.request.budget_usd)
 
         @activity.defn(name=Step.COMMIT)
         async def commit(work: CommitInput) -> CommitResult:

@@ -72,7 +72,7 @@ async def test_where_nobody_is_asked_or_nobody_decides_in_time_it_is_a_draft_tha
     a_delivery: ADelivery, gates: tuple[str, ...]
 ) -> None:
     script = Doubtful(doubted=1)
-    script.settings |= {"gates": gates, "gate_expiry_s": 1.0}
+    script.settings |= {"gates": gates, "expiry_s": 1.0}
     async with a_delivery(script=script) as delivery:
         result = await delivery.ended()
     assert (result.status, result.tests.accepted) == (Status.DRAFT, "")

@@ -212,7 +212,7 @@ async def test_a_gate_that_nobody_decides_in_time_ends_it_after_its_reminders_an
     machine.server()
     client = await machine.client()
     clock = TimeSkipper(client)
-    async with ADelivery(client, fresh)(Phase.PLAN, gates=("plan",), gate_expiry_s=3 * 86400.0) as delivery:
+    async with ADelivery(client, fresh)(Phase.PLAN, gates=("plan",), expiry_s=3 * 86400.0) as delivery:
         asked = await delivery.pending()
         assert asked.expires == asked.since + timedelta(days=3)
         await clock.fast_forward(delivery.handle, timedelta(days=2, hours=12))

@@ -96,7 +96,7 @@ async def test_one_that_ended_without_delivering_goes_on_as_a_retry_of_a_person_
         assert made.request is not None
         resume = parse_request(made.request).resume
         assert resume is not None
-        assert (resume.run_id, resume.state["checkpoint"]) == (first, "c3")
+        assert (resume.run_id, resume.state["turns"]["checkpoint"]) == (first, "c3")
         script.turn = script.builds
         await perdure.delivery(fresh).retry()
         await ended(client, fresh)

@@ -74,7 +74,11 @@ async def test_a_held_one_says_who_holds_it_since_when_where_the_server_keeps_th
         return await script.builds(work)
 
     script.phases, script.turn = (Phase.BUILD,), builds
-    script.settings = {"attributes": True, "shows": tuple(MORE_ATTRIBUTES) if knows else (), "labels": ("night", "api")}
+    script.settings = {
+        "attributes": True,
+        "extra_attributes": tuple(MORE_ATTRIBUTES) if knows else (),
+        "labels": ("night", "api"),
+    }
     began = datetime.now(UTC) - timedelta(seconds=5)
     async with playing(client, script):
         delivery = (await Perdure(client).submit(REQUEST, id=fresh)).delivery

@@ -51,7 +51,7 @@ async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hos
 async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
     client: Client, hosted: Script, fresh: str
 ) -> None:
-    hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments_at_gates": True}
+    hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments": True}
     async with playing(client, hosted):
         delivery = (await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)).delivery
         await until(lambda: len(hosted.told) == 2, 20)
@@ -66,7 +66,7 @@ async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
 async def test_a_cancel_that_comes_while_the_issue_is_told_of_a_gate_ends_the_wait(
     client: Client, hosted: Script, fresh: str
 ) -> None:
-    hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments_at_gates": True}
+    hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments": True}
     async with playing(client, hosted):
         delivery = (await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)).delivery
         await until(lambda: hosted.told, 20)

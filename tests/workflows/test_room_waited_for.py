@@ -56,7 +56,7 @@ class Limited(Script):
     def __init__(self, full: Full) -> None:
         super().__init__()
         self.full = full
-        self.asks(Phase.BUILD, limited=True)
+        self.asks(Phase.BUILD, is_shared=True)
 
     def activities(self) -> list[Callable[..., Any]]:
         return [*super().activities(), *self.full.activities()]
@@ -119,7 +119,7 @@ async def test_a_backlog_begins_nothing_until_there_is_room_for_its_pull_request
 
 async def test_an_item_says_why_it_stands_where_others_of_the_repository_run(client: Client, fresh: str) -> None:
     branch = Branch(one="a")
-    branch.settings["limited"] = True
+    branch.settings["is_shared"] = True
     room = Full(2)
     made = branch.activities
     branch.activities = lambda: [*made(), *room.activities()]  # type: ignore[method-assign]

@@ -32,7 +32,7 @@ async def test_each_turn_says_which_run_was_started_and_a_retry_goes_on_with_wha
         script.seen.clear()
         described = await delivery.describe()
         assert described.resume is not None
-        assert described.resume.state["sample"] == short_run_id(rewound)
+        assert described.resume.state["turns"]["sample"] == short_run_id(rewound)
         await delivery.retry()
         asked = await waiting(handle)
         await delivery.reject("another one")

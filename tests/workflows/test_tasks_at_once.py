@@ -28,6 +28,7 @@ from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from tests.deliveries import WHOLE, Script, playing
+from tests.states import with_fields
 from tests.waiting import patient, until
 
 TASKS = (
@@ -77,7 +78,7 @@ class Team(Script):
                 return made
             self.items[work.delivery], self.requests[place.item] = place.item, work.request
             alone = {"landing": place.branch, "specialists": False, "phases": (Phase.BUILD,), "asks": False}
-            return made.model_copy(update={**alone, "plan": place.within.plan if place.within else ""})
+            return with_fields(made, **alone, plan=place.within.plan if place.within else "")
 
         @activity.defn
         async def split_plan(work: SplitPlanInput) -> SplitPlanResult:
@@ -200,7 +201,7 @@ async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_a
         handle = await begun(client, fresh)
         await until(lambda: team.landed == ["2-docs"])
         tasks = await tasks_of(client, fresh)
-        before = (await tasks.query("state"))["items"]["1-backend"]["granted_usd"]
+        before = (await tasks.query("state"))["items"]["1-backend"]["child"]["granted_usd"]
         for _ in range(2):
             await handle.signal("say", {"text": "Keep the old name.", "id": "old-name"})
         await handle.execute_update("add_budget", {"usd": 4, "time": "1h"})

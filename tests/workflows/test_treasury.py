@@ -97,7 +97,7 @@ async def test_a_delivery_without_a_rule_leaves_no_trace_of_a_treasury(
     client: Client, fleet: Fleet, fresh: str
 ) -> None:
     async with shared(client, fleet, 5.0), at_work(client, fleet):
-        fleet.settings["treasury"] = {}
+        fleet.settings["shared_budgets"] = {}
         await (await Perdure(client).submit(BUILT, id=fresh)).delivery.result()
         kinds = {kind for _, kind, _ in await events(client.get_workflow_handle(fresh))}
         assert not any("external" in kind for kind in kinds)

@@ -114,27 +114,27 @@ def fold_activities(
         apply_activity(state, act)
         before = str(act.input.get("checkpoint", ""))
         if act.activity in AGENTIC:
-            turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt, act.turn))
+            turns.append(TurnSpan(before, state.turns.checkpoint, act.activity, act.attempt, act.turn))
             newest_turns += number > last_prepare
         elif act.activity == Step.PREPARE and state.prepared:
             first_checkpoints.append(state.prepared.checkpoint)
             start_commit = start_commit or state.prepared.head
         elif act.activity == Step.REBASE:
-            if state.checkpoint != before:
-                turns.append(TurnSpan(before, state.checkpoint, Step.REBASE, int(act.input.get("number", 1)), 0))
+            if state.turns.checkpoint != before:
+                turns.append(TurnSpan(before, state.turns.checkpoint, Step.REBASE, int(act.input.get("number", 1)), 0))
                 newest_turns += number > last_prepare
             if commit := (act.result or {}).get("commit"):
-                commits[str(commit)] = (state.checkpoint, "")
+                commits[str(commit)] = (state.turns.checkpoint, "")
         elif act.activity in ("take_tasks", "take_attempt"):
-            if state.checkpoint != before:
-                turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt or 1, 0))
+            if state.turns.checkpoint != before:
+                turns.append(TurnSpan(before, state.turns.checkpoint, act.activity, act.attempt or 1, 0))
                 newest_turns += number > last_prepare
-            task_commits |= {task.commit: delivery_key(task.delivery) for task in state.tasks if task.commit}
+            task_commits |= {task.commit: delivery_key(task.delivery) for task in state.children.tasks if task.commit}
         elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
             made_by = f"{act.input.get('step')}/{act.input.get('attempt')}"
-            commits[state.head] = (before, made_by)
-        elif act.activity == Step.OPEN_PULL_REQUEST and state.pull_request:
-            pull_request_number, accepted = state.pull_request.number, str(act.input.get("accepted", ""))
+            commits[state.building.head] = (before, made_by)
+        elif act.activity == Step.OPEN_PULL_REQUEST and state.publishing.pull_request:
+            pull_request_number, accepted = state.publishing.pull_request.number, str(act.input.get("accepted", ""))
         elif act.activity == "close":
             receipt = state.receipt
     return HistoryFacts(
@@ -145,9 +145,9 @@ def fold_activities(
         newest_turns=newest_turns,
         commits=commits,
         task_commits=task_commits,
-        tasks_usd=state.tasks_usd,
-        head=state.head,
-        tested_tree=state.tests.tree if state.tests else "",
+        tasks_usd=state.children.usd,
+        head=state.building.head,
+        tested_tree=state.testing.verdict.tree if state.testing.verdict else "",
         pull_request_number=pull_request_number,
         receipt=receipt,
         accepted=accepted,

@@ -109,7 +109,11 @@ async def _gather_evidence(
     host, published = await asyncio.gather(
         _read_host_facts(client, prepared.queue, host_request),
         _ask_host(
-            client, "verify_published", published_request, prepared.publisher or prepared.queue, verify.PublishedFacts
+            client,
+            "verify_published",
+            published_request,
+            prepared.publishing.publisher or prepared.queue,
+            verify.PublishedFacts,
         ),
     )
     facts, checkpoints = host

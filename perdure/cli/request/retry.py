@@ -117,7 +117,7 @@ async def _retry_delivery(id: str, screen: Screen, started: list[str], *, budget
     resume_point = (await delivery.describe()).resume
     await delivery.retry(budget_usd=budget)
     started.append(delivery.id)
-    has_checkpoint = resume_point is not None and resume_point.state.get("checkpoint")
+    has_checkpoint = resume_point is not None and resume_point.state.get("turns", {}).get("checkpoint")
     screen.say(f"{delivery.id} goes on from its last checkpoint" if has_checkpoint else f"{delivery.id} starts again")
     if detach:
         if screen.json:

@@ -30,7 +30,7 @@ from perdure.client.server.calls import run_on_host, send_update
 from perdure.client.server.view import RunDescription, ending_line
 from perdure.models.delivery.decisions import Hold, PendingDecision, Say, StoredText, StoreTextInput, parse_input
 from perdure.models.delivery.result import DeliveryResult
-from perdure.models.delivery.state import DeliveryState, Progress
+from perdure.models.delivery.state import DeliveryState, GatesState, Progress
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, short_run_id
 from perdure.models.limits import HANDED_IN_BYTES, WATCH_EVERY_S
@@ -266,7 +266,7 @@ class Decisions(ABC):
             reply = str(await send_update(self._handle, update, raw, id))
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
             if pending_decision is not None:  # nobody could be told later: refused now, by the same rules
-                Inbox(DeliveryState(pending_decision=pending_decision)).check_decision(update, raw)
+                Inbox(DeliveryState(gates=GatesState(pending_decision=pending_decision))).check_decision(update, raw)
             await self._send_signal("decide", {"update": update, "said": raw})
             return DecisionReply(received=False)
         except WorkflowUpdateFailedError as error:

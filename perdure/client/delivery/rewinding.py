@@ -4,9 +4,8 @@ in its own way."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -29,11 +28,10 @@ from perdure.client.history.fold import RunHistory
 from perdure.client.history.runs import read_run, read_runs
 from perdure.client.server.view import RunDescription
 from perdure.client.submit import start_workflow
-from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.decisions import Rewind, Say, UserMessage, parse_input
 from perdure.models.delivery.request import ForkedFrom, ResumePoint, RewindTargetResult, parse_request, request_proof
 from perdure.models.delivery.result import Receipt
-from perdure.models.delivery.state import DeliveryState, parse_resume_state
+from perdure.models.delivery.state import DeliveryState, SpendingState, parse_resume_state
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, digest, short_run_id
 
@@ -189,17 +187,18 @@ async def _restart_from_turn(
     state = state_before(run_history, turn)
     if described.resume is not None:
         last_state = parse_resume_state(described.resume)
-        counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced", "total_usage")
-        state = state.model_copy(update={name: getattr(last_state, name) for name in counted})
+        counted = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced")
+        state.budget = state.budget.model_copy(update={name: getattr(last_state.budget, name) for name in counted})
+        state.spending.total_usage = last_state.spending.total_usage
     if changes["text"]:
-        state.pending_messages = (
-            *state.pending_messages,
+        state.messages.pending = (
+            *state.messages.pending,
             UserMessage(id="rewind", text=parse_input(Say, {"text": changes["text"]}).text),
         )
     if new_terms is not None and state.prepared is not None:
-        terms = {"contract": new_terms.contract, "models": new_terms.models or state.prepared.models}
-        state.prepared = state.prepared.model_copy(update=terms)
-    state.sample = short_run_id(described.run_id)  # replies to the same words are bought anew
+        models = new_terms.models or state.prepared.agents.models
+        state.prepared = state.prepared.with_changes({"agents": {"models": models}}, contract=new_terms.contract)
+    state.turns.sample = short_run_id(described.run_id)  # replies to the same words are bought anew
     resume_point = ResumePoint(
         run_id=turn.run_id,
         state=state.model_dump(mode="json", exclude_defaults=True),
@@ -218,28 +217,14 @@ _ID_CHARS = 69
 """Characters of the other delivery's id in a fork's id, which with what follows still is a valid one."""
 
 
-UNPAID: Mapping[str, Any] = MappingProxyType(
-    {
-        "usage": Usage(),
-        "spend": Spend(),
-        "total_usage": None,
-        "receipt": Receipt(),
-        "tasks_usd": 0.0,
-        "attempt_ids": (),
-        "extra_usd": 0.0,
-        "extra_tokens": 0,
-        "extra_time_s": 0.0,
-        "breaches": 0,
-        "deaths": 0,
-        "budget_raises": 0,
-        "steps": [],
-        "notes": (),
-        "message_ids": (),
-        "message_count": 0,
-        "sample": "",
-    }
-)
-"""Fields of the state that a fork does not take over: it has paid for nothing, survived nothing and heard nothing."""
+def _forget_spending(state: DeliveryState) -> None:
+    """Reset in the state what a fork does not take over: it has paid for nothing, survived nothing and heard
+    nothing."""
+    state.spending, state.receipt, state.steps, state.notes, state.turns.sample = SpendingState(), Receipt(), [], (), ""
+    state.children.usd, state.children.ids, state.children.budget_raises = 0.0, (), 0
+    state.budget.extra_usd, state.budget.extra_tokens, state.budget.extra_time_s = 0.0, 0, 0.0
+    state.budget.breaches = state.gates.deaths = state.messages.count = 0
+    state.messages.ids = ()
 
 
 @dataclass(frozen=True)
@@ -282,10 +267,10 @@ async def fork(
     state = state_before(run_history, turn)
     assert state.prepared is not None
     origin = _fork_origin(delivery.id, request, all_turns[: all_turns.index(turn)], turn, state)
-    state = state.model_copy(update=UNPAID)
+    _forget_spending(state)
     if say:
-        state.pending_messages = (
-            *state.pending_messages,
+        state.messages.pending = (
+            *state.messages.pending,
             UserMessage(id="fork", text=parse_input(Say, {"text": say}).text),
         )
     resume_point = ResumePoint(run_id="", state=state.model_dump(mode="json", exclude_defaults=True))
@@ -325,9 +310,9 @@ def _fork_origin(
     return ForkedFrom(
         delivery=id,
         at=turn.place,
-        checkpoint=state.checkpoint,
+        checkpoint=state.turns.checkpoint,
         queue=state.prepared.queue,
-        head=state.head,
+        head=state.building.head,
         turns=len(earlier_turns) + (own_origin.turns if own_origin else 0),
         usd=None if None in costs else round(sum(cost or 0.0 for cost in costs), 6),
     )

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from perdure.client.delivery.handle import Delivery
 from perdure.client.history.fold import ActivityRecord, RunHistory
@@ -155,7 +154,7 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     for act in before:
         if act.result is not None:
             messages = act.input.get("messages") or ()
-            state.pending_messages = tuple(UserMessage.model_validate(message) for message in messages)
+            state.messages.pending = tuple(UserMessage.model_validate(message) for message in messages)
             apply_activity(state, act, branch=bool(run_history.request.get("branch")))
     # A step that was in the middle is recorded as done: what follows has another record.
     finished_steps = [
@@ -165,30 +164,26 @@ def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     if state.prepared is None:
         raise BadInput("nothing is prepared before that turn", where=turn.place)
     messages = tuple(UserMessage.model_validate(record) for record in turn_activity.input.get("messages") or ())
-    approved = state.plan and turn.step != Step.PLAN and Gate.PLAN in state.prepared.gates  # or it had not begun
+    approved = (
+        state.planning.plan and turn.step != Step.PLAN and Gate.PLAN in state.prepared.decisions.gates
+    )  # or it had not begun
     decided = (
         {f"{Gate.PLAN}:{gate_question(Gate.PLAN, state)[0]}": DecisionRecord(verdict=GateVerdict.APPROVED)}
         if approved
         else {}
     )
-    overrides: dict[str, Any] = {
-        "checkpoint": str(turn_activity.input.get("checkpoint") or state.checkpoint),
-        "resume_at": state.resume_at if turn.turn > 1 else None,
-        "outcome": None,
-        "plan": "" if turn.step == Step.PLAN else state.plan,
-        "decided": decided,
-        "pending_messages": tuple(
-            record for record in messages if record.question
-        ),  # answers to what its agent has asked
-        "tasks": state.tasks if has_landed_task(state.tasks) else (),
-        "steps": [*state.steps, *finished_steps],
-        "pull_request": None,
-        "question": None,
-        "question_id": "",
-    }
     if terms := turn_activity.input.get("policy"):  # of a turn with another model than it was prepared for
         state.prepared = state.prepared.model_copy(update={"contract": str(terms)})
-    return state.for_retry().model_copy(update=overrides)
+    retried = state.for_retry()
+    retried.turns.checkpoint = str(turn_activity.input.get("checkpoint") or state.turns.checkpoint)
+    retried.turns.resume_at, retried.turns.outcome = (state.turns.resume_at if turn.turn > 1 else None), None
+    retried.planning.plan = "" if turn.step == Step.PLAN else state.planning.plan
+    retried.gates.decided, retried.gates.question, retried.gates.question_id = decided, None, ""
+    retried.messages.pending = tuple(record for record in messages if record.question)  # answers to what it has asked
+    retried.children.tasks = state.children.tasks if has_landed_task(state.children.tasks) else ()
+    retried.publishing.pull_request = None
+    retried.steps = [*state.steps, *finished_steps]
+    return retried
 
 
 AIM_TIMEOUT = timedelta(seconds=5)

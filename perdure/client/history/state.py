@@ -106,7 +106,7 @@ def state_of(past: DeliveryHistory) -> DeliveryState:
         state = DeliveryState.model_validate(resume.get("state", {}) if isinstance(resume, dict) else {})
     except ValidationError:
         state = DeliveryState()
-    state.usage = Usage()  # every turn of every run is counted below
+    state.spending.usage = Usage()  # every turn of every run is counted below
     for act in past.activities:
         with suppress(ValidationError):
             apply_activity(state, act, branch=bool(past.request.get("branch")))

@@ -38,30 +38,97 @@ SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.DECOMPOSED)
 """Items that depend on an item in one of these phases may begin."""
 
 
-class ItemState(BaseModel):
-    """All a backlog knows of one item beside the item as it was sent.
+class ItemChild(BaseModel):
+    """An item's delivery, a child of the backlog. Written by workflows/items.py, which starts it, and
+    perdure/models/rules/changes.py, which records its end; workflows/backlog_inbox.py records a run that goes on, and
+    what it paid, workflows/forwarding.py what more it was granted.
 
-    delivery  the workflow id of its delivery; empty: none was ever started
-    run_id    the first run of the delivery's newest chain of runs
-    runs      how many times a delivery was started for it
-    commit    the commit of the integration branch that is this item
-    branch, into, pull_request   in a stack: its own branch, the branch that its pull request is into, and its address
-    merged    the pull request is merged; orphaned: it was closed with the branch it is into; closed: somebody closed it
-    landing_seq      number of its newest request for the turn to land
-    waiting_number   number of the newest message about what it waits for
-    waiting_for      what its delivery waits for a person to decide, in one line; empty: nothing
-    gate, target     the kind of that decision, and what names it; waiting_since: when it began to wait
-    about            what is to be decided, where it is short
+    id        its workflow id; empty: none was ever started
+    run_id    the first run of its newest chain of runs
+    runs      how many times a delivery was started for the item
+    status, reason   of its result
+    usd       what it has paid as far as known; granted_usd: the most it may pay; None: its own budget
+    began_at, ended_at   of the newest run; ended_at also: when the item was skipped or cancelled
+    """
+
+    id: str = ""
+    run_id: str = ""
+    runs: int = 0
+    status: str = ""
+    reason: str = ""
+    usd: float = 0.0
+    granted_usd: float | None = None
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class ItemWaiting(BaseModel):
+    """What an item's delivery waits for. Written by workflows/backlog_inbox.py, which is told of it, and reset by
+    workflows/items.py.
+
+    number   of the newest message about it
+    reason   what it waits for a person to decide, in one line; empty: nothing
+    gate, target   the kind of that decision, and what names it; since: when it began to wait
+    about    what is to be decided, where it is short
     pending_decision   all of the decision, as JSON (perdure.models.delivery.decisions.PendingDecision)
-    status, reason   of its delivery's result; message: why the item ended as it did, in one line
-    usd              what its delivery has paid as far as known
-    granted_usd      the most its delivery may pay; None: its own budget
+    """
+
+    number: int = 0
+    reason: str = ""
+    gate: str = ""
+    target: str = ""
+    since: datetime | None = None
+    about: str = ""
+    pending_decision: dict[str, Any] | None = None
+
+
+class ItemLanding(BaseModel):
+    """An item on its way onto the integration branch. Written by workflows/backlog_inbox.py and
+    workflows/base_follower.py.
+
+    seq         number of its newest request for the turn to land
+    commit      the commit of the integration branch that is this item
+    checked_at  when its `check` commands last passed on what landed
+    """
+
+    seq: int = 0
+    commit: str = ""
+    checked_at: datetime | None = None
+
+
+class StackedItem(BaseModel):
+    """An item's pull request in a stack. Written by workflows/follow_up.py, once the item's delivery has opened it;
+    workflows/items.py sets the branch that it is into.
+
+    branch, into   its own branch, and the branch that it is into; address: of the pull request
+    merged    it is merged; orphaned: it was closed with the branch it is into; closed: somebody closed it
+    """
+
+    branch: str = ""
+    into: str = ""
+    address: str = ""
+    merged: bool = False
+    orphaned: bool = False
+    closed: bool = False
+
+
+class ForeseenChanges(BaseModel):
+    """What an item will change, as far as known. Written by workflows/backlog_inbox.py.
+
+    touches     patterns of the files that its plan names: they count beside those of the item
+    conflicts   other items it would conflict with if both landed, each with the first path in conflict
+    """
+
+    touches: tuple[str, ...] = ()
+    conflicts: dict[str, str] = {}
+
+
+class ItemState(BaseModel):
+    """All a backlog knows of one item beside the item as it was sent. Each piece says which workflow part writes it.
+
     order      counted when it was added: of two equal items the older goes first
     added_at   when it was added; None: it was there from the beginning
-    began_at, ended_at   of its newest delivery; ended_at also: when it was skipped or cancelled
-    checked_at           when its `check` commands last passed on what landed
-    planned_touches      patterns of the files that its plan names: they count beside those of the item
-    foreseen_conflicts   other items it would conflict with if both landed, each with the first path in conflict
+    message    why it ended as it did, in one line
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -69,40 +136,18 @@ class ItemState(BaseModel):
     item: BacklogItem
     phase: ItemPhase = ItemPhase.WAITING
     order: int = 0
-    delivery: str = ""
-    run_id: str = ""
-    runs: int = 0
-    commit: str = ""
-    branch: str = ""
-    into: str = ""
-    pull_request: str = ""
-    merged: bool = False
-    orphaned: bool = False
-    closed: bool = False
-    landing_seq: int = 0
-    waiting_number: int = 0
-    waiting_for: str = ""
-    gate: str = ""
-    target: str = ""
-    waiting_since: datetime | None = None
-    about: str = ""
-    pending_decision: dict[str, Any] | None = None
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    usd: float = 0.0
-    granted_usd: float | None = None
     added_at: datetime | None = None
-    began_at: datetime | None = None
-    ended_at: datetime | None = None
-    checked_at: datetime | None = None
-    planned_touches: tuple[str, ...] = ()
-    foreseen_conflicts: dict[str, str] = {}
+    message: str = ""
+    child: ItemChild = ItemChild()
+    waiting: ItemWaiting = ItemWaiting()
+    landing: ItemLanding = ItemLanding()
+    stacked: StackedItem = StackedItem()
+    foreseen: ForeseenChanges = ForeseenChanges()
 
     @property
     def touches(self) -> tuple[str, ...]:
         """Return all patterns of files that it is known to change: as sent, and learnt from its plan."""
-        return (*self.item.touches, *self.planned_touches)
+        return (*self.item.touches, *self.foreseen.touches)
 
 
 class OpenBacklogResult(HistoryModel):
@@ -153,54 +198,80 @@ class ReopenedFrom(HistoryModel):
     changed_at: datetime | None = None
 
 
+class LandingTurn(BaseModel):
+    """The turn to land, and where the integration branch stands. Written by workflows/items.py, which grants the turn,
+    and by workflows/backlog_inbox.py and workflows/base_follower.py, which hear of a landing or move the branch.
+
+    item      that may land now; empty: none; granted_at: since when
+    checks    items whose checks run with that landing
+    queue     items that asked for the turn, in that order
+    head      the newest commit of the branch that is known; head_moved_at: when it last moved there
+    """
+
+    item: str = ""
+    granted_at: datetime | None = None
+    checks: tuple[str, ...] = ()
+    queue: tuple[str, ...] = ()
+    head: str = ""
+    head_moved_at: datetime | None = None
+
+
+class BaseFollowing(BaseModel):
+    """How the integration branch, or a stack, follows its base. Written by workflows/base_follower.py,
+    workflows/follow_up.py and perdure/models/rules/landed_checks.py.
+
+    checked_at   when the base was last looked at
+    question     why the branch cannot follow its base, or which checks fail on it, for a person to decide
+    failing_items   the landed items whose checks `question` is about
+    stays        a person has decided that the branch stays on the base it has
+    """
+
+    checked_at: datetime | None = None
+    question: str = ""
+    failing_items: tuple[str, ...] = ()
+    stays: bool = False
+
+
+class TasksNews(BaseModel):
+    """What a delivery tells the backlog of its plan's tasks. Written by workflows/forwarding.py alone.
+
+    messages        to each of its tasks
+    extra_usd       dollars added to the budget; budget_raises: how often
+    """
+
+    messages: tuple[UserMessage, ...] = ()
+    extra_usd: float = 0.0
+    budget_raises: int = 0
+
+
 class BacklogState(BaseModel):
-    """All of a backlog, and all that goes with it into a new run.
+    """All of a backlog, and all that goes with it into a new run. Each piece says which workflow part writes it.
 
     items_digest    of the items as they were sent, by which the same backlog is recognised
     items           by id, in the order in which they were added
     opened          its base and branch, once they are there; None before
-    landing_item    the item that may land now; empty: none; turn_granted_at: since when
-    landing_checks  items whose checks run with that landing
-    landing_queue   items that asked for the turn to land, in that order
-    head            the newest commit of the integration branch that is known; head_moved_at: when it last moved there
     hold_reason     why no further item begins, in one line; empty: one may
-    base_checked_at   when the base was last looked at
-    base_question     why the branch cannot follow its base, or which checks fail on it, for a person to decide
-    stays_on_base     a person has decided that the branch stays on the base it has
-    failing_items     the landed items whose checks `base_question` is about
     pull_request    address of the one at the end
     message         how the backlog ended, in one line
-    task_messages   messages of a delivery to each of its tasks
-    extra_usd       dollars added to the budget; budget_raises: how often
     reopened_from   the ended run whose state this is, until that has been verified
     """
 
     model_config = ConfigDict(extra="ignore")
 
     version: int = 1
+    status: str = "running"
+    message: str = ""
+    waiting: str = ""
+    hold_reason: str = ""
+    notes: tuple[str, ...] = ()
+    began_at: datetime | None = None
+    pull_request: str = ""
     items_digest: str = ""
     items: dict[str, ItemState] = {}
     opened: OpenBacklogResult | None = None
-    landing_item: str = ""
-    turn_granted_at: datetime | None = None
-    landing_checks: tuple[str, ...] = ()
-    landing_queue: tuple[str, ...] = ()
-    head: str = ""
-    head_moved_at: datetime | None = None
-    hold_reason: str = ""
-    base_checked_at: datetime | None = None
-    base_question: str = ""
-    stays_on_base: bool = False
-    failing_items: tuple[str, ...] = ()
-    waiting: str = ""
-    status: str = "running"
-    message: str = ""
-    pull_request: str = ""
-    began_at: datetime | None = None
-    notes: tuple[str, ...] = ()
-    task_messages: tuple[UserMessage, ...] = ()
-    extra_usd: float = 0.0
-    budget_raises: int = 0
+    landing: LandingTurn = LandingTurn()
+    base: BaseFollowing = BaseFollowing()
+    tasks: TasksNews = TasksNews()
     reopened_from: ReopenedFrom | None = None
 
     @property

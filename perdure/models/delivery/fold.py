@@ -59,7 +59,7 @@ def apply_result(
             apply_verdict(state, TestVerdict.model_validate(result), attempt)
         case "check_plan":
             apply_edited_plan(state, str(activity_input.get("plan") or ""), CheckPlanResult.model_validate(result))
-            state.edits += 1
+            state.planning.edit_count += 1
         case "inspect_change":
             apply_inspection(state, InspectResult.model_validate(result), commit)
         case "capture_pages":
@@ -72,7 +72,7 @@ def apply_result(
             apply_rebase(state, RebaseResult.model_validate(result))
         case "take_tasks":
             apply_tasks(state, TakeTasksResult.model_validate(result))
-            state.built = state.built or has_landed_task(state.tasks)
+            state.building.built = state.building.built or has_landed_task(state.children.tasks)
         case "take_attempt":
             apply_attempt(state, TakeAttemptResult.model_validate(result))
         case Step.LAND:
@@ -89,7 +89,7 @@ def apply_result(
 def apply_prepare(state: DeliveryState, result: PreparedWorkspace, *, branch: bool) -> None:
     """Record the workspace that was prepared; of a branch that existed before, its tip becomes the head."""
     state.enter_workspace(result)
-    state.head = state.head or (result.head if branch else "")
+    state.building.head = state.building.head or (result.head if branch else "")
 
 
 def apply_turn(state: DeliveryState, step: Step, attempt: int, turn_number: int, result: TurnResult) -> None:
@@ -98,18 +98,21 @@ def apply_turn(state: DeliveryState, step: Step, attempt: int, turn_number: int,
 
     Messages that the turn has read are no longer pending. The first change of model in a step is noted.
     """
-    state.checkpoint, state.spend = result.checkpoint, result.spend
-    state.resume_at = (step, attempt, turn_number)
-    state.usage += result.usage
-    state.add_delivered_messages(*(message for message in state.pending_messages if message.id in result.notes))
-    state.pending_messages = tuple(message for message in state.pending_messages if message.id not in result.notes)
+    state.turns.checkpoint, state.spending.spend = result.checkpoint, result.spend
+    state.turns.resume_at = (step, attempt, turn_number)
+    state.spending.usage += result.usage
+    state.messages.add_delivered(*(message for message in state.messages.pending if message.id in result.notes))
+    state.messages.pending = tuple(message for message in state.messages.pending if message.id not in result.notes)
     note_prefix = f"{step} {attempt} changed its model, "
     if result.model and not any(note.startswith(note_prefix) for note in state.notes):
         state.notes = (*state.notes, note_prefix + result.summary)[-NOTES_KEPT:]
     if result.assumption:
-        state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
+        state.turns.assumptions = (*state.turns.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
     if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question
-        state.question, state.question_id = result.question, f"{step}-{attempt}-{turn_number}-{result.checkpoint[:8]}"
+        state.gates.question, state.gates.question_id = (
+            result.question,
+            f"{step}-{attempt}-{turn_number}-{result.checkpoint[:8]}",
+        )
 
 
 def apply_step_end(state: DeliveryState, step: Step, attempt: int, outcome: Outcome) -> None:
@@ -119,25 +122,29 @@ def apply_step_end(state: DeliveryState, step: Step, attempt: int, outcome: Outc
     """
     match step:
         case Step.CLASSIFY:
-            state.kind = str(outcome.data.get("kind", ""))
-            if state.prepared is not None and state.kind in state.prepared.branches:
-                branch = state.prepared.branches[state.kind]
+            state.planning.kind = str(outcome.data.get("kind", ""))
+            if state.prepared is not None and state.planning.kind in state.prepared.branches:
+                branch = state.prepared.branches[state.planning.kind]
                 state.prepared = state.prepared.model_copy(update={"branch": branch})
         case Step.PLAN | Step.DECOMPOSE:
-            state.plans += 1
-            state.plan, state.title = outcome.artifact, str(outcome.data.get("title", ""))
-            state.plan_text = str(outcome.data.get("words", ""))
+            state.planning.plan_count += 1
+            state.planning.plan, state.planning.title = outcome.artifact, str(outcome.data.get("title", ""))
+            state.planning.plan_text = str(outcome.data.get("words", ""))
             _set_touches(state, outcome.data.get("touches"))
         case Step.REVIEW:
-            state.review, state.reviews, state.reviewed_commit = outcome.artifact, attempt, state.head
-            state.review_result = state.inspection.with_review(outcome.data)
+            state.reviewing.review, state.reviewing.runs, state.reviewing.reviewed_commit = (
+                outcome.artifact,
+                attempt,
+                state.building.head,
+            )
+            state.reviewing.result = state.reviewing.inspection.with_review(outcome.data)
 
 
 def apply_edited_plan(state: DeliveryState, plan: str, checked: CheckPlanResult, title: str = "") -> None:
     """Put a person's plan in the place of the one that waits; change nothing where it cannot be worked by."""
     if not checked.problem:
-        state.plan, state.title = plan, title or checked.title or state.title
-        state.plan_text = checked.plan_text
+        state.planning.plan, state.planning.title = plan, title or checked.title or state.planning.title
+        state.planning.plan_text = checked.plan_text
         _set_touches(state, checked.touches)
 
 
@@ -147,40 +154,49 @@ def _set_touches(state: DeliveryState, touches: object) -> None:
     Change nothing where the delivery lands for no backlog, or the plan comes from an older release, which noted no
     patterns.
     """
-    if state.prepared is not None and state.prepared.landing and isinstance(touches, list | tuple):
-        state.touches = tuple(map(str, touches))
+    if state.prepared is not None and state.prepared.publishing.landing and isinstance(touches, list | tuple):
+        state.landing.planned_touches = tuple(map(str, touches))
 
 
 def apply_commit(state: DeliveryState, result: CommitResult) -> None:
     """Record the newest commit and the size of the change; both stay where nothing was changed."""
-    state.head, state.change = result.commit or state.head, result.change or state.change
+    state.building.head, state.building.change_size = (
+        result.commit or state.building.head,
+        result.change or state.building.change_size,
+    )
 
 
 def _apply_committed_step(state: DeliveryState, step: str, attempt: int) -> None:
     """Record that a step with a commit is done, and the number of a fix: the workflow does so itself."""
-    state.built, state.documented = state.built or step == Step.IMPLEMENT, state.documented or step == Step.DOCUMENT
-    state.fix_counts = {**state.fix_counts, step: attempt} if step in FIXES else state.fix_counts
+    state.building.built, state.building.documented = (
+        state.building.built or step == Step.IMPLEMENT,
+        state.building.documented or step == Step.DOCUMENT,
+    )
+    state.fixing.counts = {**state.fixing.counts, step: attempt} if step in FIXES else state.fixing.counts
 
 
 def apply_verdict(state: DeliveryState, verdict: TestVerdict, attempt: int) -> None:
     """Record the newest verdict of the tests, which is about the head, and how many times they have run."""
-    state.tests, state.test_runs = verdict, attempt
-    state.tested_commit, state.change = state.head, verdict.change or state.change
+    state.testing.verdict, state.testing.runs = verdict, attempt
+    state.testing.tested_commit, state.building.change_size = (
+        state.building.head,
+        verdict.change or state.building.change_size,
+    )
 
 
 def apply_inspection(state: DeliveryState, inspection: InspectResult, commit: str) -> None:
     """Record what the engine itself found in a commit."""
-    state.inspection, state.inspected_commit = inspection, commit
+    state.reviewing.inspection, state.reviewing.inspected_commit = inspection, commit
 
 
 def apply_screenshots(state: DeliveryState, result: CaptureResult, commit: str) -> None:
     """Record the pictures of the application's pages at a commit; none where they could not be taken."""
-    state.screenshots, state.captured_commit = result.screenshots, commit
+    state.publishing.screenshots, state.publishing.captured_commit = result.screenshots, commit
 
 
 def apply_pull_request(state: DeliveryState, result: ShipResult) -> None:
     """Record the pull request, None where the origin has no forge, and the message about it."""
-    state.pull_request, state.message = result.pull_request, result.message
+    state.publishing.pull_request, state.message = result.pull_request, result.message
 
 
 def apply_rebase(state: DeliveryState, result: RebaseResult) -> None:
@@ -189,26 +205,31 @@ def apply_rebase(state: DeliveryState, result: RebaseResult) -> None:
     Either as one commit, or as files with conflicts and no commit, or as landed already, with a message that says so.
     """
     assert state.prepared is not None
-    new_base = {"base_sha": result.onto, "head": result.onto, "contract": result.contract}
-    new_baseline = {"baseline": result.baseline, "base_red": result.base_red} if result.baseline else {}
-    state.prepared = state.prepared.model_copy(update=new_base | new_baseline)
-    state.checkpoint, state.landed_changes = result.checkpoint, result.landed_changes
+    baseline = {"baseline": result.baseline, "is_red": result.base_red} if result.baseline else {}
+    state.prepared = state.prepared.with_changes(
+        {"base_commit": {"sha": result.onto, **baseline}}, head=result.onto, contract=result.contract
+    )
+    state.turns.checkpoint, state.landing.landed_changes = result.checkpoint, result.landed_changes
     if result.conflicts:
-        state.conflicts, state.unlanded_commit, state.head = result.conflicts, state.head, ""
+        state.landing.conflicts, state.landing.unlanded_commit, state.building.head = (
+            result.conflicts,
+            state.building.head,
+            "",
+        )
     elif result.landed:
-        state.landed_commit = result.landed
+        state.landing.landed_commit = result.landed
         state.message = f"landed as {result.landed[:7]}"
     else:
-        state.head = result.commit
+        state.building.head = result.commit
 
 
 def apply_tasks(state: DeliveryState, result: TakeTasksResult) -> None:
     """Record that the commits of the plan's tasks, and their cost, are the delivery's now."""
-    state.tasks, state.checkpoint, state.spend = result.tasks, result.checkpoint, result.spend
-    state.usage += result.tasks_usage
-    state.tasks_usd = result.tasks_usage.cost_usd or 0.0
+    state.children.tasks, state.turns.checkpoint, state.spending.spend = result.tasks, result.checkpoint, result.spend
+    state.spending.usage += result.tasks_usage
+    state.children.usd = result.tasks_usage.cost_usd or 0.0
     if has_landed_task(result.tasks):
-        state.head = result.head
+        state.building.head = result.head
 
 
 def apply_attempt(state: DeliveryState, result: TakeAttemptResult) -> None:
@@ -218,31 +239,38 @@ def apply_attempt(state: DeliveryState, result: TakeAttemptResult) -> None:
     delivery's. The rounds of fixing count as used up where the chosen attempt is not sound: it is fixed no further than
     it was.
     """
-    is_other = result.checkpoint != state.checkpoint
-    state.attempts, state.checkpoint, state.spend = result.attempts, result.checkpoint, result.spend
-    state.usage += result.usage
-    state.tasks_usd += result.usage.cost_usd or 0.0
+    is_other = result.checkpoint != state.turns.checkpoint
+    state.children.attempts, state.turns.checkpoint, state.spending.spend = (
+        result.attempts,
+        result.checkpoint,
+        result.spend,
+    )
+    state.spending.usage += result.usage
+    state.children.usd += result.usage.cost_usd or 0.0
     chosen = next((attempt for attempt in result.attempts if attempt.chosen), None)
     if chosen is None or not is_other:
         return
-    state.head, state.tests, state.documented = "", None, True
-    state.review = (chosen.review.report or "").removeprefix("artifact:sha256:")
-    state.review_result = chosen.review
+    state.building.head, state.testing.verdict, state.building.documented = "", None, True
+    state.reviewing.review = (chosen.review.report or "").removeprefix("artifact:sha256:")
+    state.reviewing.result = chosen.review
     if not chosen.is_sound and state.prepared is not None:
-        state.test_fixes, state.review_fixes = state.prepared.test_fixes, state.prepared.review_fixes
+        state.fixing.test_fixes, state.fixing.review_fixes = (
+            state.prepared.limits.test_fixes,
+            state.prepared.limits.review_fixes,
+        )
 
 
 def apply_landing(state: DeliveryState, result: LandResult) -> None:
     """Record the commit on the integration branch; empty: somebody else moved the branch first."""
-    state.landed_commit, state.message = result.commit, result.summary
+    state.landing.landed_commit, state.message = result.commit, result.summary
 
 
 def apply_close(state: DeliveryState, result: CloseResult) -> None:
     """Record the receipt and what was paid in the end; the usage stays where the result's does not cover it."""
-    state.receipt, state.spend = result.receipt, result.spend
-    state.tasks_usd = result.tasks_usd or state.tasks_usd
-    if result.usage is not None and result.usage.covers(state.usage):  # not where another host has the log
-        state.usage = result.usage
+    state.receipt, state.spending.spend = result.receipt, result.spend
+    state.children.usd = result.tasks_usd or state.children.usd
+    if result.usage is not None and result.usage.covers(state.spending.usage):  # not where another host has the log
+        state.spending.usage = result.usage
 
 
 def negative_verdict(state: DeliveryState, step: str, summary: str) -> str | None:
@@ -253,10 +281,12 @@ def negative_verdict(state: DeliveryState, step: str, summary: str) -> str | Non
     step     the step whose result has just been applied
     summary  its own summary
     """
-    if step == Step.RUN_TESTS and state.tests is not None and state.tests.status is TestsStatus.RED:
+    if step == Step.RUN_TESTS and state.testing.verdict is not None and state.testing.verdict.status is TestsStatus.RED:
         return summary
-    if step == Step.REVIEW and state.review_result.blockers:
-        return "; ".join([summary, *([state.inspection.summary] if state.inspection.blockers else [])])
+    if step == Step.REVIEW and state.reviewing.result.blockers:
+        return "; ".join(
+            [summary, *([state.reviewing.inspection.summary] if state.reviewing.inspection.blockers else [])]
+        )
     return None
 
 

@@ -37,59 +37,258 @@ DELIVERED_MESSAGE_BYTES = 16 * 1024
 """Of all messages that earlier conversations have read, the newest ones: each new conversation begins with them."""
 
 
+class PlanningState(BaseModel):
+    """What was planned, for the change or for a backlog. Written by workflows/steps.py; of a task, whose plan is there,
+    workflows/landing.py sets the kind.
+
+    kind, title   of the request: bug, feature or chore; the plan's title
+    plan          artifact of the plan; plan_text: its beginning, for people
+    plan_count    how many plans were made; edit_count: how many people put in their place
+    items         what the request was decomposed into, once that is approved
+    """
+
+    kind: str = ""
+    title: str = ""
+    plan: str = ""
+    plan_text: str = ""
+    plan_count: int = 0
+    edit_count: int = 0
+    items: tuple[BacklogItem, ...] = ()
+
+
+class BuildingState(BaseModel):
+    """The change as it was built. Written by workflows/delivery.py, which builds it, and by each step that makes a
+    commit.
+
+    built, documented  whether the step and its commit are done
+    head          the newest commit of the branch, empty before the first one
+    change_size   of the whole change up to the newest commit, from its base
+    """
+
+    built: bool = False
+    documented: bool = False
+    head: str = ""
+    change_size: ChangeSize | None = None
+
+
+class TestingState(BaseModel):
+    """What the tests said. Written by workflows/steps.py.
+
+    verdict   on `tested_commit`; None when the head was not tested
+    runs      how many times they have run
+    """
+
+    __test__ = False
+
+    verdict: TestVerdict | None = None
+    tested_commit: str = ""
+    runs: int = 0
+
+
+class ReviewingState(BaseModel):
+    """What the reviewer, and the engine itself, found in the change. Written by workflows/steps.py, and by
+    workflows/attempts.py for a change that was reviewed as an attempt.
+
+    review      artifact of the newest review; runs: how many there were
+    result      of that review, about `reviewed_commit`
+    inspection  what the engine itself found in `inspected_commit`
+    """
+
+    review: str = ""
+    result: ReviewResult = ReviewResult()
+    reviewed_commit: str = ""
+    runs: int = 0
+    inspection: InspectResult = InspectResult()
+    inspected_commit: str = ""
+
+    @property
+    def findings(self) -> str:
+        """Return the artifact of the engine's own findings; empty: none."""
+        return self.inspection.findings
+
+
+class FixingState(BaseModel):
+    """How often the change was fixed, and with what. Written by workflows/delivery.py, which counts what the limits
+    are about, and workflows/steps.py, which fixes.
+
+    test_fixes, review_fixes   since the delivery or its retry began: what the limits are about
+    requested_fixes    fixes a person asked for where nothing else can tell which failures are new
+    rejection_rounds   rounds of fixing what a person rejected before it was published
+    counts     by step, how many fixes were made, in all runs: it numbers the next one
+    attempts   the fixes made, the newest TRIES_KEPT: each later one is told of them
+    """
+
+    test_fixes: int = 0
+    review_fixes: int = 0
+    requested_fixes: int = 0
+    rejection_rounds: int = 0
+    counts: dict[str, int] = {}
+    attempts: tuple[FixAttempt, ...] = ()
+
+
+class PublishingState(BaseModel):
+    """What was published, and the pictures for it. Written by workflows/steps.py.
+
+    screenshots   artifact: the application's pages at the commit `captured_commit`
+    """
+
+    pull_request: PullRequest | None = None
+    screenshots: str = ""
+    captured_commit: str = ""
+
+
+class LandingState(BaseModel):
+    """The change on its way onto a backlog's branch. Written by workflows/landing.py.
+
+    planned_touches   files that the plan names, as patterns, until the backlog is told of them
+    foreseen_conflicts   other open deliveries it would conflict with, by path, as the backlog was told
+    turn_requests     how often it has asked for the turn to land
+    fixes             rounds of fixing what could not land
+    conflicts         files with conflict markers at the checkpoint, while there is no commit
+    unlanded_commit   the commit before those conflicts
+    landed_changes    artifact: what landed since it began, for the agent that fixes conflicts
+    landed_commit     its commit on the integration branch
+    """
+
+    planned_touches: tuple[str, ...] = ()
+    foreseen_conflicts: dict[str, str] = {}
+    turn_requests: int = 0
+    fixes: int = 0
+    conflicts: tuple[str, ...] = ()
+    unlanded_commit: str = ""
+    landed_changes: str = ""
+    landed_commit: str = ""
+
+
+class ChildrenState(BaseModel):
+    """The deliveries that build the plan for this one: its tasks, or several attempts at it. Written by
+    workflows/plan_tasks.py or workflows/attempts.py, and by workflows/children.py, which both use.
+
+    ids        workflow ids of these deliveries, from the moment they begin
+    tasks      of the plan: how each ended; empty: one agent builds it
+    attempts   at the plan, once they have ended and one of them was chosen
+    planned_checkpoint   the checkpoint with which building begins, where there are several attempts
+    budget_raises   how often their budget was raised
+    usd        what they paid together: the delivery pays it, and they reported it to a fleet's budget
+    """
+
+    ids: tuple[str, ...] = ()
+    tasks: tuple[TaskResult, ...] = ()
+    attempts: tuple[AttemptResult, ...] = ()
+    planned_checkpoint: str = ""
+    budget_raises: int = 0
+    usd: float = 0.0
+
+
+class TurnsState(BaseModel):
+    """Where the turns of agents stand. Written by workflows/step_runner.py, and by workflows/steps.py, which makes the
+    commit of a step.
+
+    checkpoint  the newest one: where a retry goes on
+    resume_at   (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
+    outcome     of the step at `resume_at`, where only its commit is still to be made
+    assumptions   what agents assumed where they would have asked
+    sample      the run whose replies are kept apart from those before it: it was rewound, or the run before it ended
+                because of its replies; empty: the first run
+    """
+
+    checkpoint: str = ""
+    resume_at: tuple[str, int, int] | None = None
+    outcome: Outcome | None = None
+    assumptions: tuple[str, ...] = ()
+    sample: str = ""
+
+
+class GatesState(BaseModel):
+    """What people decide: before what the delivery waits, and what they decided. Written by workflows/gates.py, and by
+    perdure/models/rules/inbox.py, which takes their decisions.
+
+    pending_decision   what it waits for a person to decide
+    decided       what was decided before, by gate and what it named
+    question      what an agent asked and nobody has answered yet; question_id: names it
+    hold_reason   why no further turn begins, in one line; empty: one may
+    rewinding_to  the turn it is about to be rewound to: a reset is on its way; empty: none is
+    deaths        how often a person was asked about work that had been cut off again and again
+    """
+
+    pending_decision: PendingDecision | None = None
+    decided: dict[str, DecisionRecord] = {}
+    question: Question | None = None
+    question_id: str = ""
+    hold_reason: str = ""
+    rewinding_to: str = ""
+    deaths: int = 0
+
+
+class MessagesState(BaseModel):
+    """What people say to the agents. Written by perdure/models/rules/inbox.py, which takes messages;
+    workflows/gates.py adds answers, workflows/attempts.py removes what every attempt has read.
+
+    pending     messages for the next turn, in order
+    ids         that senders gave to messages; count: how many messages ever came
+    delivered   messages that turns have read and notes of rejections: later conversations begin with them
+    """
+
+    pending: tuple[UserMessage, ...] = ()
+    ids: tuple[str, ...] = ()
+    count: int = 0
+    delivered: tuple[UserMessage, ...] = ()
+
+    def add_delivered(self, *messages: UserMessage) -> None:
+        """Add messages that a turn has read to `delivered`, of which the newest DELIVERED_MESSAGE_BYTES stay."""
+        remaining_bytes, kept = DELIVERED_MESSAGE_BYTES, list[UserMessage]()
+        for message in reversed((*self.delivered, *messages)):
+            remaining_bytes -= len(message.text.encode()) + len(message.question.encode())
+            if remaining_bytes < 0:
+                break
+            kept.insert(0, message)
+        self.delivered = tuple(kept)
+
+
+class BudgetState(BaseModel):
+    """What was added to the delivery's limits, and what is reserved for it. Written by workflows/gates.py and
+    workflows/allowance.py; perdure/models/rules/inbox.py takes what people add.
+
+    extra_usd, extra_tokens, extra_time_s   what people added, in dollars, tokens and seconds
+    breaches      how often a limit was reached; unpriced: a person approved going on without knowing a price
+    started       when its time limit began to run
+    reservation   what it has reserved of a fleet's budget, where it is under one
+    """
+
+    extra_usd: float = 0.0
+    extra_tokens: int = 0
+    extra_time_s: float = 0.0
+    breaches: int = 0
+    unpriced: bool = False
+    started: datetime | None = None
+    reservation: BudgetReservation = BudgetReservation()
+
+
+class SpendingState(BaseModel):
+    """What was paid. Written by perdure/models/delivery/fold.py, and by workflows/allowance.py where a turn was stopped
+    at a limit.
+
+    usage         of the replies it goes on from; spend: of all, by the spend log
+    total_usage   of all replies, where it has ended and `usage` is of those that a retry goes on from
+    """
+
+    usage: Usage = Usage()
+    spend: Spend = Spend()
+    total_usage: Usage | None = None
+
+
 class DeliveryState(BaseModel):
     """The state of a delivery. Mutable, owned by one workflow run; carried to the next run by a retry.
 
-    head        the newest commit of the branch, empty before the first one
-    checkpoint  the newest checkpoint: where a retry goes on
-    plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
-    plan_text   the beginning of the plan, for people
-    tests       verdict on `head`, None when `head` was not tested; tested_commit: the commit that it is about
-    change      the size of the whole change up to the newest commit, from its base
-    reviewed_commit    the commit that `review_result` is about
-    inspection         what the engine itself found in the commit `inspected_commit`
-    screenshots        artifact: the application's pages at the commit `captured_commit`
-    built, documented  whether the step and its commit are done
-    resume_at   (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
-    outcome     of the step at `resume_at`, where only its commit is still to be made
+    Each piece is about one part of the work, and says which workflow part writes it. A result of an activity is put
+    into its piece by perdure/models/delivery/fold.py, for the workflow and for whoever reads its history.
+
+    phase, status, reason, message   where it is, and how it ended
     waiting     what it waits for, in one line, while it waits
     notes       what a person should know about the forge and the delivery, one sentence each
-    started     when its time limit began to run
-    pending_decision   what it waits for a person to decide
-    decided            what was decided before, by gate and what it named
-    pending_messages   messages for the next turn, in order
-    message_ids        ids that senders gave to messages; message_count: how many messages ever came
-    delivered_messages   messages that turns have read and notes of rejections: later conversations begin with them
-    question    what an agent asked and nobody has answered yet; question_id: names it
-    hold_reason   why no further turn begins, in one line; empty: one may
-    rewinding_to  the turn it is about to be rewound to: a reset is on its way; empty: none is
-    extra_usd, extra_tokens, extra_time_s   what people added to the budget, in dollars, tokens and seconds
-    breaches    how often a limit was reached; unpriced: a person approved going on without knowing a price
-    plans, edits   how many plans were made, and how many people put in their place
-    mend_rounds    rounds of fixing what a person rejected before it was published
-    requested_fixes   fixes a person asked for where nothing else can tell which failures are new
-    fix_counts        by step, how many fixes were made, in all runs: it numbers the next one
-    fix_attempts      the fixes made, the newest TRIES_KEPT: each later one is told of them
-    assumptions    what agents assumed where they would have asked
-    reservation    what it has reserved of a fleet's budget, where it is under one
-    deaths         how often a person was asked about work that had been cut off again and again
-    landings       how often it has asked for the turn to land; landed_commit: its commit on the integration branch
-    landing_fixes  rounds of fixing what could not land
-    conflicts      files with conflict markers at `checkpoint`, while there is no commit
-    unlanded_commit  the commit before those conflicts
-    landed_changes   artifact: what landed since it began, for the agent that fixes conflicts
-    items       what it was decomposed into, once that is approved
-    touches     files that its plan names, as patterns, until its backlog is told of them
-    foreseen_conflicts   other open deliveries it would conflict with, by path, as its backlog was told
-    tasks       of the plan, when several agents built it: how each ended; empty: one agent builds
-    planned_checkpoint   the checkpoint with which building begins, where there are several attempts
-    attempts      at the plan, once they have ended and one of them was chosen
-    attempt_ids   workflow ids of their deliveries, from the moment they begin
-    budget_raises   how often their budget was raised
-    tasks_usd   what tasks and attempts paid together: the delivery pays it, and they reported it to a fleet's budget
-    total_usage   usage of all replies, where it has ended and `usage` is of those that a retry goes on from
-    sample      the run whose replies are kept apart from those before it: it was rewound, or the run before it ended
-                because of its replies; empty: the first run
+    steps       a record of each step, in order
+    receipt     what it survived, once it has ended
+    prepared    its workspace and settings, once it is prepared
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -99,107 +298,37 @@ class DeliveryState(BaseModel):
     status: Status | None = None
     reason: Reason | None = None
     message: str = ""
-    prepared: PreparedWorkspace | None = None
-    kind: str = ""
-    title: str = ""
-    plan: str = ""
-    head: str = ""
-    checkpoint: str = ""
-    tests: TestVerdict | None = None
-    change: ChangeSize | None = None
-    tested_commit: str = ""
-    review: str = ""
-    review_result: ReviewResult = ReviewResult()
-    reviewed_commit: str = ""
-    inspection: InspectResult = InspectResult()
-    inspected_commit: str = ""
-    screenshots: str = ""
-    captured_commit: str = ""
-    plan_text: str = ""
-    pull_request: PullRequest | None = None
-    built: bool = False
-    documented: bool = False
-    resume_at: tuple[str, int, int] | None = None
-    outcome: Outcome | None = None
-    test_fixes: int = 0
-    review_fixes: int = 0
-    test_runs: int = 0
-    reviews: int = 0
-    steps: list[StepRecord] = []
-    usage: Usage = Usage()
-    spend: Spend = Spend()
-    receipt: Receipt = Receipt()
     waiting: str = ""
     notes: tuple[str, ...] = ()
-    started: datetime | None = None
-    pending_decision: PendingDecision | None = None
-    decided: dict[str, DecisionRecord] = {}
-    pending_messages: tuple[UserMessage, ...] = ()
-    message_ids: tuple[str, ...] = ()
-    message_count: int = 0
-    delivered_messages: tuple[UserMessage, ...] = ()
-    question: Question | None = None
-    question_id: str = ""
-    hold_reason: str = ""
-    rewinding_to: str = ""
-    extra_usd: float = 0.0
-    extra_tokens: int = 0
-    extra_time_s: float = 0.0
-    breaches: int = 0
-    unpriced: bool = False
-    plans: int = 0
-    edits: int = 0
-    mend_rounds: int = 0
-    requested_fixes: int = 0
-    fix_counts: dict[str, int] = {}
-    fix_attempts: tuple[FixAttempt, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    reservation: BudgetReservation = BudgetReservation()
-    deaths: int = 0
-    sample: str = ""
-    landings: int = 0
-    landed_commit: str = ""
-    landing_fixes: int = 0
-    conflicts: tuple[str, ...] = ()
-    unlanded_commit: str = ""
-    landed_changes: str = ""
-    touches: tuple[str, ...] = ()
-    foreseen_conflicts: dict[str, str] = {}
-    items: tuple[BacklogItem, ...] = ()
-    tasks: tuple[TaskResult, ...] = ()
-    planned_checkpoint: str = ""
-    attempts: tuple[AttemptResult, ...] = ()
-    tasks_usd: float = 0.0
-    attempt_ids: tuple[str, ...] = ()
-    budget_raises: int = 0
-    total_usage: Usage | None = None
-
-    @property
-    def findings(self) -> str:
-        """Return the artifact of the engine's own findings; empty: none."""
-        return self.inspection.findings
-
-    def add_delivered_messages(self, *messages: UserMessage) -> None:
-        """Add messages that a turn has read to `delivered_messages`, of which the newest DELIVERED_MESSAGE_BYTES
-        stay."""
-        remaining_bytes, kept = DELIVERED_MESSAGE_BYTES, list[UserMessage]()
-        for message in reversed((*self.delivered_messages, *messages)):
-            remaining_bytes -= len(message.text.encode()) + len(message.question.encode())
-            if remaining_bytes < 0:
-                break
-            kept.insert(0, message)
-        self.delivered_messages = tuple(kept)
+    steps: list[StepRecord] = []
+    receipt: Receipt = Receipt()
+    prepared: PreparedWorkspace | None = None
+    planning: PlanningState = PlanningState()
+    building: BuildingState = BuildingState()
+    testing: TestingState = TestingState()
+    reviewing: ReviewingState = ReviewingState()
+    fixing: FixingState = FixingState()
+    publishing: PublishingState = PublishingState()
+    landing: LandingState = LandingState()
+    children: ChildrenState = ChildrenState()
+    turns: TurnsState = TurnsState()
+    gates: GatesState = GatesState()
+    messages: MessagesState = MessagesState()
+    budget: BudgetState = BudgetState()
+    spending: SpendingState = SpendingState()
 
     def end_step(self, step: Step, outcome: Outcome) -> None:
         """Record that an agentic step has ended; of one that writes, keep the outcome until its commit is made.
 
         Any other step is over with this: nothing of it is left to go on with.
         """
-        self.resume_at, self.outcome = (self.resume_at, outcome) if STEPS[step].writes else (None, None)
+        turns = self.turns
+        turns.resume_at, turns.outcome = (turns.resume_at, outcome) if STEPS[step].writes else (None, None)
 
     def outcome_of(self, step: Step, attempt: int) -> Outcome | None:
         """Return the outcome of a step of which only the commit is still to be made, or None."""
-        return self.outcome if self.resume_at is not None and self.resume_at[:2] == (step, attempt) else None
+        resume_at = self.turns.resume_at
+        return self.turns.outcome if resume_at is not None and resume_at[:2] == (step, attempt) else None
 
     def for_retry(self, resumed_usage: Usage | None = None) -> DeliveryState:
         """Return a copy with which a retry begins: the work is kept, the outcome and the counts that led to it are
@@ -210,28 +339,25 @@ class DeliveryState(BaseModel):
         resumed_usage  of the turns that the retry goes on from; None: `usage` is of those already. A turn that was
                        cut off is counted by the turn that replaces it
         """
-        fresh = {
-            "usage": resumed_usage or self.usage,
-            "total_usage": self.usage if resumed_usage is not None else None,
-            "status": None,
-            "reason": None,
-            "message": "",
-            "waiting": "",
-            "started": None,
-            "pending_decision": None,
-            "hold_reason": "",
-            "reservation": self.reservation.for_retry(),
-            "landing_fixes": 0,
-            "attempts": self.attempts if any(attempt.chosen for attempt in self.attempts) else (),
-            "decided": {
-                key: decision for key, decision in self.decided.items() if decision.verdict is not GateVerdict.EXPIRED
-            },
+        retried = self.model_copy(deep=True)
+        retried.status, retried.reason, retried.message, retried.waiting = None, None, "", ""
+        retried.fixing.test_fixes = retried.fixing.review_fixes = retried.landing.fixes = 0
+        if not any(attempt.chosen for attempt in self.children.attempts):
+            retried.children.attempts = ()
+        retried.gates.pending_decision, retried.gates.hold_reason = None, ""
+        retried.gates.decided = {
+            key: decision for key, decision in self.gates.decided.items() if decision.verdict is not GateVerdict.EXPIRED
         }
-        return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
+        retried.budget.started, retried.budget.reservation = None, self.budget.reservation.for_retry()
+        retried.spending.usage = resumed_usage or self.spending.usage
+        retried.spending.total_usage = self.spending.usage if resumed_usage is not None else None
+        return retried
 
     def as_ended(self) -> DeliveryState:
         """Return a copy of a state that was kept for a retry, with the usage of all replies."""
-        return self.model_copy(update={"usage": self.total_usage or self.usage})
+        ended = self.model_copy(deep=True)
+        ended.spending.usage = self.spending.total_usage or self.spending.usage
+        return ended
 
     def enter_workspace(self, prepared: PreparedWorkspace) -> None:
         """Record the workspace that was prepared, and where work goes on in it.
@@ -240,17 +366,19 @@ class DeliveryState(BaseModel):
         step its conversation goes on; further back, building goes on from the files that are left, because commits and
         verdicts may be of files that are not.
         """
+        turns = self.turns
         self.prepared = prepared
-        self.plan = self.plan or prepared.plan
-        self.checkpoint = prepared.fallback or self.checkpoint or prepared.checkpoint
+        self.planning.plan = self.planning.plan or prepared.request.plan
+        turns.checkpoint = prepared.fallback or turns.checkpoint or prepared.checkpoint
         if not prepared.fallback:
             return
-        self.outcome = None
-        if self.resume_at and prepared.fallback_position and self.resume_at[:2] == prepared.fallback_position[:2]:
-            self.resume_at = prepared.fallback_position
+        turns.outcome = None
+        if turns.resume_at and prepared.fallback_position and turns.resume_at[:2] == prepared.fallback_position[:2]:
+            turns.resume_at = prepared.fallback_position
         else:
-            self.resume_at, self.built, self.documented, self.head, self.tests = None, False, False, "", None
-            self.tasks = self.fix_attempts = ()
+            turns.resume_at, self.testing.verdict = None, None
+            self.building.built, self.building.documented, self.building.head = False, False, ""
+            self.children.tasks, self.fixing.attempts = (), ()
 
 
 class Progress(BaseModel):

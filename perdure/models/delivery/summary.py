@@ -38,19 +38,22 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         reason=state.reason,
         message=state.message,
         repository=request.repository,
-        base=prepared.base if prepared else request.base,
-        base_sha=prepared.base_sha if prepared else None,
-        branch=prepared.branch if prepared and (state.head or shown) else None,
-        head_sha=state.head or None,
-        checkpoint=state.checkpoint or None,
-        pull_request=state.pull_request,
-        landed=state.landed_commit or None,
-        items=state.items,
-        attempts=state.attempts,
-        plan=_artifact_link(state.plan),
+        base=prepared.base_commit.branch if prepared else request.base,
+        base_sha=prepared.base_commit.sha if prepared else None,
+        branch=prepared.branch if prepared and (state.building.head or shown) else None,
+        head_sha=state.building.head or None,
+        checkpoint=state.turns.checkpoint or None,
+        pull_request=state.publishing.pull_request,
+        landed=state.landing.landed_commit or None,
+        items=state.planning.items,
+        attempts=state.children.attempts,
+        plan=_artifact_link(state.planning.plan),
         tests=result_of_tests(state),
-        review=state.review_result.model_copy(
-            update={"report": _artifact_link(state.review), "findings": _artifact_link(state.findings)}
+        review=state.reviewing.result.model_copy(
+            update={
+                "report": _artifact_link(state.reviewing.review),
+                "findings": _artifact_link(state.reviewing.findings),
+            }
         ),
         steps=tuple(state.steps),
         usage=usage_of(state),
@@ -63,7 +66,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
 
 def _receipt_of(state: DeliveryState, request: DeliveryRequest) -> Receipt:
     """Return the receipt, with the experiment's line and, of a fork that is no attempt, where it was forked from."""
-    details: dict[str, object] = {"experiment": state.tests.experiment if state.tests else ""}
+    details: dict[str, object] = {"experiment": state.testing.verdict.experiment if state.testing.verdict else ""}
     if (forked := request.forked) is not None and not forked.attempt:
         details["forked_from"] = f"{forked.delivery} at {forked.at}"
         details |= {"inherited_turns": forked.turns, "inherited_usd": forked.usd}
@@ -73,7 +76,7 @@ def _receipt_of(state: DeliveryState, request: DeliveryRequest) -> Receipt:
 def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
     """Return the newest DECISIONS_SHOWN decisions of people, oldest first; notes are cut."""
     decisions = []
-    for key, decided in list(state.decided.items())[-DECISIONS_SHOWN:]:
+    for key, decided in list(state.gates.decided.items())[-DECISIONS_SHOWN:]:
         gate, _, target = key.partition(":")
         note = " ".join(decided.note.split())[:UNREAD_CHARS]
         budget = gate == "added"
@@ -91,8 +94,8 @@ def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
 
 def unread_messages(state: DeliveryState) -> tuple[str, ...]:
     """Return the messages that no turn has read, each cut, the first UNREAD_SHOWN; a last line counts the others."""
-    shown = [shorten_message(message.text) for message in state.pending_messages[:UNREAD_SHOWN]]
-    return (*shown, f"and {more} more") if (more := len(state.pending_messages) - UNREAD_SHOWN) > 0 else tuple(shown)
+    shown = [shorten_message(message.text) for message in state.messages.pending[:UNREAD_SHOWN]]
+    return (*shown, f"and {more} more") if (more := len(state.messages.pending) - UNREAD_SHOWN) > 0 else tuple(shown)
 
 
 def shorten_message(message: str) -> str:
@@ -103,7 +106,7 @@ def shorten_message(message: str) -> str:
 
 def result_of_tests(state: DeliveryState) -> TestsResult:
     """Return the tests' part of a result, from the newest verdict; status skipped where nothing was tested."""
-    verdict = state.tests
+    verdict = state.testing.verdict
     if verdict is None:
         return TestsResult(status=TestsStatus.SKIPPED)
     return TestsResult(
@@ -129,7 +132,7 @@ def usage_of(state: DeliveryState) -> UsageResult:
 
     The cost is the larger of what the turns and what the spend log say; None where a price is not known.
     """
-    usage, spend = state.usage, state.spend
+    usage, spend = state.spending.usage, state.spending.spend
     known = usage.cost_usd is not None and spend.usd is not None
     return UsageResult(
         input_tokens=usage.input_tokens,
@@ -144,8 +147,8 @@ def usage_of(state: DeliveryState) -> UsageResult:
 def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
     """Return the commands that a person would probably type next, the likeliest first."""
     id = shlex.quote(delivery_id)
-    if state.pull_request is not None and (kept_in := local_repository(state.pull_request)):
-        show = f"perdure pulls {state.pull_request.number} --repo {shlex.quote(kept_in)}"
+    if state.publishing.pull_request is not None and (kept_in := local_repository(state.publishing.pull_request)):
+        show = f"perdure pulls {state.publishing.pull_request.number} --repo {shlex.quote(kept_in)}"
         return (show, f"perdure diff {id}", f"perdure show {id}")
     if state.status in (Status.DELIVERED, Status.DRAFT, Status.COMPLETED):
         return (f"perdure diff {id}", f"perdure show {id}")
@@ -173,28 +176,30 @@ def progress_of(
         phase=state.phase,
         reason=state.reason,
         message=state.message,
-        base=prepared.base if prepared else request.base,
-        base_sha=prepared.base_sha if prepared else None,
+        base=prepared.base_commit.branch if prepared else request.base,
+        base_sha=prepared.base_commit.sha if prepared else None,
         branch=prepared.branch if prepared else None,
-        head_sha=state.head or None,
-        checkpoint=state.checkpoint or None,
+        head_sha=state.building.head or None,
+        checkpoint=state.turns.checkpoint or None,
         queue=prepared.queue if prepared else None,
-        budget_usd=prepared.budget_usd + state.extra_usd if prepared else request.budget_usd,
-        test_fixes=prepared.test_fixes if prepared else None,
-        review_fixes=prepared.review_fixes if prepared else None,
+        budget_usd=prepared.limits.budget_usd + state.budget.extra_usd if prepared else request.budget_usd,
+        test_fixes=prepared.limits.test_fixes if prepared else None,
+        review_fixes=prepared.limits.review_fixes if prepared else None,
         steps=state.steps,
-        usage=state.usage,
-        spend=state.spend,
-        pull_request=state.pull_request,
+        usage=state.spending.usage,
+        spend=state.spending.spend,
+        pull_request=state.publishing.pull_request,
         waiting=state.waiting,
-        pending_decision=state.pending_decision,
-        unread=len(state.pending_messages),
-        held=state.hold_reason,
-        plan=state.plan,
-        report=state.tests.report if state.tests else "",
-        review=state.review,
-        budget_tokens=prepared.budget_tokens + state.extra_tokens if prepared and prepared.budget_tokens else 0,
-        time_s=prepared.time_s + state.extra_time_s if prepared else None,
+        pending_decision=state.gates.pending_decision,
+        unread=len(state.messages.pending),
+        held=state.gates.hold_reason,
+        plan=state.planning.plan,
+        report=state.testing.verdict.report if state.testing.verdict else "",
+        review=state.reviewing.review,
+        budget_tokens=prepared.limits.budget_tokens + state.budget.extra_tokens
+        if prepared and prepared.limits.budget_tokens
+        else 0,
+        time_s=prepared.limits.time_s + state.budget.extra_time_s if prepared else None,
         used_s=_used_s(state, now),
         decisions=list(decisions_of(state)),
     )
@@ -202,8 +207,10 @@ def progress_of(
 
 def _used_s(state: DeliveryState, now: datetime | None) -> float | None:
     """Return the seconds used of its time limit, until it began to wait for a person, or `now`; None: not known."""
-    until = state.pending_decision.since if state.pending_decision is not None else now
-    return max(0.0, (until - state.started).total_seconds()) if until is not None and state.started else None
+    until = state.gates.pending_decision.since if state.gates.pending_decision is not None else now
+    return (
+        max(0.0, (until - state.budget.started).total_seconds()) if until is not None and state.budget.started else None
+    )
 
 
 def _artifact_link(artifact: str) -> str | None:

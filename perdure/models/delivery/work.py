@@ -42,102 +42,178 @@ class EscalationSettings(HistoryModel):
     notifies: bool = False
 
 
-class PreparedWorkspace(HistoryModel):
-    """A workspace on one host, with setup and preflight done, and the settings that the workflow decides by.
+class BaseCommit(HistoryModel):
+    """The commit that a change is made from. Set by activity `prepare`, and by `rebase` where the change lands.
 
-    queue       the host's task queue: everything that touches the worktree runs there
-    checkpoint  the first checkpoint: the base commit's tree, no transcript
-    head        what the delivery builds on: base_sha, or the tip of `branch` when an existing one was named
-    branches    by kind, what `branch` becomes when that is known; empty where its name does not say the kind
-    contract    artifact of the Contract
-    plan        artifact of a plan the submitter sent along, or empty
-    attributes  whether the server knows Perdure's search attributes
-    fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
-    fallback_position   (step, attempt, turn) that made `fallback`; None when prepare did
+    branch     that the change goes to; sha: its commit
+    baseline   artifact: the TestReport of the commit, empty where it has no test command
+    is_red     whether its required tests failed there
+    """
+
+    branch: str
+    sha: str
+    baseline: str = ""
+    is_red: bool = False
+
+
+class RequestFacts(HistoryModel):
+    """What came with the request: plan is the artifact of a plan that the submitter sent along; issue and title are of
+    the issue it came from. Each may be empty."""
+
+    plan: str = ""
+    issue: int = 0
+    title: str = ""
+
+
+class DeliveryLimits(HistoryModel):
+    """The limits of the delivery. What people add to them is in its state.
+
+    budget_usd, budget_tokens   the most dollars, and the most tokens, 0: no limit; time_s: seconds
+    turns_per_step, test_fixes, review_fixes   the most of each
+    shared_budgets   of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
+    is_shared  the repository's deliveries have a common limit, which is checked before it pays for anything
+    """
+
+    budget_usd: float = 5.0
+    budget_tokens: int = 0
+    time_s: float = 7200.0
+    turns_per_step: int = 60
+    test_fixes: int = 4
+    review_fixes: int = 3
+    shared_budgets: dict[str, float] = {}
+    is_shared: bool = False
+
+
+class DecisionSettings(HistoryModel):
+    """Where people decide, and where they hear of it.
+
+    asks        a person is asked where a limit is reached; false: the delivery ends there
+    gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell; deaths
+    expiry_s    how long a gate waits, 0: for ever
+    checks_plans   an edited plan is checked before it counts
+    notifies    somebody wants to hear of gates and of the end: there is an address to tell
+    comments    the issue's comment says what it waits for
+    """
+
+    asks: bool = False
+    gates: tuple[str, ...] = ()
+    expiry_s: float = 0.0
+    checks_plans: bool = False
+    notifies: bool = False
+    comments: bool = False
+
+
+class AgentSettings(HistoryModel):
+    """The agents of the delivery.
+
+    models    by step
+    efforts   by step, the effort of the last fix that is allowed; none where it is the settings' own
+    proxied   an agent with a process of its own works on a step: a turn's input says what more it may pay for
+    """
+
+    models: dict[str, str] = {}
+    efforts: dict[str, str] = {}
+    proxied: bool = False
+
+
+class BuildSettings(HistoryModel):
+    """How a plan is built, and what is looked at afterwards.
+
+    specialists  its tasks are built at the same time, where they can be
+    attempts     at one plan: the best one is taken; after_red: the others begin only when the first one is no good
+    document     the optional step before the tests is wanted
+    has_tests    the repository has a test command
+    inspects     the engine looks at each change itself before that is shown
+    """
+
+    specialists: bool = False
+    attempts: int = 1
+    after_red: bool = False
+    document: bool = False
+    has_tests: bool = True
+    inspects: bool = False
+
+
+class PublishSettings(HistoryModel):
+    """How the change is published.
+
     hosted      the origin has a forge with accounts and issues: access is checked before money is spent
     publisher   the queue whose worker alone holds the forge's token; empty: this host's own
-    issue, title    of the issue it came from
-    specialists     a plan's tasks are built at the same time, where they can be
-    baseline    artifact: the TestReport of the base commit, empty where it has no test command
-    base_red    whether its required tests failed there
-    inspects    the engine looks at each change itself before that is shown; false only in histories of old releases
-    document    the optional step before the tests is wanted
-    app         screenshots are wanted: `[app]` says how to start the application and which pages to show
-    checks_plans    an edited plan is checked before it counts; false only in histories of releases that did not
-    asks        a person is asked where a limit is reached; false only in histories of releases that just ended
-    gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell; deaths;
-                gate_expiry_s: how long it waits, 0: for ever
-    budget_tokens   the most tokens, 0: no limit
-    notifies    somebody wants to hear of gates and of the end: there is an address to tell
-    comments_at_gates   the issue's comment says what it waits for; false only in histories of releases that did not
-    treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
+    on_failure  `draft`: red tests or blockers become a draft; `none`: nothing is opened then
+    allow_untested, draft   of the settings
+    screenshots   are wanted: `[app]` says how to start the application and which pages to show
     landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
-    proxied     an agent with a process of its own works on a step: a turn's input says what more it may pay for
-    efforts     by step, the effort of the last fix that is allowed; none where it is the settings' own
-    attempts    at one plan: the best one is taken; after_red: the others begin only when the first one is no good
-    limited     the repository's deliveries have a common limit, which is checked before it pays for anything
-    shows       of the attributes of later releases (perdure.models.ids) those that the server knows
+    """
+
+    hosted: bool = False
+    publisher: str = ""
+    on_failure: str = "none"
+    allow_untested: bool = False
+    draft: bool = False
+    screenshots: bool = False
+    landing: str = ""
+
+
+class VisibilitySettings(HistoryModel):
+    """Where the delivery is seen.
+
+    attributes         whether the server knows Perdure's search attributes
+    extra_attributes   of the attributes of later releases (perdure.models.ids) those that the server knows
     labels      of the request and its issue, by which costs are added up
     page        address of the page on which people see it, without a token; empty: none is known
     """
 
-    queue: str
-    base: str
-    base_sha: str
-    head: str
-    branch: str
-    checkpoint: str
-    contract: ContractHash
-    phases: tuple[Phase, ...]
-    plan: str = ""
-    test_fixes: int = 4
-    review_fixes: int = 3
-    turns_per_step: int = 60
-    time_s: float = 7200.0
-    budget_usd: float = 5.0
-    on_failure: str = "none"
-    allow_untested: bool = False
-    draft: bool = False
-    has_tests: bool = True
     attributes: bool = False
-    ports: tuple[int, ...] = ()
-    summary: str = ""
-    models: dict[str, str] = {}
-    fallback: str = ""
-    fallback_position: tuple[str, int, int] | None = None
-    hosted: bool = False
-    publisher: str = ""
-    issue: int = 0
-    title: str = ""
-    baseline: str = ""
-    base_red: bool = False
-    inspects: bool = False
-    document: bool = False
-    app: bool = False
-    asks: bool = False
-    gates: tuple[str, ...] = ()
-    gate_expiry_s: float = 0.0
-    checks_plans: bool = False
-    budget_tokens: int = 0
-    notifies: bool = False
-    comments_at_gates: bool = False
-    treasury: dict[str, float] = {}
-    landing: str = ""
-    specialists: bool = False
-    attempts: int = 1
-    after_red: bool = False
-    limited: bool = False
-    branches: dict[str, str] = {}
-    efforts: dict[str, str] = {}
-    proxied: bool = False
-    shows: tuple[str, ...] = ()
+    extra_attributes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     page: str = ""
+
+
+class PreparedWorkspace(HistoryModel):
+    """A workspace on one host, with setup and preflight done, and the settings that the workflow decides by.
+
+    queue       the host's task queue: everything that touches the worktree runs there
+    contract    artifact of the Contract
+    phases      that were selected
+    head        what the delivery builds on: the base commit, or the tip of `branch` when an existing one was named
+    branch      of the change
+    branches    by kind, what `branch` becomes when that is known; empty where its name does not say the kind
+    checkpoint  the first checkpoint: the base commit's tree, no transcript
+    fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
+    fallback_position   (step, attempt, turn) that made `fallback`; None when prepare did
+    """
+
+    queue: str
+    contract: ContractHash
+    phases: tuple[Phase, ...]
+    head: str
+    branch: str
+    branches: dict[str, str] = {}
+    checkpoint: str
+    fallback: str = ""
+    fallback_position: tuple[str, int, int] | None = None
+    summary: str = ""
+    base_commit: BaseCommit
+    request: RequestFacts = RequestFacts()
+    limits: DeliveryLimits = DeliveryLimits()
+    decisions: DecisionSettings = DecisionSettings()
+    agents: AgentSettings = AgentSettings()
+    building: BuildSettings = BuildSettings()
+    publishing: PublishSettings = PublishSettings()
+    visibility: VisibilitySettings = VisibilitySettings()
+
+    def with_changes(self, piece_changes: Mapping[str, Mapping[str, Any]], **fields: Any) -> PreparedWorkspace:
+        """Return a copy in which these fields are changed, and of each named piece the named fields of its own."""
+        pieces = {name: getattr(self, name).model_copy(update=changes) for name, changes in piece_changes.items()}
+        return self.model_copy(update=pieces | fields)
 
     @property
     def escalation(self) -> EscalationSettings:
         """Return the settings by which people decide about work that was cut off again and again."""
-        return EscalationSettings(asks=Gate.DEATHS in self.gates, expiry_s=self.gate_expiry_s, notifies=self.notifies)
+        settings = self.decisions
+        return EscalationSettings(
+            asks=Gate.DEATHS in settings.gates, expiry_s=settings.expiry_s, notifies=settings.notifies
+        )
 
 
 class CommitInput(HistoryModel):

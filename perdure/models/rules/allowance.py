@@ -26,12 +26,14 @@ class Limit(StrEnum):
 
 def budget_usd(state: DeliveryState, prepared: PreparedWorkspace) -> float:
     """Return the delivery's budget in dollars, with what people have added to it."""
-    return prepared.budget_usd + state.extra_usd
+    return prepared.limits.budget_usd + state.budget.extra_usd
 
 
 def paid_usd(state: DeliveryState) -> float:
     """Return the dollars paid over all runs: money at risk counts, and one unknown price hides no other."""
-    return max(state.spend.counted_usd, (state.usage.cost_usd or 0.0) + state.spend.at_risk_usd)
+    return max(
+        state.spending.spend.counted_usd, (state.spending.usage.cost_usd or 0.0) + state.spending.spend.at_risk_usd
+    )
 
 
 def used_tokens(usage: Usage, spend: Spend) -> int:
@@ -47,12 +49,12 @@ def time_left(state: DeliveryState, prepared: PreparedWorkspace, since: datetime
 
     since  when the limit began to run, moved on by every wait for a person
     """
-    return timedelta(seconds=prepared.time_s + state.extra_time_s) - (now - since)
+    return timedelta(seconds=prepared.limits.time_s + state.budget.extra_time_s) - (now - since)
 
 
 def time_over_reason(state: DeliveryState, prepared: PreparedWorkspace) -> str:
     """Return one line for people that says that the time limit is over, and how long it was."""
-    return f"the time limit of {timedelta(seconds=prepared.time_s + state.extra_time_s)} is over"
+    return f"the time limit of {timedelta(seconds=prepared.limits.time_s + state.budget.extra_time_s)} is over"
 
 
 def reached_limit(
@@ -65,18 +67,22 @@ def reached_limit(
     Without `prepared.asks`, where no person can be asked, work that costs nothing begins even when the time is over:
     its own time limit ends it.
     """
-    if (prepared.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
+    if (prepared.decisions.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
         return Limit.TIME, time_over_reason(state, prepared)
     if not paying:
         return None
-    spend = state.spend
+    spend = state.spending.spend
     if round(paid_usd(state), 6) >= round(budget_usd(state, prepared), 6):
         return Limit.USD, f"${paid_usd(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
-    used_token_count = used_tokens(state.usage, spend)
-    token_limit = prepared.budget_tokens + state.extra_tokens
-    if prepared.budget_tokens and used_token_count >= token_limit:
+    used_token_count = used_tokens(state.spending.usage, spend)
+    token_limit = prepared.limits.budget_tokens + state.budget.extra_tokens
+    if prepared.limits.budget_tokens and used_token_count >= token_limit:
         return Limit.TOKENS, f"{used_token_count:,} of {token_limit:,} tokens are used"
-    if prepared.asks and not state.unpriced and (spend.usd is None or state.usage.cost_usd is None):
+    if (
+        prepared.decisions.asks
+        and not state.budget.unpriced
+        and (spend.usd is None or state.spending.usage.cost_usd is None)
+    ):
         return Limit.PRICE, "the price of a model is not known: what this costs cannot be counted"
     return None
 
@@ -88,9 +94,9 @@ def spending_limits(state: DeliveryState, prepared: PreparedWorkspace) -> Spendi
     """
     return SpendingLimits(
         usd=budget_usd(state, prepared),
-        day_usd=state.reservation.ceiling + state.tasks_usd if prepared.treasury else None,
-        tokens=prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0,
-        unpriced=state.unpriced or not prepared.asks,
+        day_usd=state.budget.reservation.ceiling + state.children.usd if prepared.limits.shared_budgets else None,
+        tokens=prepared.limits.budget_tokens + state.budget.extra_tokens if prepared.limits.budget_tokens else 0,
+        unpriced=state.budget.unpriced or not prepared.decisions.asks,
     )
 
 

@@ -13,7 +13,7 @@ from perdure.models.backlog.state import SATISFIED, BacklogState, ItemPhase, Ite
 from perdure.models.base import json_type_name
 from perdure.models.delivery.decisions import Gate, PendingDecision
 from perdure.models.delivery.result import Reason
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import DeliveryState, GatesState
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
 from perdure.models.rules.dependencies import Dependencies, place_parts
@@ -53,7 +53,7 @@ def ended_reason(state: BacklogState) -> str:
 
 def end_idle_item(item_state: ItemState, phase: ItemPhase, note: str, now: datetime) -> None:
     """Record the end of an item of which nothing runs. `phase`: skipped or cancelled."""
-    item_state.phase, item_state.message, item_state.ended_at = phase, note, now
+    item_state.phase, item_state.message, item_state.child.ended_at = phase, note, now
 
 
 def reopen_item(item_state: ItemState) -> None:
@@ -72,17 +72,10 @@ def reopen_backlog(ended: BacklogState, change: str, id: str, note: str, now: da
 
     Raises NotCounted, in words for whoever asked, where the change is refused or nothing would be left to do.
     """
-    reset_fields = {
-        "status": "running",
-        "message": "",
-        "hold_reason": "",
-        "waiting": "",
-        "landing_item": "",
-        "turn_granted_at": None,
-        "landing_queue": (),
-    }
-    reset_base_fields = {"base_checked_at": None, "base_question": "", "stays_on_base": False}
-    reopened = ended.model_copy(update=reset_fields | reset_base_fields, deep=True)
+    reopened = ended.model_copy(deep=True)
+    reopened.status, reopened.message, reopened.hold_reason, reopened.waiting = "running", "", "", ""
+    reopened.landing.item, reopened.landing.granted_at, reopened.landing.queue = "", None, ()
+    reopened.base.checked_at, reopened.base.question, reopened.base.stays = None, "", False
     cut_off = [item_state for item_state in reopened.items.values() if item_state.phase is ItemPhase.BUILDING]
     unblocked = reopened.items.keys() - Dependencies.from_state(reopened).blocked_by.keys()
     waiting_ids = {item_id for item_id in unblocked if reopened.items[item_id].phase is ItemPhase.WAITING}
@@ -197,7 +190,7 @@ def _edit_refusal(state: BacklogState, item_state: ItemState, item: BacklogItem 
         return "item: required field is missing"
     if item_state.phase in _PHASE_TEXTS:
         return f"{item.id} {_PHASE_TEXTS[item_state.phase]}"
-    if item_state.runs or item_state.phase is not ItemPhase.WAITING:
+    if item_state.child.runs or item_state.phase is not ItemPhase.WAITING:
         return f"{item.id} has begun: cancel and skip it, and add another one"
     return _item_refusal(state, item, repository)
 
@@ -249,18 +242,20 @@ def resolve_item_decision(state: BacklogState, update: str, raw: Any) -> tuple[I
     item_state, message = state.items[id], {name: value for name, value in raw.items() if name != "item"}
     if item_state.phase is not ItemPhase.BUILDING:
         raise NotCounted(f"{id} has not begun yet: nothing of it waits for a decision")
-    waits_for_person = bool(item_state.waiting_for) and item_state.gate in tuple(Gate)  # or for room on its host
+    waits_for_person = bool(item_state.waiting.reason) and item_state.waiting.gate in tuple(
+        Gate
+    )  # or for room on its host
     pending = (
-        PendingDecision.model_validate(item_state.pending_decision)
-        if waits_for_person and item_state.pending_decision
+        PendingDecision.model_validate(item_state.waiting.pending_decision)
+        if waits_for_person and item_state.waiting.pending_decision
         else None
     )
     if pending is None and (waits_for_person or update != "add_budget"):
-        instruction = f"waits: {item_state.waiting_for}; decide it there: {item_state.delivery}"
+        instruction = f"waits: {item_state.waiting.reason}; decide it there: {item_state.child.id}"
         raise NotCounted(
             f"{id} {instruction if waits_for_person else 'is being built: it waits for nothing that you could decide'}"
         )
-    Inbox(DeliveryState(pending_decision=pending)).check_decision(update, message)
+    Inbox(DeliveryState(gates=GatesState(pending_decision=pending))).check_decision(update, message)
     target = {"of": pending.target} if pending is not None and update in pending.options else {}
     return item_state, target | message
 
@@ -280,20 +275,26 @@ def apply_item_end(
     on it may begin. Where the forge refused to let it land, the whole backlog is held.
     """
     item_state = state.items[id]
-    item_state.status, item_state.reason, item_state.ended_at = delivery_end.status, delivery_end.reason, now
-    item_state.usd = delivery_end.usd if delivery_end.usd is not None else item_state.usd
-    item_state.branch, item_state.pull_request = (
-        delivery_end.branch or item_state.branch,
-        delivery_end.pull_request or item_state.pull_request,
+    item_state.child.status, item_state.child.reason, item_state.child.ended_at = (
+        delivery_end.status,
+        delivery_end.reason,
+        now,
     )
-    item_state.commit = item_state.commit or delivery_end.commit  # keep a known one: it may have followed its base
-    item_state.waiting_for = item_state.gate = item_state.target = ""
+    item_state.child.usd = delivery_end.usd if delivery_end.usd is not None else item_state.child.usd
+    item_state.stacked.branch, item_state.stacked.address = (
+        delivery_end.branch or item_state.stacked.branch,
+        delivery_end.pull_request or item_state.stacked.address,
+    )
+    item_state.landing.commit = (
+        item_state.landing.commit or delivery_end.commit
+    )  # keep a known one: it may have followed its base
+    item_state.waiting.reason = item_state.waiting.gate = item_state.waiting.target = ""
     message = (
         delivery_end.message[:ITEM_MESSAGE_CHARS]
         or delivery_end.reason.replace("_", " ")
         or delivery_end.status.replace("_", " ")
     )
-    if item_state.commit:
+    if item_state.landing.commit:
         item_state.phase, item_state.message = ItemPhase.LANDED, ""
     elif delivery_end.items:
         decompose_item(state, id, delivery_end.items, now, stacked=stacked)
@@ -303,7 +304,7 @@ def apply_item_end(
         item_state.phase, item_state.message = ItemPhase.SKIPPED, message  # what depends on it may begin
     else:
         item_state.phase, item_state.message = ItemPhase.FAILED, message
-        if delivery_end.reason == Reason.FORGE_REFUSED and item_state.landing_seq and not state.hold_reason:
+        if delivery_end.reason == Reason.FORGE_REFUSED and item_state.landing.seq and not state.hold_reason:
             # The branch is gone, put back or protected: whatever else is built could not land there either. The message
             # is put in whole, once for all items: it has the command that brings the branch back.
             state.hold_reason = f"held: {id} could not land: {delivery_end.message[:END_MESSAGE_CHARS] or message}"

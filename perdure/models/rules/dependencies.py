@@ -265,43 +265,45 @@ def start_branch(state: BacklogState, id: str) -> str:
 def branch_with_work(state: BacklogState, item_state: ItemState) -> str:
     """Return the branch that has what this item brought: its own, or where that was merged the one it went into."""
     assert state.opened is not None
-    by_branch = {other.branch: other for other in state.items.values() if other.branch}
+    by_branch = {other.stacked.branch: other for other in state.items.values() if other.stacked.branch}
     for _ in state.items:  # a circle of branches would be somebody else's doing
-        if not item_state.merged:
-            return item_state.branch
-        if item_state.into not in by_branch:
-            return item_state.into or state.opened.base
-        item_state = by_branch[item_state.into]
+        if not item_state.stacked.merged:
+            return item_state.stacked.branch
+        if item_state.stacked.into not in by_branch:
+            return item_state.stacked.into or state.opened.base
+        item_state = by_branch[item_state.stacked.into]
     return state.opened.base
 
 
 def retargets(state: BacklogState) -> dict[str, str]:
     """Return, by item, the branch to which a pull request has to be retargeted, since the branch it is into was
     merged."""
-    by_branch = {item_state.branch: item_state for item_state in state.items.values() if item_state.branch}
+    by_branch = {
+        item_state.stacked.branch: item_state for item_state in state.items.values() if item_state.stacked.branch
+    }
     targets = {}
     for id, item_state in state.items.items():
         if (
             item_state.phase is ItemPhase.LANDED
-            and not item_state.merged
-            and item_state.into in by_branch
-            and by_branch[item_state.into].merged
+            and not item_state.stacked.merged
+            and item_state.stacked.into in by_branch
+            and by_branch[item_state.stacked.into].stacked.merged
         ):
-            targets[id] = branch_with_work(state, by_branch[item_state.into])
+            targets[id] = branch_with_work(state, by_branch[item_state.stacked.into])
     return targets
 
 
 def stacked_items(state: BacklogState) -> list[str]:
     """Return the items whose pull request is open, or may be opened again, and is into the branch of another item."""
-    branches = {item_state.branch for item_state in state.items.values() if item_state.branch}
+    branches = {item_state.stacked.branch for item_state in state.items.values() if item_state.stacked.branch}
     open_flags = (
-        item_state.phase is ItemPhase.LANDED and not item_state.merged and not item_state.closed
+        item_state.phase is ItemPhase.LANDED and not item_state.stacked.merged and not item_state.stacked.closed
         for item_state in state.items.values()
     )
     return [
         id
         for (id, item_state), is_open in zip(state.items.items(), open_flags, strict=True)
-        if is_open and item_state.into in branches
+        if is_open and item_state.stacked.into in branches
     ]
 
 
@@ -335,4 +337,4 @@ def _direct_dependencies(item: BacklogItem | None) -> Iterable[str]:
 
 def _landing_time(item_state: ItemState) -> float:
     """Return when an item landed, in seconds since 1970; 0: not known."""
-    return item_state.ended_at.timestamp() if item_state.ended_at is not None else 0.0
+    return item_state.child.ended_at.timestamp() if item_state.child.ended_at is not None else 0.0

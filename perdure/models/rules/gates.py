@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from perdure.models.config.repository import RepositoryConfig, parse_duration
 from perdure.models.delivery.decisions import DecisionRecord, Gate, GateVerdict
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.turn import FIX_CAUSES, FixAttempt
-from perdure.models.delivery.work import TestVerdict
+from perdure.models.delivery.work import DecisionSettings, TestVerdict
 from perdure.models.phases import Phase, Step
 
 CANNOT_TELL = "new and old failures cannot be told apart"
@@ -21,10 +20,10 @@ GateQuestion = tuple[str, str, tuple[str, ...]]
 """The question at a gate: its name, the question in words, and the updates that decide it."""
 
 
-def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:
-    """Return the gates and how long they wait, as fields of PreparedWorkspace.
+def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> DecisionSettings:
+    """Return where people decide, and how long that waits.
 
-    A gate before something that these phases do not do is left out. `gate_expiry_s` is 0 where gates wait for ever.
+    A gate before something that these phases do not do is left out. `expiry_s` is 0 where gates wait for ever.
     """
     wanted_gates = {*config.gates.before, *request.gates}
     publishes = Phase.SHIP in phases or request.push
@@ -34,12 +33,12 @@ def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: Deli
     gates += [Gate.LANDING] if config.delivery.questions and request.landing is not None else []
     gates += [Gate.ITEMS] if request.landing is not None and request.landing.decompose == "ask" else []
     gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted_gates else []
-    return {
-        "asks": True,
-        "checks_plans": True,
-        "gates": tuple(str(gate) for gate in gates),
-        "gate_expiry_s": parse_duration(config.gates.expire) if config.gates.expire else 0.0,
-    }
+    return DecisionSettings(
+        asks=True,
+        checks_plans=True,
+        gates=tuple(str(gate) for gate in gates),
+        expiry_s=parse_duration(config.gates.expire) if config.gates.expire else 0.0,
+    )
 
 
 def gate_question(gate: Gate, state: DeliveryState) -> GateQuestion:
@@ -49,31 +48,37 @@ def gate_question(gate: Gate, state: DeliveryState) -> GateQuestion:
     """
     match gate:
         case Gate.PLAN | Gate.ITEMS:
-            question = f"approve the {gate}: {state.title}" if state.title else f"approve the {gate}"
-            version = state.plans + state.edits if state.edits or state.plans > 1 else 0
-            return _target_name(state.plan, version), question, ("approve", "reject", "edit_plan")
+            question = f"approve the {gate}: {state.planning.title}" if state.planning.title else f"approve the {gate}"
+            version = (
+                state.planning.plan_count + state.planning.edit_count
+                if state.planning.edit_count or state.planning.plan_count > 1
+                else 0
+            )
+            return _target_name(state.planning.plan, version), question, ("approve", "reject", "edit_plan")
         case Gate.TESTS:
-            tree, summary = (state.tests.tree, state.tests.summary) if state.tests else ("", "")
+            tree, summary = (
+                (state.testing.verdict.tree, state.testing.verdict.summary) if state.testing.verdict else ("", "")
+            )
             question = f"{CANNOT_TELL}: {summary}; approve if none is new, reject with what to mend"
-            return _target_name(tree, state.requested_fixes), question, ("approve", "reject")
+            return _target_name(tree, state.fixing.requested_fixes), question, ("approve", "reject")
         case Gate.LANDING:
             question = f"it could not land: {landing_obstacle(state)}; approve to mend it again, reject to end it"
             return (
-                _target_name(state.head or state.unlanded_commit, state.landing_fixes),
+                _target_name(state.building.head or state.landing.unlanded_commit, state.landing.fixes),
                 question,
                 ("approve", "reject"),
             )
         case _:
-            question = f"publish {state.head[:7]} as {_publication_text(state)}{_changed_promises_text(state)}"
-            return _target_name(state.head, state.mend_rounds), question, ("approve", "reject")
+            question = f"publish {state.building.head[:7]} as {_publication_text(state)}{_changed_promises_text(state)}"
+            return _target_name(state.building.head, state.fixing.rejection_rounds), question, ("approve", "reject")
 
 
 def landing_obstacle(state: DeliveryState) -> str:
     """Return the reason why the change could not land, in one line: the files in conflict, or the red tests."""
-    if state.conflicts:
-        more = len(state.conflicts) - 3
-        return f"conflicts in {', '.join(state.conflicts[:3])}" + (f" and {more} more" if more > 0 else "")
-    return state.tests.summary if state.tests is not None else "tests are red"
+    if state.landing.conflicts:
+        more = len(state.landing.conflicts) - 3
+        return f"conflicts in {', '.join(state.landing.conflicts[:3])}" + (f" and {more} more" if more > 0 else "")
+    return state.testing.verdict.summary if state.testing.verdict is not None else "tests are red"
 
 
 def red_tests_approval(state: DeliveryState) -> DecisionRecord | None:
@@ -81,10 +86,10 @@ def red_tests_approval(state: DeliveryState) -> DecisionRecord | None:
 
     None: nobody gave it, or the tests themselves tell now which failures are new.
     """
-    if state.tests is None or not state.tests.undecidable:
+    if state.testing.verdict is None or not state.testing.verdict.undecidable:
         return None
     target, _, _ = gate_question(Gate.TESTS, state)
-    decided = state.decided.get(f"{Gate.TESTS}:{target}")
+    decided = state.gates.decided.get(f"{Gate.TESTS}:{target}")
     return decided if decided is not None and decided.verdict is GateVerdict.APPROVED else None
 
 
@@ -106,10 +111,10 @@ def _target_name(sha: str, version: int) -> str:
 def _changed_promises_text(state: DeliveryState) -> str:
     """Return `, with 2 changed promises: test_a, test_b`, of base tests that fail on the change; empty: there are
     none."""
-    number = state.tests.promises if state.tests else 0
+    number = state.testing.verdict.promises if state.testing.verdict else 0
     if not number:
         return ""
-    names = [name.rsplit("::", 1)[-1] for name in state.tests.promised] if state.tests else []
+    names = [name.rsplit("::", 1)[-1] for name in state.testing.verdict.promised] if state.testing.verdict else []
     more = f" and {number - len(names)} more" if names and number > len(names) else ""
     names_text = f": {', '.join(names)}{more}" if names else ""
     return f", with {number} changed promise{'s' if number != 1 else ''}{names_text}"
@@ -118,8 +123,8 @@ def _changed_promises_text(state: DeliveryState) -> str:
 def _publication_text(state: DeliveryState) -> str:
     """Return as what the newest commit is published: a pull request, or a commit of which branch."""
     prepared = state.prepared
-    if prepared is not None and prepared.landing:
-        return f"a commit of {prepared.landing}"
+    if prepared is not None and prepared.publishing.landing:
+        return f"a commit of {prepared.publishing.landing}"
     if prepared is None or Phase.SHIP in prepared.phases:
         return "a pull request"
     return f"the newest commit of {prepared.branch}"

@@ -85,7 +85,7 @@ class Inbox:
         """
         decision = self._parse_decision(name, raw)
         if isinstance(decision, decisions.AddBudget) and (
-            not decision.target or f"added:{decision.id}" in self.state.decided
+            not decision.target or f"added:{decision.id}" in self.state.gates.decided
         ):
             return self._add_budget(decision)
         if (earlier := self._earlier_decision(decision)) is not None:
@@ -142,31 +142,34 @@ class Inbox:
         except InvalidRequest as error:
             self._add_note(f"words were not understood: {error.what}")
             return
-        if message.id in state.message_ids:
+        if message.id in state.messages.ids:
             return
-        texts = [*(pending.text for pending in state.pending_messages), message.text]
+        texts = [*(pending.text for pending in state.messages.pending), message.text]
         if sum(len(text.encode()) for text in texts) > UNREAD_BYTES_KEPT:
             self._add_note(
-                f"words did not fit behind {len(state.pending_messages)} that no turn has read yet: {message.text[:60]}"
+                f"words did not fit behind {len(state.messages.pending)} that no turn has read yet: {message.text[:60]}"
             )
             return
-        state.message_count += 1
-        state.message_ids = (*state.message_ids, message.id)[-MESSAGE_IDS_KEPT:] if message.id else state.message_ids
-        unread_ids, id = [pending.id for pending in state.pending_messages], message.id or f"said-{state.message_count}"
+        state.messages.count += 1
+        state.messages.ids = (*state.messages.ids, message.id)[-MESSAGE_IDS_KEPT:] if message.id else state.messages.ids
+        unread_ids, id = (
+            [pending.id for pending in state.messages.pending],
+            message.id or f"said-{state.messages.count}",
+        )
         while id in unread_ids:  # somebody has chosen one that was given to other words
             id += "'"
-        state.pending_messages += (decisions.UserMessage(id=id, text=message.text),)
+        state.messages.pending += (decisions.UserMessage(id=id, text=message.text),)
 
     def apply_hold(self, raw: Any) -> None:
         """Hold the delivery, so that no further turn begins; a message that is not valid holds it, too."""
         request = decisions.Hold()
         with suppress(InvalidRequest):
             request = decisions.parse_input(decisions.Hold, raw)
-        self.state.hold_reason = decisions.describe_hold(request.note, request.by)
+        self.state.gates.hold_reason = decisions.describe_hold(request.note, request.by)
 
     def apply_resume(self) -> None:
         """Let turns begin again: no hold and no rewind stands in the way."""
-        self.state.hold_reason, self.state.rewinding_to = "", ""
+        self.state.gates.hold_reason, self.state.gates.rewinding_to = "", ""
 
     def apply_rewind(self, raw: Any, run_id: str) -> datetime | None:
         """Record that a rewind is on its way, or that it has come.
@@ -187,18 +190,18 @@ class Inbox:
             self._add_note(f"a rewind was not understood: {error.what}")
             return None
         if request.from_run == run_id:
-            state.rewinding_to = request.to or "an earlier turn"
+            state.gates.rewinding_to = request.to or "an earlier turn"
             return None
-        if request.id and request.id in state.message_ids:  # a command that was killed, and was run again
+        if request.id and request.id in state.messages.ids:  # a command that was killed, and was run again
             return None
-        state.pending_messages, state.hold_reason, state.rewinding_to = (), "", ""
+        state.messages.pending, state.gates.hold_reason, state.gates.rewinding_to = (), "", ""
         if request.text:
             self.receive_message({"text": request.text, "id": request.id})
         elif request.id:
-            state.message_ids = (*state.message_ids, request.id)[-MESSAGE_IDS_KEPT:]
+            state.messages.ids = (*state.messages.ids, request.id)[-MESSAGE_IDS_KEPT:]
         if request.policy and state.prepared is not None:
-            terms = {"contract": request.policy, "models": request.models or state.prepared.models, "proxied": True}
-            state.prepared = state.prepared.model_copy(update=terms)
+            agents = {"models": request.models or state.prepared.agents.models, "proxied": True}
+            state.prepared = state.prepared.with_changes({"agents": agents}, contract=request.policy)
         return request.since
 
     def _add_note(self, text: str) -> None:
@@ -219,20 +222,24 @@ class Inbox:
         One that names nothing means what waits now. That holds in the moment after somebody has decided it and before
         the delivery has gone on, too: it cannot undo what was decided.
         """
-        pending = self.state.pending_decision
+        pending = self.state.gates.pending_decision
         if not decision.target:
             is_meant = pending is not None and decision.gate in (None, pending.gate)
-            return self.state.decided.get(pending.key) if pending is not None and is_meant else None
+            return self.state.gates.decided.get(pending.key) if pending is not None and is_meant else None
         gates = [decision.gate] if decision.gate else list(decisions.Gate)
         return next(
-            (earlier for gate in gates if (earlier := self.state.decided.get(f"{gate}:{decision.target}")) is not None),
+            (
+                earlier
+                for gate in gates
+                if (earlier := self.state.gates.decided.get(f"{gate}:{decision.target}")) is not None
+            ),
             None,
         )
 
     def _require_pending(self, name: str, decision: decisions.DecisionUpdate) -> decisions.PendingDecision:
         """Return what the delivery waits for. Raises NotCounted where it waits for nothing, or for something else than
         this."""
-        pending = self.state.pending_decision
+        pending = self.state.gates.pending_decision
         if pending is None:
             raise NotCounted(f"nothing waits for a decision: {self._activity_text()}")
         if (decision.target and decision.target != pending.target) or (decision.gate and decision.gate != pending.gate):
@@ -249,7 +256,7 @@ class Inbox:
         if state.status is not None:
             return f"it has ended ({state.status.replace('_', ' ')})"
         activity = state.steps[-1].step.replace("_", " ") if state.steps else "preparing"
-        return f"it is at {state.hold_reason or activity}"
+        return f"it is at {state.gates.hold_reason or activity}"
 
     def _check_answer(self, name: str, decision: decisions.DecisionUpdate, pending: decisions.PendingDecision) -> None:
         """Raise NotCounted for an answer that is none of the choices, or neither yes nor no where that was asked.
@@ -276,13 +283,13 @@ class Inbox:
         state = self.state
         decided = decisions.DecisionRecord(verdict=decisions.GateVerdict.APPROVED, by=increase.by, decided_at=self.now)
         if increase.id:
-            if (earlier := state.decided.get(f"added:{increase.id}")) is not None:
+            if (earlier := state.gates.decided.get(f"added:{increase.id}")) is not None:
                 return f"counted before: {earlier.description}"
             store_decision(state, f"added:{increase.id}", decided)
-        state.extra_usd = round(state.extra_usd + increase.usd, 6)
-        state.extra_tokens += increase.tokens
-        state.extra_time_s += parse_duration(increase.time) if increase.time else 0.0
-        if (pending := state.pending_decision) is not None and "add_budget" in pending.options:
+        state.budget.extra_usd = round(state.budget.extra_usd + increase.usd, 6)
+        state.budget.extra_tokens += increase.tokens
+        state.budget.extra_time_s += parse_duration(increase.time) if increase.time else 0.0
+        if (pending := state.gates.pending_decision) is not None and "add_budget" in pending.options:
             record_decision(state, pending, decided)
         added = [f"${increase.usd:g}"] if increase.usd else []
         added += [f"{increase.tokens:,} tokens"] if increase.tokens else []
@@ -294,13 +301,13 @@ def record_decision(
     state: DeliveryState, pending: decisions.PendingDecision, decided: decisions.DecisionRecord
 ) -> None:
     """Record a decision about what waits; where one was made before, that one stays."""
-    if pending.key not in state.decided:
+    if pending.key not in state.gates.decided:
         store_decision(state, pending.key, decided)
 
 
 def store_decision(state: DeliveryState, key: str, decided: decisions.DecisionRecord) -> None:
     """Store a decision in the state under this key; the newest DECISIONS_KEPT stay."""
-    state.decided = dict([*state.decided.items(), (key, decided)][-DECISIONS_KEPT:])
+    state.gates.decided = dict([*state.gates.decided.items(), (key, decided)][-DECISIONS_KEPT:])
 
 
 class DeliveryAttached(PublishedModel):

@@ -53,7 +53,7 @@ def _select_checks(state: BacklogState, landed: list[ItemState]) -> dict[str, tu
 
 def record_branch_move(state: BacklogState, item_ids: Iterable[str], now: datetime) -> None:
     """Record that the branch has moved now, to a commit on which the checks of these items passed."""
-    state.head_moved_at = now
+    state.landing.head_moved_at = now
     record_passed_checks(state, item_ids, now)
 
 
@@ -61,7 +61,7 @@ def record_passed_checks(state: BacklogState, item_ids: Iterable[str], now: date
     """Record that the checks of these items passed now, on the branch as it is."""
     for item_id in item_ids:
         if item_id in state.items:
-            state.items[item_id].checked_at = now
+            state.items[item_id].landing.checked_at = now
 
 
 def ask_about_checks(state: BacklogState, failing: Iterable[str], question: str) -> None:
@@ -69,15 +69,15 @@ def ask_about_checks(state: BacklogState, failing: Iterable[str], question: str)
 
     It stands until they decide, or until `clear_resolved_question` finds that the same checks pass after all.
     """
-    state.base_question, state.failing_items = question, tuple(failing)
+    state.base.question, state.base.failing_items = question, tuple(failing)
 
 
 def clear_resolved_question(state: BacklogState) -> None:
     """Remove the question about failing checks where all of them pass now: another item has landed that mends them."""
-    if state.failing_items and not {item_state.item.id for item_state in _unchecked_items(state)} & set(
-        state.failing_items
+    if state.base.failing_items and not {item_state.item.id for item_state in _unchecked_items(state)} & set(
+        state.base.failing_items
     ):
-        state.base_question, state.failing_items = "", ()
+        state.base.question, state.base.failing_items = "", ()
 
 
 def unchecked_summary(state: BacklogState) -> str:
@@ -101,14 +101,14 @@ def _landed_with_checks(state: BacklogState) -> list[ItemState]:
 
 def _unchecked_items(state: BacklogState) -> list[ItemState]:
     """Return the landed items whose checks did not pass since the branch was last moved."""
-    moved_at = state.head_moved_at
+    moved_at = state.landing.head_moved_at
     return [
         item_state
         for item_state in _landed_with_checks(state)
-        if moved_at is not None and (item_state.checked_at is None or item_state.checked_at < moved_at)
+        if moved_at is not None and (item_state.landing.checked_at is None or item_state.landing.checked_at < moved_at)
     ]
 
 
 def _last_check_time(item_state: ItemState) -> float:
     """Return when an item's checks last passed, in seconds since 1970; 0: never."""
-    return item_state.checked_at.timestamp() if item_state.checked_at is not None else 0.0
+    return item_state.landing.checked_at.timestamp() if item_state.landing.checked_at is not None else 0.0

@@ -9,10 +9,9 @@ from typing import Any
 
 from perdure.models.backlog.request import BacklogItem
 from perdure.models.delivery.decisions import UserMessage
-from perdure.models.delivery.request import ForkedFrom
 from perdure.models.delivery.result import AttemptResult, ReviewStatus, TestsStatus
 from perdure.models.delivery.specialists import ParentDelivery, PlannedTask, TaskResult
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import DeliveryState, MessagesState, PlanningState, TurnsState
 from perdure.models.delivery.steps import Plan, Task
 from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import PreparedWorkspace
@@ -191,23 +190,26 @@ def initial_attempt_state(state: DeliveryState, prepared: PreparedWorkspace, num
     instruction += "the way that you find best, whatever the others do."
     return DeliveryState(
         prepared=prepared,
-        kind=state.kind,
-        title=state.title,
-        plan=state.plan,
-        plan_text=state.plan_text,
-        checkpoint=state.planned_checkpoint,
-        delivered_messages=state.delivered_messages,
-        pending_messages=(
-            *(message for message in state.pending_messages),
-            UserMessage(id="attempt", text=instruction),
+        planning=PlanningState(
+            kind=state.planning.kind,
+            title=state.planning.title,
+            plan=state.planning.plan,
+            plan_text=state.planning.plan_text,
+            plan_count=state.planning.plan_count,
         ),
-        plans=state.plans,
-        assumptions=state.assumptions,
+        turns=TurnsState(checkpoint=state.children.planned_checkpoint, assumptions=state.turns.assumptions),
+        messages=MessagesState(
+            delivered=state.messages.delivered,
+            pending=(
+                *(message for message in state.messages.pending),
+                UserMessage(id="attempt", text=instruction),
+            ),
+        ),
     )
 
 
 def attempt_settings(contract: Contract) -> dict[str, Any]:
-    """Return the fields of PreparedWorkspace that say how many attempts are made at a plan; empty: it is built once.
+    """Return the fields of BuildSettings that say how many attempts are made at a plan; empty: it is built once.
 
     It is built once on an existing branch, as a task of a plan, and where the phases have no build.
     """
@@ -215,18 +217,6 @@ def attempt_settings(contract: Contract) -> dict[str, Any]:
     if contract.existing or contract.is_task or Phase.BUILD not in settings.phases:
         return {}
     return {"attempts": settings.attempts, "after_red": settings.after_red}
-
-
-def attempt_overrides(forked: ForkedFrom | None) -> dict[str, Any]:
-    """Return the fields of PreparedWorkspace that are switched off in an attempt.
-
-    Nobody is asked about an attempt alone, or told of it.
-
-    forked  where the delivery was forked from; empty for one that is no attempt
-    """
-    if forked is None or not forked.attempt:
-        return {}
-    return {"asks": False, "gates": (), "notifies": False, "comments_at_gates": False}
 
 
 def attempts_summary(attempts: Sequence[AttemptResult]) -> str:

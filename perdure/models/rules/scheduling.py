@@ -29,24 +29,24 @@ def record_conflicts(state: BacklogState, id: str, conflicts: Mapping[str, str])
     What was recorded of the item before is removed, its own report and those of the others.
     """
     keys = {
-        delivery_key(item_state.delivery): item_id
+        delivery_key(item_state.child.id): item_id
         for item_id, item_state in state.items.items()
-        if item_state.delivery and item_id != id
+        if item_state.child.id and item_id != id
     }
     conflicts_by_item = [(keys[key], path[:_CHARS]) for key, path in sorted(conflicts.items()) if key in keys]
     for item_state in state.items.values():
-        item_state.foreseen_conflicts.pop(id, None)
-    state.items[id].foreseen_conflicts = dict(conflicts_by_item[:_KEPT])
+        item_state.foreseen.conflicts.pop(id, None)
+    state.items[id].foreseen.conflicts = dict(conflicts_by_item[:_KEPT])
 
 
 def conflicts_text(state: BacklogState, id: str) -> str:
     """Return `likely to conflict with page in src/app.py`, of other items that are being built now; empty: none is
     known."""
-    pairs = dict(state.items[id].foreseen_conflicts)
+    pairs = dict(state.items[id].foreseen.conflicts)
     pairs |= {
-        other: item_state.foreseen_conflicts[id]
+        other: item_state.foreseen.conflicts[id]
         for other, item_state in state.items.items()
-        if id in item_state.foreseen_conflicts and other not in pairs
+        if id in item_state.foreseen.conflicts and other not in pairs
     }
     building = (other for other in pairs if other in state.items and state.items[other].phase is ItemPhase.BUILDING)
     descriptions = [f"{other} in {one_line(pairs[other], 60)}" for other in sorted(building)]
@@ -102,7 +102,7 @@ def next_free_slot(request: BacklogRequest, state: BacklogState, now: datetime) 
 
 def _waiting_since(item_state: ItemState) -> datetime | None:
     """Return since when a person has to decide before the item goes on; None: nobody is asked."""
-    return item_state.waiting_since if item_state.phase is ItemPhase.BUILDING and item_state.waiting_for else None
+    return item_state.waiting.since if item_state.phase is ItemPhase.BUILDING and item_state.waiting.reason else None
 
 
 OVERTAKEN_MOST = 8
@@ -151,9 +151,9 @@ def next_to_land(state: BacklogState) -> str:
     They land in the order in which they asked, whatever they unblock: what unblocks most was begun first, a landing
     takes a small part of a delivery's time, and so no item waits longer than the landings before it take.
     """
-    if state.landing_item:
+    if state.landing.item:
         return ""
-    candidates = (id for id in state.landing_queue if id in state.items and state.items[id].phase is ItemPhase.BUILDING)
+    candidates = (id for id in state.landing.queue if id in state.items and state.items[id].phase is ItemPhase.BUILDING)
     return next(candidates, "")
 
 
@@ -204,17 +204,17 @@ def _item_view(
         phase=phase,
         because=because,
         caption=item_state.item.caption,
-        delivery=item_state.delivery,
-        commit=item_state.commit,
-        branch=item_state.branch,
-        pull_request=item_state.pull_request,
+        delivery=item_state.child.id,
+        commit=item_state.landing.commit,
+        branch=item_state.stacked.branch,
+        pull_request=item_state.stacked.address,
         unblocks=graph.unblocks[item_state.item.id],
         depends_on=item_state.item.depends_on,
         blocked_by=graph.blocked_by.get(item_state.item.id, ""),
-        gate=item_state.gate if waits else "",
-        target=item_state.target if waits else "",
-        since=item_state.waiting_since if waits else None,
-        usd=item_state.usd,
+        gate=item_state.waiting.gate if waits else "",
+        target=item_state.waiting.target if waits else "",
+        since=item_state.waiting.since if waits else None,
+        usd=item_state.child.usd,
         priority=item_state.item.priority,
         critical=critical,
     )
@@ -227,28 +227,28 @@ def _phase_and_reason(state: BacklogState, item_state: ItemState, graph: Depende
     """
     id = item_state.item.id
     if item_state.phase is ItemPhase.BUILDING:
-        if item_state.waiting_for:
-            return "building" if item_state.gate == LIMIT_GATE else "waits", item_state.waiting_for
-        if id == state.landing_item:
+        if item_state.waiting.reason:
+            return "building" if item_state.waiting.gate == LIMIT_GATE else "waits", item_state.waiting.reason
+        if id == state.landing.item:
             return "landing", "has the turn" + (
-                f" since {state.turn_granted_at:%H:%M} UTC" if state.turn_granted_at else ""
+                f" since {state.landing.granted_at:%H:%M} UTC" if state.landing.granted_at else ""
             )
-        if id in state.landing_queue:
+        if id in state.landing.queue:
             landings_before = len(
                 [
                     item_id
-                    for item_id in state.landing_queue[: state.landing_queue.index(id)]
-                    if item_id != state.landing_item
+                    for item_id in state.landing.queue[: state.landing.queue.index(id)]
+                    if item_id != state.landing.item
                 ]
-            ) + bool(state.landing_item)
+            ) + bool(state.landing.item)
             return "landing", f"{landings_before} before it" if landings_before else "is the next"
         return "building", ""
     if item_state.phase is not ItemPhase.WAITING:
-        return item_state.phase.value, item_state.message or item_state.reason
+        return item_state.phase.value, item_state.message or item_state.child.reason
     if culprit := graph.blocked_by.get(id):
         culprit_state = state.items.get(culprit)
         culprit_reason = one_line(
-            (culprit_state.message or culprit_state.reason or culprit_state.phase.value)
+            (culprit_state.message or culprit_state.child.reason or culprit_state.phase.value)
             if culprit_state
             else "is not there",
             100,
@@ -289,7 +289,10 @@ def unreserved_usd(request: BacklogRequest, state: BacklogState) -> float | None
     if request.budget_usd is None:
         return None
     return round(
-        request.budget_usd + state.extra_usd - sum(_reserved_usd(item_state) for item_state in state.items.values()), 6
+        request.budget_usd
+        + state.tasks.extra_usd
+        - sum(_reserved_usd(item_state) for item_state in state.items.values()),
+        6,
     )
 
 
@@ -297,7 +300,9 @@ def _reserved_usd(item_state: ItemState) -> float:
     """Return the dollars that an item takes from the budget: while it is built all that it may pay, else what it
     paid."""
     return (
-        max(item_state.usd, item_state.granted_usd or 0.0) if item_state.phase is ItemPhase.BUILDING else item_state.usd
+        max(item_state.child.usd, item_state.child.granted_usd or 0.0)
+        if item_state.phase is ItemPhase.BUILDING
+        else item_state.child.usd
     )
 
 
@@ -375,7 +380,7 @@ class _StartRound:
                     USD_LEAST, min(remaining_usd, usd if usd is not None else _floor_to_cents(remaining_usd / sharers))
                 )
                 remaining_usd = round(remaining_usd - usd, 6)
-                usd = round(usd + item_state.usd, 6)
+                usd = round(usd + item_state.child.usd, 6)
             sharers -= 1
             self.starts.append(ItemStart(item_state.item.id, usd))
             building.append(item_state)
@@ -396,11 +401,11 @@ class _StartRound:
         """Return the items that change the same files and have begun since this one was ready, at most
         OVERTAKEN_MOST."""
         items = self.state.items
-        times = [items[id].ended_at for id in item_state.item.depends_on if id in items]
+        times = [items[id].child.ended_at for id in item_state.item.depends_on if id in items]
         ready_since = max(
             (
                 time
-                for time in [*times, item_state.ended_at, item_state.added_at, self.state.began_at]
+                for time in [*times, item_state.child.ended_at, item_state.added_at, self.state.began_at]
                 if time is not None
             ),
             default=None,
@@ -408,7 +413,9 @@ class _StartRound:
         if ready_since is None:
             return []
         began_later = [
-            other for other in items.values() if other.began_at is not None and other.began_at >= ready_since
+            other
+            for other in items.values()
+            if other.child.began_at is not None and other.child.began_at >= ready_since
         ]
         overtakers = list[ItemState]()
         for other in sorted(

@@ -87,7 +87,7 @@ def _sort_items(items: Iterable[ItemView]) -> list[ItemView]:
 
 def _status_line(state: BacklogState, items: list[ItemView]) -> str:
     """Return the first line: the backlog's status, or that it waits for a person, and its items counted."""
-    needs_person = bool(state.base_question) or any(item.phase == "waits" for item in items)
+    needs_person = bool(state.base.question) or any(item.phase == "waits" for item in items)
     status = "Waiting for you" if needs_person else state.status.capitalize()
     return f"{status}: {len(items)} item{'s' if len(items) != 1 else ''} · {count_phases(items)}"
 
@@ -127,12 +127,12 @@ def _resume_lines(state: BacklogState, id: str) -> list[str]:
 def _base_question_lines(state: BacklogState) -> list[str]:
     """Return the section about a base that the branch does not follow, with the update that decides it; empty: nothing
     is asked."""
-    if not state.base_question:
+    if not state.base.question:
         return []
     lines = [
         "",
         f"### Waiting for you: {escape_line(state.opened.base if state.opened else '', 60)}",
-        escape_line(state.base_question, 600),
+        escape_line(state.base.question, 600),
         "",
     ]
     lines += ["Once that is out of the way, More Actions, Send an Update `follow`:", *copyable_lines("{}")]
@@ -151,7 +151,7 @@ def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
         unblocks = f"{item.unblocks} item{'s wait' if item.unblocks != 1 else ' waits'} for it"
         since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
         lines.append(f"- **{escape_line(item.id, 40)}**: {escape_line(item.because, 200)} ({unblocks}{since})")
-        about = [f"  - {escape_line(line, 300)}" for line in state.items[item.id].about.splitlines()]
+        about = [f"  - {escape_line(line, 300)}" for line in state.items[item.id].waiting.about.splitlines()]
         while about and len("\n".join(about).encode()) > remaining_bytes:
             about = [*about[:-2], "  - …"] if len(about) > 1 else []
         remaining_bytes -= len("\n".join(about).encode())
@@ -165,9 +165,9 @@ def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
     """Return the list of facts: repository, branch, money, concurrency, pull request and the newest three notes."""
     lines = [f"- repository {code_span(request.repository)}"]
     if state.opened is not None:
-        position = f" at `{state.head[:7]}`" if state.head else ""
+        position = f" at `{state.landing.head[:7]}`" if state.landing.head else ""
         lines.append(f"- branch {code_span(state.opened.branch)}{position}, base {code_span(state.opened.base)}")
-    paid = price(round(sum(position.usd for position in state.items.values()), 6))
+    paid = price(round(sum(position.child.usd for position in state.items.values()), 6))
     free_usd = unreserved_usd(request, state)
     lines.append(
         f"- paid {paid}" + (f" of {price(request.budget_usd)}, free {price(free_usd)}" if free_usd is not None else "")
@@ -192,13 +192,13 @@ def _item_row(item: ItemView, gap: str) -> str:
 def _pull_request_row(state: BacklogState, id: str) -> str:
     """Return an item's row in the pull request: id, caption, what became of it, commit and cost."""
     item = state.items[id]
-    why = "" if item.phase is ItemPhase.LANDED else item.message or item.reason
+    why = "" if item.phase is ItemPhase.LANDED else item.message or item.child.reason
     outcome = item.phase.value if item.phase is not ItemPhase.WAITING else "not begun"
-    commit = f"`{item.commit[:12]}`" if item.commit else ""
+    commit = f"`{item.landing.commit[:12]}`" if item.landing.commit else ""
     return (
         f"| {escape_line(id, 40)} | {escape_line(item.item.caption, 80)} | "
         f"{outcome}{': ' if why else ''}{escape_line(why, 120)} "
-        f"| {commit} | {price(item.usd) if item.usd else ''} |"
+        f"| {commit} | {price(item.child.usd) if item.child.usd else ''} |"
     )
 
 

@@ -22,9 +22,9 @@ def step_caption(step: str, attempt: int, state: DeliveryState, subject: str = "
         case Step.PREPARE:
             text = "workspace, setup, tests on the base"
         case Step.RUN_TESTS:
-            text = f"on a clean checkout of {state.head[:7]}" if state.head else "on a clean checkout"
+            text = f"on a clean checkout of {state.building.head[:7]}" if state.building.head else "on a clean checkout"
         case Step.OPEN_PULL_REQUEST:
-            text = f"{prepared.branch} → {prepared.base}" if prepared else ""
+            text = f"{prepared.branch} → {prepared.base_commit.branch}" if prepared else ""
         case "take_tasks":
             text = "what the plan's tasks have built"
         case "take_attempt":
@@ -71,11 +71,15 @@ def format_change(state: DeliveryState) -> str:
 
     Empty while there is no commit; without the tests where the newest commit was not tested.
     """
-    size, tests = state.change, state.tests
+    size, tests = state.building.change_size, state.testing.verdict
     if size is None:
         return ""
     text = f"+{size.added} −{size.deleted}, {size.files} file" + ("s" if size.files != 1 else "")
-    if tests is None or state.tested_commit != state.head or tests.status not in (TestsStatus.GREEN, TestsStatus.RED):
+    if (
+        tests is None
+        or state.testing.tested_commit != state.building.head
+        or tests.status not in (TestsStatus.GREEN, TestsStatus.RED)
+    ):
         return text
     if tests.passed is None:
         return f"{text}{_TESTS}{tests.status}"

@@ -93,7 +93,7 @@ def render_delivery_details(state: DeliveryState, request: DeliveryRequest, deli
     remaining_bytes = (
         DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200
     )  # the table's head, and lines between
-    plan = _plan_lines(state.plan_text or request.plan or "", remaining_bytes // 2)
+    plan = _plan_lines(state.planning.plan_text or request.plan or "", remaining_bytes // 2)
     table = _steps_table(state.steps, remaining_bytes - len("\n".join(plan).encode()))
     return "\n".join([*above, *table, *plan, *([""] if below else []), *below])
 
@@ -140,30 +140,33 @@ def _fact_lines(state: DeliveryState, request: DeliveryRequest, id: str) -> list
     notes, links."""
     lines = []
     if number := request.issue_number:
-        title = escape_line(state.prepared.title, 200) if state.prepared else ""
+        title = escape_line(state.prepared.request.title, 200) if state.prepared else ""
         lines.append(f"- issue #{number}" + (f": {title}" if title else ""))
     if request.request.strip():
         lines.append(f"- request: {escape_line(request.request, 200)}")
     if (prepared := state.prepared) is not None:
         lines.append(
-            f"- repository {code_span(request.repository)}, base {code_span(prepared.base)} at "
-            f"`{prepared.base_sha[:7]}`"
+            f"- repository {code_span(request.repository)}, base {code_span(prepared.base_commit.branch)} at "
+            f"`{prepared.base_commit.sha[:7]}`"
         )
-        lines.append(f"- branch {code_span(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
-    if state.tests is not None and state.tests.promises:
-        lines.append(f"- changed promises: {_changed_promises(state.tests)}")
+        lines.append(
+            f"- branch {code_span(prepared.branch)}"
+            + (f" at `{state.building.head[:7]}`" if state.building.head else "")
+        )
+    if state.testing.verdict is not None and state.testing.verdict.promises:
+        lines.append(f"- changed promises: {_changed_promises(state.testing.verdict)}")
     lines.append(f"- spent {_spending_text(state)}")
-    lines += [f"- {_decision_text(key, decision)}" for key, decision in list(state.decided.items())[-_NOTES:]]
-    lines += [f"- assumed: {escape_line(assumption, 200)}" for assumption in state.assumptions[-_NOTES:]]
-    if state.pending_messages:
-        lines.append(f"- words that no turn has read yet: {len(state.pending_messages)}")
-    if state.hold_reason and state.pending_decision is not None and state.status is None:
-        lines.append(f"- {escape_line(state.hold_reason, 200)}")
+    lines += [f"- {_decision_text(key, decision)}" for key, decision in list(state.gates.decided.items())[-_NOTES:]]
+    lines += [f"- assumed: {escape_line(assumption, 200)}" for assumption in state.turns.assumptions[-_NOTES:]]
+    if state.messages.pending:
+        lines.append(f"- words that no turn has read yet: {len(state.messages.pending)}")
+    if state.gates.hold_reason and state.gates.pending_decision is not None and state.status is None:
+        lines.append(f"- {escape_line(state.gates.hold_reason, 200)}")
     lines += [f"- {escape_line(note, 200)}" for note in state.notes[-_NOTES:]]
     if id and state.prepared is not None:
-        lines += page_link(state.prepared.page, "deliveries", id)
-    if state.pull_request:
-        lines.append(_pull_request_line(state.pull_request))
+        lines += page_link(state.prepared.visibility.page, "deliveries", id)
+    if state.publishing.pull_request:
+        lines.append(_pull_request_line(state.publishing.pull_request))
     return lines
 
 
@@ -183,10 +186,10 @@ def _decision_text(key: str, decision: DecisionRecord) -> str:
 
 def _spending_text(state: DeliveryState) -> str:
     """Return what was spent, of which budget, and how much at most for replies that were cut off."""
-    text = price(state.spend.usd)
+    text = price(state.spending.spend.usd)
     if state.prepared is not None:
-        text += f" of {price(state.prepared.budget_usd + state.extra_usd)}"
-    if at_risk := state.spend.at_risk_usd:
+        text += f" of {price(state.prepared.limits.budget_usd + state.budget.extra_usd)}"
+    if at_risk := state.spending.spend.at_risk_usd:
         text += f", and at most {price(at_risk)} for replies that were cut off"
     return text
 
@@ -262,10 +265,14 @@ _HOW = {
 
 def waiting_headline(state: DeliveryState) -> str:
     """Return the line that says for what it waits for a person, or that it is held; empty: neither."""
-    if (pending_decision := state.pending_decision) is not None:
+    if (pending_decision := state.gates.pending_decision) is not None:
         question = "an agent asks" if pending_decision.question is not None else pending_decision.summary
         return f"Waiting for you: {escape_line(question, 200)}"
-    return escape_line(state.hold_reason[:1].upper() + state.hold_reason[1:], 200) if state.hold_reason else ""
+    return (
+        escape_line(state.gates.hold_reason[:1].upper() + state.gates.hold_reason[1:], 200)
+        if state.gates.hold_reason
+        else ""
+    )
 
 
 def waiting_section(state: DeliveryState, delivery: str = "") -> list[str]:
@@ -275,7 +282,7 @@ def waiting_section(state: DeliveryState, delivery: str = "") -> list[str]:
     """
     if state.status is not None:
         return []
-    if (pending_decision := state.pending_decision) is not None:
+    if (pending_decision := state.gates.pending_decision) is not None:
         return [
             "### Waiting for you",
             *_question_lines(pending_decision),
@@ -283,7 +290,7 @@ def waiting_section(state: DeliveryState, delivery: str = "") -> list[str]:
             "",
             *_decision_updates(pending_decision),
         ]
-    if state.hold_reason:
+    if state.gates.hold_reason:
         return ["### Waiting for you", "More Actions, Send a Signal, `resume` lets it go on:", *copyable_lines("{}")]
     return []
 
@@ -320,10 +327,10 @@ def _reading_instructions(pending_decision: PendingDecision, state: DeliveryStat
     )
     read_input: dict[str, object] = {"delivery": delivery, "what": "diff"}
     if pending_decision.gate is Gate.TESTS:
-        report = state.tests.report if state.tests else ""
+        report = state.testing.verdict.report if state.testing.verdict else ""
         read_input = {"delivery": delivery, "what": "artifact", "checkpoint": report}
     elif pending_decision.gate in (Gate.PLAN, Gate.ITEMS):
-        read_input = {"delivery": delivery, "what": "artifact", "checkpoint": state.plan}
+        read_input = {"delivery": delivery, "what": "artifact", "checkpoint": state.planning.plan}
     return ["", how, *copyable_lines(compact_json(read_input))]
 
 

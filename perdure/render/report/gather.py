@@ -242,13 +242,13 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
     facts = await _read_facts(delivery, described, past, state, unread, ask=not passive)
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
-    plan = await reader.read_document(state.plan, "the plan", Plan)
+    plan = await reader.read_document(state.planning.plan, "the plan", Plan)
     test_report = await reader.read_document(tests.report or "", "the test report", TestReport)
     reviewed = await reader.read_document(review.report or "", "the review", Review)
     findings = await reader.read_document(review.findings or "", "the engine's findings", Findings)
-    screenshots = await reader.read_document(state.screenshots, "the screenshots", Screenshots)
+    screenshots = await reader.read_document(state.publishing.screenshots, "the screenshots", Screenshots)
     pictures = await reader.read_pictures(screenshots) if screenshots and not passive else {}
-    diff = await reader.read_diff() if state.head or facts["head_sha"] else ""
+    diff = await reader.read_diff() if state.building.head or facts["head_sha"] else ""
     turns = await reader.add_transcripts(turns_of(past.activities))
     try:
         untold = await delivery.failed_notices()
@@ -259,8 +259,8 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
         **facts,
         delivery_id=delivery.id,
         run_id=described.run_id,
-        kind=state.kind,
-        title=plan.title if plan else state.title,
+        kind=state.planning.kind,
+        title=plan.title if plan else state.planning.title,
         ended=described.closed,
         taken=datetime.now(UTC),
         began=step_start_times(facts["steps"], past.activities),
@@ -327,7 +327,7 @@ async def _read_facts(
         "head_sha": result.head_sha or "",
         "pull_request": result.pull_request,
         "started": min([described.started, *start_times]),
-        "budget_usd": state.prepared.budget_usd if state.prepared else request.budget_usd,
+        "budget_usd": state.prepared.limits.budget_usd if state.prepared else request.budget_usd,
         "usage": result.usage,
         "receipt": result.receipt,
         "tests": result.tests,
@@ -351,7 +351,7 @@ def _result_so_far(
     progress: Progress, state: DeliveryState, request: DeliveryRequest, id: str, run_id: str
 ) -> DeliveryResult:
     """Return a result of what there is so far: the workflow's own numbers over those in `state`, which is changed."""
-    state.steps, state.usage, state.spend = progress.steps, progress.usage, progress.spend
-    state.pull_request, state.head = progress.pull_request, progress.head_sha or state.head
+    state.steps, state.spending.usage, state.spending.spend = progress.steps, progress.usage, progress.spend
+    state.publishing.pull_request, state.building.head = progress.pull_request, progress.head_sha or state.building.head
     result = result_of(state, request, id, run_id)
     return result.model_copy(update={"decisions": tuple(progress.decisions)})

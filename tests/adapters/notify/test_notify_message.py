@@ -14,6 +14,7 @@ from perdure.models.delivery.result import PullRequest, Reason, Status, StepReco
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.summary import result_of
 from perdure.models.notice import NOTICE_RESULT_BYTES, Notice, notice_of, trial_notice
+from tests.states import with_fields
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 UI = "http://127.0.0.1:8233/namespaces/default/workflows/d"
@@ -24,7 +25,7 @@ def notice(told: str = "waiting", *, title: str = "Add sub", **changes: Any) -> 
     asked = PendingDecision(
         gate=Gate.PLAN, target="1a2b", summary=f"approve the plan: {title}", since=NOW, options=ways
     )
-    state = DeliveryState(title=title, spend=Spend(usd=0.126), pending_decision=asked).model_copy(update=changes)
+    state = with_fields(DeliveryState(), title=title, spend=Spend(usd=0.126), **{"pending_decision": asked, **changes})
     request = DeliveryRequest(repository="https://forge.example/me/calc", request="Add sub")
     result = result_of(state, request, "d", "r") if told == "ended" else None
     return notice_of(

@@ -6,7 +6,7 @@ from report_samples import sample
 
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import StepRecord
-from perdure.models.delivery.state import DeliveryState
+from perdure.models.delivery.state import BuildingState, DeliveryState, TestingState
 from perdure.models.delivery.summary import result_of
 from perdure.render.findings_text import experiment_lines
 from perdure.render.progress_lines import closing_lines
@@ -41,7 +41,14 @@ def test_the_whole_line_stands_in_watch_and_at_the_end_with_where_to_read_of_the
     fixed = [StepRecord(step="fix_review", status="done", commit="c" * 40), *steps]
     assert f"46 green again · {LINE}" in format_rows(fixed)[0]
     request = DeliveryRequest(repository="r", request="Add sub")
-    end = closing_lines(result_of(DeliveryState(head="a" * 40, tests=VERDICT, steps=steps), request, "d", "r"))
+    end = closing_lines(
+        result_of(
+            DeliveryState(building=BuildingState(head="a" * 40), testing=TestingState(verdict=VERDICT), steps=steps),
+            request,
+            "d",
+            "r",
+        )
+    )
     assert f"           {LINE}" in end
     assert "           2 changed promises, see the review: perdure report d" in end
 

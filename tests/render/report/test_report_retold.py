@@ -13,7 +13,7 @@ from perdure.models.delivery.result import ReviewStatus, StepRecord, TestsStatus
 from perdure.render.report.gather import deaths_of, parse_time, step_start_times, turns_of
 
 PREPARED = {
-    "queue": "host-1", "base": "main", "base_sha": "b" * 40, "head": "b" * 40, "branch": "perdure/d",
+    "queue": "host-1", "base_commit": {"branch": "main", "sha": "b" * 40}, "head": "b" * 40, "branch": "perdure/d",
     "checkpoint": "c0", "policy": "p", "phases": ["plan", "build", "test", "review", "ship"],
 }  # fmt: skip
 
@@ -50,17 +50,29 @@ ACTS = (
 def test_the_state_is_what_the_activities_gave() -> None:
     state = state_of(DeliveryHistory(activities=ACTS))
     assert state.prepared is not None
-    assert (state.prepared.queue, state.plan, state.title, state.head) == ("host-1", "a" * 64, "Add sub", "h" * 40)
-    assert state.tests is not None
-    assert (state.tests.status, state.tests.report) == (TestsStatus.RED, "r" * 64)
-    assert state.usage.cost_usd == pytest.approx(0.5)
-    assert state.checkpoint == "c9"
+    assert (state.prepared.queue, state.planning.plan, state.planning.title, state.building.head) == (
+        "host-1",
+        "a" * 64,
+        "Add sub",
+        "h" * 40,
+    )
+    assert state.testing.verdict is not None
+    assert (state.testing.verdict.status, state.testing.verdict.report) == (TestsStatus.RED, "r" * 64)
+    assert state.spending.usage.cost_usd == pytest.approx(0.5)
+    assert state.turns.checkpoint == "c9"
 
 
 def test_a_retry_begins_from_what_it_was_given_and_counts_no_turn_twice() -> None:
-    resume = {"run_id": "r1", "state": {"plan": "x" * 64, "usage": {"cost_usd": 0.3}, "review": "v" * 64}}
+    resume = {
+        "run_id": "r1",
+        "state": {
+            "planning": {"plan": "x" * 64},
+            "spending": {"usage": {"cost_usd": 0.3}},
+            "reviewing": {"review": "v" * 64},
+        },
+    }
     state = state_of(DeliveryHistory(request={"resume": resume}, activities=ACTS[4:5]))
-    assert (state.plan, state.review, state.usage.cost_usd) == ("x" * 64, "v" * 64, 0.1)
+    assert (state.planning.plan, state.reviewing.review, state.spending.usage.cost_usd) == ("x" * 64, "v" * 64, 0.1)
 
 
 @pytest.mark.parametrize("odd", [{"status": "purple"}, {"tree": 5}, {}])
@@ -68,7 +80,7 @@ def test_results_of_another_release_are_passed_over(odd: dict[str, Any]) -> None
     state = state_of(
         DeliveryHistory(request={"resume": {"state": {"phase": "lunch"}}}, activities=(act("run_tests", 0, 1, odd),))
     )
-    assert state.tests is None
+    assert state.testing.verdict is None
     assert turns_of([act("plan", 0, 1, {"usage": "none"})])[0].cost_usd == 0
 
 
@@ -99,7 +111,7 @@ def test_a_review_that_blocks_and_a_step_that_gives_up_have_failed() -> None:
 def test_what_the_engine_found_counts_beside_the_reviewer_s_words_as_the_workflow_counts_it() -> None:
     secret = act("inspect_change", 0, 1, {"blockers": 1, "secrets": 1, "tech_debt": 2, "summary": "a secret in key.py"})
     clean = turn("review", 1, 2, 1, outcome={"summary": "no blockers", "data": {"tech_debt": 1}})
-    reviewed = state_of(DeliveryHistory(activities=(secret, clean))).review_result
+    reviewed = state_of(DeliveryHistory(activities=(secret, clean))).reviewing.result
     assert (reviewed.status, reviewed.blockers, reviewed.tech_debt) == (ReviewStatus.BLOCKED, 1, 3)
     (record,) = steps_of([secret, clean])
     assert (record.status, record.summary) == ("failed", "no blockers; a secret in key.py")

@@ -75,7 +75,7 @@ class Item:
             PrepareActivity(self.host).prepare, PrepareInput(delivery=self.id, request=request), run=RUN
         )
         self.prepared, self.sealed, self.checkpoint = prepared, prepared.contract, prepared.checkpoint
-        self.head = self.base = prepared.base_sha
+        self.head = self.base = prepared.base_commit.sha
         return self
 
     async def change(self, files: dict[str, str | None]) -> Item:

@@ -24,6 +24,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.phases import Phase, Step
+from tests.states import with_fields
 
 SECRET = "sk-rehearsal-0123456789"
 ASKS = f"""
@@ -193,7 +194,7 @@ async def test_prepare_tells_the_workflow_where_people_decide_and_a_retry_can_ad
     more = {"config": config, "phases": (Phase.PLAN, Phase.BUILD), "tokens": 5000}
     async with working(tmp_path, ASSUMES, **more) as bench:
         made = bench.prepared
-        assert (made.asks, made.gates, made.gate_expiry_s, made.budget_tokens) == (
+        assert (made.decisions.asks, made.decisions.gates, made.decisions.expiry_s, made.limits.budget_tokens) == (
             True,
             ("plan", "deaths"),
             259200.0,
@@ -207,16 +208,16 @@ async def test_prepare_tells_the_workflow_where_people_decide_and_a_retry_can_ad
             assert isinstance(done, PreparedWorkspace)
             return done
 
-        assert (await again(made)).budget_tokens == 5000
-        assert (await again(made, tokens=9000)).budget_tokens == 9000
-        older = made.model_copy(update={"asks": False, "gates": (), "phases": tuple(Phase), "budget_tokens": 0})
+        assert (await again(made)).limits.budget_tokens == 5000
+        assert (await again(made, tokens=9000)).limits.budget_tokens == 9000
+        older = with_fields(made, asks=False, gates=(), phases=tuple(Phase), budget_tokens=0)
         retried = await again(older, gates=("pull_request",))
-        assert (retried.asks, retried.gates, retried.budget_tokens) == (
+        assert (retried.decisions.asks, retried.decisions.gates, retried.limits.budget_tokens) == (
             True,
             ("plan", "tests", "deaths", "pull_request"),
             0,
         )
         bench.environ["PERDURE_TOKENS"] = "700"
         bench.host = bench.again()
-        assert (await again(made, tokens=9000)).budget_tokens == 700
-        assert (await again(older)).budget_tokens == 700
+        assert (await again(made, tokens=9000)).limits.budget_tokens == 700
+        assert (await again(older)).limits.budget_tokens == 700

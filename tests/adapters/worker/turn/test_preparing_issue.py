@@ -20,6 +20,7 @@ from perdure.models.delivery.work import EscalationSettings, PreparedWorkspace, 
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
 from tests.engine import make_target
 from tests.homes import fresh_home
+from tests.states import with_fields
 from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
@@ -76,7 +77,12 @@ async def prepare(tmp_path: Path, github: GitHubTwin) -> AsyncIterator[Preparing
 
 async def test_the_issue_becomes_part_of_the_terms(prepare: Preparing) -> None:
     prepared = await prepare(issue="#1", request="Only ints")
-    assert (prepared.issue, prepared.title, prepared.hosted, prepared.publisher) == (1, "Add sub", True, "")
+    assert (
+        prepared.request.issue,
+        prepared.request.title,
+        prepared.publishing.hosted,
+        prepared.publishing.publisher,
+    ) == (1, "Add sub", True, "")
     assert prepared.branch == "work/1-only-ints"
     contract = prepare.contract(prepared)
     assert contract.request == "Only ints"
@@ -101,12 +107,17 @@ async def test_a_retry_keeps_the_issue_as_it_was_and_does_not_ask_again(prepare:
     asked = len([call for call in github.calls if "/issues/" in call[1]])
     again = await prepare(previous=prepared, issue=1)
     assert len([call for call in github.calls if "/issues/" in call[1]]) == asked
-    assert (again.contract, again.issue, again.title, again.hosted) == (prepared.contract, 1, "Add sub", True)
+    assert (again.contract, again.request, again.publishing) == (
+        prepared.contract,
+        prepared.request,
+        prepared.publishing,
+    )
+    assert again.request.title == "Add sub"
 
 
 async def test_without_an_issue_the_forge_is_known_all_the_same(prepare: Preparing) -> None:
     prepared = await prepare(request="Add sub")
-    assert (prepared.issue, prepared.title, prepared.hosted) == (0, "", True)
+    assert (prepared.request.issue, prepared.request.title, prepared.publishing.hosted) == (0, "", True)
     assert prepare.contract(prepared).issue is None
     assert prepared.branch == "work/-add-sub"
 
@@ -142,10 +153,10 @@ async def test_before_the_settings_are_read_the_request_says_who_is_asked(
 async def test_a_publisher_is_named_by_its_queue_on_this_host(tmp_path: Path, github: GitHubTwin) -> None:
     prepare = Preparing(tmp_path, github, PERDURE_PUBLISHER_QUEUE="perdure-publisher")
     prepared = await prepare(issue=1)
-    assert prepared.publisher == f"perdure-publisher-{prepare.home.host_id()}"
+    assert prepared.publishing.publisher == f"perdure-publisher-{prepare.home.host_id()}"
     assert (
-        await prepare(previous=prepared.model_copy(update={"publisher": ""}), issue=1)
-    ).publisher == prepared.publisher
+        await prepare(previous=with_fields(prepared, publisher=""), issue=1)
+    ).publishing.publisher == prepared.publishing.publisher
     await prepare.host.close()
 
 
@@ -171,11 +182,11 @@ async def test_a_path_whose_origin_is_another_repository_has_another_issue(
     git(checkout, "remote", "set-url", "origin", f"{github.url}/me/calc")
     with pytest.raises(InvalidRequest, match="is not an issue of this repository"):
         await prepare(repository=str(checkout), issue=f"{github.url}/you/calc/issues/1")
-    assert (await prepare(repository=str(checkout), issue=f"{github.url}/me/calc/issues/1")).issue == 1
+    assert (await prepare(repository=str(checkout), issue=f"{github.url}/me/calc/issues/1")).request.issue == 1
 
 
 async def test_a_github_that_is_away_is_tried_again(prepare: Preparing, github: GitHubTwin) -> None:
     github.faults.add("issues/get", "bad_gateway")
     with pytest.raises(ForgeUnavailable):
         await prepare(issue=1)
-    assert (await prepare(issue=1)).issue == 1
+    assert (await prepare(issue=1)).request.issue == 1

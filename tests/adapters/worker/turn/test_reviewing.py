@@ -95,7 +95,7 @@ async def built(bench: Bench) -> tuple[TurnResult, str]:
 
 
 def reviewing(bench: Bench, turn: int, checkpoint: str, head: str, **more: str) -> TurnInput:
-    materials = {"base": bench.prepared.base_sha, "head": head, **more} if turn == 1 else {}
+    materials = {"base": bench.prepared.base_commit.sha, "head": head, **more} if turn == 1 else {}
     return bench.work(turn, checkpoint, Step.REVIEW).model_copy(update={"materials": materials})
 
 

@@ -126,7 +126,7 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
         async with host.open_session(delivery, prepared.contract) as session:
             assert session.workspace.path == home.tree(delivery)
             report = await test_commit(
-                session, prepared.base_sha, "tree", "once more", None, makes_seed=False, commands=None
+                session, prepared.base_commit.sha, "tree", "once more", None, makes_seed=False, commands=None
             )
         await host.close()
         reports.append(
@@ -151,7 +151,7 @@ async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins
         prepared = await in_activity(PrepareActivity(host).prepare, PrepareInput(delivery=delivery, request=request))
         async with host.open_session(delivery, prepared.contract) as session:
             report = await test_commit(
-                session, prepared.base_sha, "tree", "change", None, makes_seed=False, commands=None
+                session, prepared.base_commit.sha, "tree", "change", None, makes_seed=False, commands=None
             )
         await host.close()
         tails.append(report.commands[0].tail)

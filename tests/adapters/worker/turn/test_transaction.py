@@ -108,7 +108,7 @@ async def test_an_answer_with_a_document_leaves_it_in_the_vault(bench: Bench) ->
     planned = await bench.take(bench.work(2, first.checkpoint, Step.PLAN))
     assert planned.outcome is not None
     plan = planned.outcome.artifact
-    base = bench.prepared.base_sha
+    base = bench.prepared.base_commit.sha
     found = await asyncio.to_thread(
         material_texts, vault(bench), DELIVERY, {"plan": plan, "kind": "feature", "base": base, "head": base}
     )
