@@ -278,7 +278,7 @@ def _has_limits(request: DeliveryRequest, limits: Limits) -> bool:
 
 
 def _newest_whole_checkpoint(vault: Vault, checkpoint: str, first: str) -> str:
-    """Return the checkpoint, or the newest one before it of which nothing is missing from the vault (holes.md H13).
+    """Return the checkpoint, or the newest one before it of which nothing is missing from the vault.
 
     first  prepare's own checkpoint, where the search begins when not even the way to the other can be read
 

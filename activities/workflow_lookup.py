@@ -46,7 +46,7 @@ from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.state import DeliveryState, retry_request
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE_TRY, TASK_QUEUE
+from perdure.models.limits import END_MESSAGE_CHARS, LAST_TABLE_RUNS, LAST_TABLE_TRY, RPC_TIMEOUT, TASK_QUEUE
 from perdure.models.rules.changes import reopen_backlog
 from perdure.models.rules.dependencies import stackable_commit
 from perdure.models.rules.inbox import NotCounted
@@ -296,9 +296,6 @@ async def _initial_table(handle: WorkflowHandle[object, object]) -> TreasuryTabl
         break
     return TreasuryTable()
 
-
-RPC_TIMEOUT = timedelta(seconds=10)
-"""The time for one small write; after that the activity is tried again."""
 
 _UNSUPPORTED = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.PERMISSION_DENIED)
 

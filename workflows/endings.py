@@ -101,8 +101,8 @@ def interpret_failure(error: ActivityError) -> BaseException:
     """Return the exception that an activity's final failure means for the delivery: DeliveryStopped, ApplicationError
     InvalidRequest, or CancelledError.
 
-    A dead turn that is reported after a cancel request ends as an ordinary failure with retry state CANCEL_REQUESTED
-    (holes.md H25): it is a cancellation all the same.
+    A dead turn that is reported after a cancel request ends as an ordinary failure with retry state CANCEL_REQUESTED:
+    it is a cancellation all the same.
     """
     cause = error.cause
     if isinstance(cause, CancelledError) or error.retry_state == RetryState.CANCEL_REQUESTED:

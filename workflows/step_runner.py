@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)
 """Retries without end. Deaths are not failures: attempts are bounded by time and by the journal's count, never by
-number (holes.md H6)."""
+number."""
 
 
 class StepRunner:

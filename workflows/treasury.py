@@ -29,7 +29,7 @@ for it."""
 @workflow.defn
 class Treasury:
     """Workflow that grants deliveries their reservations. It takes and answers by signals, because updates are limited
-    to 10 at once and 2,000 a run (holes.md H28)."""
+    to 10 at once and 2,000 a run."""
 
     @workflow.init
     def __init__(self, table: treasury.TreasuryTable | None = None) -> None:

@@ -30,7 +30,7 @@ from perdure.secrets import environment
 from perdure.text import is_text
 
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
-"""The interval at which a heartbeat is sent on; the SDK's default is only after 0.8 × timeout (24 s) (holes.md H3)."""
+"""The interval at which a heartbeat is sent on; the SDK's default is only after 0.8 × timeout (24 s)."""
 
 HEARTBEAT_THROTTLE_CLOUD = timedelta(seconds=5)
 """The interval at which a heartbeat is sent on at Temporal Cloud, where each that arrives is an action to pay for."""

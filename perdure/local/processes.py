@@ -178,8 +178,7 @@ def start_detached(
 def command_tied_to_us(command: Sequence[str]) -> list[str]:
     """Return the command line that runs `command` as a child which gets SIGTERM when this process dies.
 
-    Spawn it from the main thread: the kernel sends the signal when the *thread* that spawned the child ends (holes.md
-    H33).
+    Spawn it from the main thread: the kernel sends the signal when the *thread* that spawned the child ends.
     """
     return [sys.executable, "-I", "-S", _LAUNCHER, "with-parent", str(os.getpid()), *command]
 

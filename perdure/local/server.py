@@ -358,7 +358,7 @@ def _launch_server(home: Home, places: Places, record: ServerRecord, binary: Pat
 
 def _server_arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
     """Return the arguments for `temporal`: a development server with this home's database, ports and namespace."""
-    synchronous = os.environ.get("PERDURE_SQLITE_SYNCHRONOUS", "2")  # FULL: with less, power loss rolls it back (H12)
+    synchronous = os.environ.get("PERDURE_SQLITE_SYNCHRONOUS", "2")  # FULL: with less, power loss rolls it back
     arguments = ["server", "start-dev", "--db-filename", str(places.database), "--log-level", "warn"]
     ui_host, _, ui_port = (record.ui_behind or record.ui.removeprefix("http://")).rpartition(":")
     arguments += ["--ip", identity.HOST, "--port", str(record.ports.grpc), "--ui-ip", ui_host, "--ui-port", ui_port]

@@ -7,6 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+Json = dict[str, Any]
+"""A JSON object."""
+
+Message = Json
+"""A message of a conversation with a model, in the shape of the Messages API."""
+
 
 class HistoryModel(BaseModel):
     """A model that is kept in Temporal history.

@@ -54,6 +54,9 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 WORKER_REPORT_INTERVAL = timedelta(seconds=10)
 """Between a worker's reports of its free slots, which the page shows: a small call; the SDK's default is a minute."""
 
+RPC_TIMEOUT = timedelta(seconds=5)
+"""The time for one small request to the server; whoever sent it tries again."""
+
 RETRY_PAUSE = timedelta(seconds=1)
 """Between attempts that failed for a passing reason; an attempt that died is redone after 1 ms by its reporter."""
 
@@ -141,7 +144,7 @@ MESSAGE_BYTES = 8 * 1024
 """Of one message, note or answer from a person: it is kept in history and read in every turn that follows."""
 
 REQUEST_BYTES = 64 * 1024
-"""A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
+"""A request is kept in history as it was sent; nothing larger than this goes there."""
 
 LABEL_CHARS, LABELS_MOST = 100, 100
 """Forges accept 50 to 255 characters a label and about 100 labels; a label that a forge refuses is noted there."""
@@ -189,7 +192,7 @@ SANDBOX_FILE_BYTES = 8 * 1024**3
 """RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
 
 SANDBOX_NICE = 10
-"""Fifty test suites on two cores must not starve the worker into missed deadlines (holes.md H40)."""
+"""Fifty test suites on two cores must not starve the worker into missed deadlines."""
 
 SANDBOX_END_S = 10.0
 """For killed processes to be gone; only one stuck in the kernel takes longer than milliseconds."""

@@ -10,8 +10,8 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
+from perdure.models.base import Json
 from perdure.rehearsal.record import InputUsage, tokens_of
 from perdure.rehearsal.screenplay import Fault, Line
 from perdure.rehearsal.wire import (
@@ -30,7 +30,6 @@ from perdure.rehearsal.wire import (
 )
 from perdure.text import nearest
 
-Json = dict[str, Any]
 NamedCall = tuple[str, Json]
 
 ANSWER_TOOL = "StructuredOutput"

@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
+from perdure.models.base import Json
 from perdure.models.errors import BadInput
 from perdure.rehearsal.record import PerformanceRecord, PromptCache, RecordedCall, digest_chain
 from perdure.rehearsal.reply import build_message, compose_reply, summary_blocks
@@ -31,7 +32,7 @@ from perdure.rehearsal.screenplay import (
     http_error,
 )
 from perdure.rehearsal.wire import ApiRefusal, invalid_request
-from perdure.rehearsal.wires.base import IncomingRequest, Json, ParsedRequest, RehearsalWire
+from perdure.rehearsal.wires.base import IncomingRequest, ParsedRequest, RehearsalWire
 from perdure.rehearsal.wires.chat import ChatWire
 from perdure.rehearsal.wires.gemini import GeminiWire
 from perdure.rehearsal.wires.messages import MessagesWire, count_tokens

@@ -23,7 +23,7 @@ from tests.chaos.world import PATIENCE_S, World, answered
 from tests.engine import git, heads, pulls
 
 REWINDS = ("reset",)
-"""A rewind samples anew: what is asked again after one is asked on purpose (holes.md H20)."""
+"""A rewind samples anew: what is asked again after one is asked on purpose."""
 
 SETTLE_S = 10.0
 """Between the last byte of a reply and the moment at which it must be written down, on a very busy machine."""

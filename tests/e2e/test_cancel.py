@@ -74,7 +74,7 @@ async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_on
         await until((engine.home.tree("calc-sub") / "started").exists)
         engine.kill_workers()
         await submitted.delivery.cancel()
-        engine.worker()  # reports the dead turn after the cancel request: an ordinary failure to the server (H25)
+        engine.worker()  # reports the dead turn after the cancel request: an ordinary failure to the server
         result = await finished(submitted, engine, timeout=30)
         assert result.status == "cancelled", result.message
         assert result.receipt.worker_deaths == 1

@@ -20,6 +20,7 @@ from perdure.adapters.agents.acp import stdio_over_socket
 from perdure.adapters.sandbox import bridge
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.system.files import read_regular_file
+from perdure.models.base import Json
 from perdure.models.config.preset import EventSelector, Preset, fill_placeholders
 from perdure.models.errors import BadInput, WorkspaceLost
 from perdure.models.limits import DEFAULTS
@@ -239,8 +240,6 @@ def _session_files(home: Path, globs: Sequence[str]) -> list[Path]:
         {file for pattern in globs for file in home.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)}
     )
 
-
-Json = dict[str, Any]
 
 AGENT_OUTPUT_BYTES = 16 * 1024**2
 """Bytes that are parsed from the end of an agent's output: the result is last, and some print without end."""

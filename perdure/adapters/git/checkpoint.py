@@ -33,12 +33,11 @@ from perdure.models.errors import PerdureError, WorkspaceLost
 
 FORMAT = 1
 _INDEX_DIGEST = 20  # bytes, of git's SHA-1
-Message = Mapping[str, Any]
 
 
 class NestedRepository(PerdureError):
     """The error that the worktree has `.git` entries below its root, for which git would store an empty link instead of
-    files (H16), or names that git takes for one (`git~1`) and refuses. `paths` are relative to the worktree."""
+    files, or names that git takes for one (`git~1`) and refuses. `paths` are relative to the worktree."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = list(paths)
@@ -66,7 +65,7 @@ def snapshot_worktree(
     *,
     parent: str | None,
     turn: Mapping[str, Any],
-    transcript: Sequence[Message],
+    transcript: Sequence[Mapping[str, Any]],
     changed: bool = True,
 ) -> str:
     """Write one checkpoint and return its commit; no ref is moved.

@@ -16,7 +16,7 @@ from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.repository import RefMoved
 from perdure.adapters.git.vault import BARE, Vault
-from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused, WorkspaceLost
 from perdure.models.ids import branch_name
 
@@ -341,7 +341,7 @@ def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str,
     """
     vault, record = workspace.vault, workspace.record()
     conflicts = dict[str, str]()
-    for other in _open_deliveries(workspace, record, near)[:MAX_PAIRS]:
+    for other in _open_deliveries(workspace, near)[:MAX_PAIRS]:
         paths = conflicting_paths(vault, commit, other.commit)
         if paths and other.base != record.base_sha:  # conflicts with what landed between the bases do not count
             earlier_conflicts = {
@@ -357,7 +357,7 @@ def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str,
     return conflicts
 
 
-def _open_deliveries(workspace: Workspace, mine: WorkspaceRecord, near: str) -> list[_OpenDelivery]:
+def _open_deliveries(workspace: Workspace, near: str) -> list[_OpenDelivery]:
     """Return the other deliveries of this vault that have not ended and have a commit of their own, ordered by name,
     those that begin with `near` first."""
     deliveries, vault = list[_OpenDelivery](), workspace.vault

@@ -120,7 +120,7 @@ class Repository:
 
     def remove_stale_locks(self, ref: str) -> bool:
         """Remove the `<ref>.lock` of a dead writer and return True; False when there was none. Only for a caller who
-        has proved the writer dead (holes.md H14)."""
+        has proved the writer dead."""
         try:
             self._lock_file(ref).unlink()
         except (FileNotFoundError, NotADirectoryError):
@@ -158,8 +158,7 @@ class Repository:
         return self.git.execute(*args, ok=(0, 1, 128)).returncode == 0
 
     def first_parent_child(self, ancestor: str, tip: str) -> str | None:
-        """Return the commit on `tip`'s first-parent path whose first parent is `ancestor`; None when there is none
-        (H12)."""
+        """Return the commit on `tip`'s first-parent path whose first parent is `ancestor`; None when there is none."""
         walk = self.git.text("rev-list", "--first-parent", "--parents", "--end-of-options", tip, f"^{ancestor}")
         for line in walk.splitlines():
             child, *parents = line.split()
@@ -216,7 +215,7 @@ class Repository:
             yield path, mode, sha
 
     def find_damage(self, tip: str) -> str:
-        """Return git's message about what is missing below a commit; empty when everything it needs is here (H13).
+        """Return git's message about what is missing below a commit; empty when everything it needs is here.
 
         What the remote's branches already hold was checked when it was fetched, and is not checked again.
         """

@@ -19,7 +19,7 @@ from perdure.models.errors import PerdureError, WorkspaceLost
 
 PRUNE_AFTER = timedelta(weeks=2)
 """The time since an object of the vault that nothing refers to was last touched, after which it is dropped. Before that
-somebody may be about to refer to it (H15)."""
+somebody may be about to refer to it."""
 
 
 _BRANCHES = "branches.json"

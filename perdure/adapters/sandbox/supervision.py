@@ -64,7 +64,7 @@ async def supervise_command(
     return its result. Everything it started is dead on return, also when the caller is cancelled.
 
     Raises RuntimeError outside of the main thread: parent-death signals fire when the spawning *thread* ends, so
-    commands started from another one die at random (holes.md H33).
+    commands started from another one die at random.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("sandboxes are started from the main thread only")

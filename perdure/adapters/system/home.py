@@ -111,7 +111,7 @@ class Home:
     def host_id(self) -> str:
         """Return a name for this host that survives renames of the machine: made once, kept in file `host-id`.
 
-        A cloned machine (same file, other machine-id) gets a new one: two hosts must not share a queue (H24).
+        A cloned machine (same file, other machine-id) gets a new one: two hosts must not share a queue.
         """
         path, machine = self.root / "host-id", _read_machine_id()
         if name := _read_host_name(path, machine):

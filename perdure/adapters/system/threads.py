@@ -24,7 +24,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     """Run `work` in a thread; when cancelled, wait until the thread has returned and only then raise.
 
     `asyncio.to_thread` lets go of its thread at once: a superseded attempt's `git read-tree` went on inside its
-    successor's worktree (holes.md H34). Every blocking call has its own timeout, so this wait ends.
+    successor's worktree. Every blocking call has its own timeout, so this wait ends.
     """
     future, cancelled = await _run_to_end(functools.partial(work, *args, **kwargs))
     if cancelled is not None:

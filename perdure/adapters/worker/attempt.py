@@ -55,11 +55,10 @@ DISK_FULL_PAUSE = timedelta(seconds=10)
 """The pause before an attempt that met a full disk is repeated: somebody has to make room first."""
 
 DEATHS_PER_TURN = 3
-"""Times that the same turn is cut off before the turn is held to be the cause, not the host (holes.md H6)."""
+"""Times that the same turn is cut off before the turn is held to be the cause, not the host."""
 
 RESULT_BYTES = 16 * 1024
-"""The largest result of an activity, checked before its effect is reported: 2 MiB would fail after the effect (holes.md
-H36)."""
+"""The largest result of an activity, checked before its effect is reported: 2 MiB would fail after the effect."""
 
 FAILURE_CHARS = 2000
 """Characters of an exception's message that go into history; the whole text stays on the host."""
@@ -72,7 +71,7 @@ over by then."""
 log = logging.getLogger(__name__)
 
 UNTRUSTED_ACTIVITIES = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages", "follow"})
-"""Activities that run other people's code. Those can kill their worker again and again (holes.md H6), so they are
+"""Activities that run other people's code. Those can kill their worker again and again, so they are
 refused after DEATHS_PER_TURN."""
 
 LAST_ACTIVITY = "close"

@@ -3,7 +3,7 @@
 A worker holds a flock for its life and notes every activity it begins, with its task token. Whoever can take the lock
 of another worker knows that it is dead and reports what it had in flight as failed, so that the server hands it out
 again after a millisecond instead of after the heartbeat timeout. By task token only: a report by activity id was seen
-to kill the living next attempt (holes.md H4); by token the server answers NotFound and nothing happens. What the dead
+to kill the living next attempt; by token the server answers NotFound and nothing happens. What the dead
 one was handed and had not noted yet is found by asking the server.
 
 Between the server's handing out an activity and the worker's note of it lie some milliseconds: whoever dies there
@@ -16,7 +16,7 @@ The same holds for a workflow's next decision, which no worker notes: history sa
 it is handed out again after 10 ms, instead of after its time-out of 5 s.
 
 Three other ways were tried and are not taken. Its reset of an activity changes nothing before the timeout for one that
-was handed out. A report by activity id kills the living next attempt (holes.md H4). A shorter heartbeat timeout works,
+was handed out. A report by activity id kills the living next attempt. A shorter heartbeat timeout works,
 but given back while the next attempt waits it ends the activity for good, by a ScheduleToStart timeout of the past.
 """
 
@@ -56,7 +56,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.adapters.system.files import is_locked, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.models.ids import digest
-from perdure.models.limits import TASK_QUEUE
+from perdure.models.limits import RPC_TIMEOUT, TASK_QUEUE
 
 RUNNING = f"ExecutionStatus = 'Running' AND TaskQueue = '{TASK_QUEUE}'"
 
@@ -192,9 +192,6 @@ SCAN_EVERY_S = 1.0
 REPORT_PAUSE = timedelta(milliseconds=1)
 """A death is nobody's failure: the next attempt starts at once."""
 
-RPC_TIMEOUT = timedelta(seconds=5)
-"""The limit of one report; a server that is down is tried again at the next scan."""
-
 UNSEEN_S = 60.0
 """The age at which a lock that was never made visible is a dead worker's: a worker makes its lock visible microseconds
 after it has made it."""
@@ -292,7 +289,7 @@ class InFlight:
             for path, note in await asyncio.to_thread(_notes_of, lock):
                 if await _report_note(client, note):
                     path.unlink(missing_ok=True)
-            # It may also have kept workflows in memory whose activities run in others: those are noted there (H30).
+            # It may also have kept workflows in memory whose activities run in others: those are noted there.
             for path in await asyncio.to_thread(lambda: sorted(self._root.glob("*/*.json"))):
                 for _, note in await asyncio.to_thread(_read_notes, [path]):
                     await _reset_sticky_queue(client, note)
@@ -371,7 +368,7 @@ async def _report_handed_out(client: Client, worker: str) -> bool:
 async def _report_note(client: Client, note: dict[str, Any]) -> bool:
     """Report the activity or workflow task of a dead worker's note as failed. Returns True when that is settled: it is
     reported, or there is nothing to report any more."""
-    # The dead worker's sticky queue first: otherwise the workflow task that follows waits 10 s for it (H30).
+    # The dead worker's sticky queue first: otherwise the workflow task that follows waits 10 s for it.
     if not await _reset_sticky_queue(client, note):
         return False
     token = base64.b64decode(note["token"])

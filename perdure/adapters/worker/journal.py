@@ -269,9 +269,9 @@ and again."""
 
 class ReplyStore:
     """The files `replies/<key>.json` of one delivery. The key covers step, attempt, turn and request bytes, and the
-    rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another question
-    (holes.md H20). The key does not cover the checkpoint: a turn done again makes another checkpoint with the same
-    content, and the replies of the turns after it were bought."""
+    rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another question.
+    The key does not cover the checkpoint: a turn done again makes another checkpoint with the same content, and the
+    replies of the turns after it were bought."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "replies"

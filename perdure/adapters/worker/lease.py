@@ -1,7 +1,7 @@
 """The lease of a delivery's worktree: exactly one attempt may write there, the newest.
 
 The worktree, not the git ref, is the fenced resource: two runs of one delivery (a reset with a turn in flight) each
-win the compare-and-swap on their own ref while writing to the same files (holes.md H1).
+win the compare-and-swap on their own ref while writing to the same files.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of one worker process. Takeover within the process goes through here, never by pid (holes.md H2)."""
+    """The leases of one worker process. Takeover within the process goes through here, never by pid."""
 
     def __init__(self, home: Home) -> None:
         self._home = home

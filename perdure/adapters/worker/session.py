@@ -111,7 +111,7 @@ class WorkspaceSession:
         )
 
     def command_place(self, log_dir: Path, source: Path | None = None) -> CommandPlace:
-        """Return where tests run: with `source` shown at the worktree's path (DESIGN §7), with what setup made, each
+        """Return where tests run: with `source` shown at the worktree's path, with what setup made, each
         command in one of the host's command slots, and its logs in `log_dir`. `source` None: in the worktree itself.
 
         Virtual environments hold absolute paths: with the source tested at another path, the agent's files were

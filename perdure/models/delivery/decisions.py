@@ -69,7 +69,7 @@ class PendingDecision(HistoryModel):
     """The one thing a delivery waits for.
 
     of      names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so
-            that it can never decide something else after a rewind (holes.md H7)
+            that it can never decide something else after a rewind
     words   what is asked, in one line
     since   when it began to wait; `expires`: when it ends by itself, None: never
     options which verdicts are open: the names of the updates to send

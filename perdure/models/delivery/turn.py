@@ -54,7 +54,7 @@ class TurnInput(HistoryModel):
     effort      another one than the step's settings say; empty: theirs
     sample      tells the replies a retry goes on with from those it shall not get once more; empty: the first
 
-    Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input (H18).
+    Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input.
     """
 
     delivery: str

@@ -15,8 +15,7 @@ from perdure.models.budget.treasury import (
 )
 
 BLOCK_USD = 1.0
-"""The amount a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks (holes.md
-H28)."""
+"""The amount a delivery reserves at once of a fleet's budget: about twenty turns, so that it seldom asks."""
 
 BLOCKS_A_DAY = 300
 """Into which all budgets of a day are cut at most: a block costs about 9 events, and a day may have 5,000."""

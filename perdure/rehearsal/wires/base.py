@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 from pydantic import Field, ValidationError
 
+from perdure.models.base import Json
 from perdure.rehearsal.record import INPUT_KINDS
 from perdure.rehearsal.wire import ApiMessage, ApiRefusal, CacheControl, Request, StrictModel, invalid_request
-
-Json = dict[str, Any]
 
 PIECE_CHARS = 24
 """Size of a stream's deltas: small enough that a cut falls into the middle of a sentence or of a tool's input."""

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from perdure.models.base import Json
 from perdure.rehearsal.wire import ApiRefusal, StrictModel
 from perdure.rehearsal.wires.base import (
     IncomingRequest,
-    Json,
     OpenAiRequest,
     ParsedRequest,
     bad_request,

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from perdure.models.base import Json
 from perdure.rehearsal.wire import ApiRefusal
 from perdure.rehearsal.wires.base import (
     IncomingRequest,
-    Json,
     ParsedRequest,
     data_frame,
     first_problem,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError
 
+from perdure.models.base import Json
 from perdure.rehearsal.record import image_problem, tokens_of
 from perdure.rehearsal.reply import is_genuine_thinking
 from perdure.rehearsal.wire import (
@@ -24,7 +25,6 @@ from perdure.rehearsal.wire import (
 )
 from perdure.rehearsal.wires.base import (
     IncomingRequest,
-    Json,
     ParsedRequest,
     bearer_token,
     event_frame,

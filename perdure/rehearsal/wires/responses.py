@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from perdure.models.base import Json
 from perdure.rehearsal.reply import is_genuine_thinking
 from perdure.rehearsal.wire import ApiRefusal, StrictModel, Thinking
 from perdure.rehearsal.wires.base import (
     IncomingRequest,
-    Json,
     OpenAiRequest,
     ParsedRequest,
     bad_request,

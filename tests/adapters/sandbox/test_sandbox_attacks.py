@@ -252,7 +252,7 @@ async def test_git_can_be_read_but_not_written(full, run, tmp_path):
 
 
 def test_a_sandbox_is_not_started_from_another_thread(full, run):
-    """Parent-death signals follow the spawning thread (H33): the command would die with it."""
+    """Parent-death signals follow the spawning thread: the command would die with it."""
     raised: list[BaseException] = []
 
     def elsewhere() -> None:

@@ -197,7 +197,7 @@ inflight.InFlight(Home(Path(sys.argv[1])))
 
 
 def test_activities_are_reported_by_task_token_and_never_by_id() -> None:
-    """A stale report by id was seen to kill the living next attempt (holes.md H4)."""
+    """A stale report by id was seen to kill the living next attempt."""
     calls = []
     for file in [*ROOT.glob("*.py"), *(f for top in ("perdure", "activities", "workflows") for f in rglob(top))]:
         text = file.read_text()

@@ -28,6 +28,7 @@ from perdure.adapters.agents.builtin.tools.tool_calls import (
     tool_result,
 )
 from perdure.adapters.agents.text import redact_secrets
+from perdure.models.base import Message
 from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.steps import STEPS
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Contract, Ending, Outcome
@@ -66,8 +67,6 @@ __all__ = [
     "system_prompt",
     "user_message",
 ]  # fmt: skip
-
-Message = dict[str, Any]
 
 REASK = "Your answer was not accepted"
 """The beginning of every message that asks for a corrected answer; they are counted in the transcript, so that a crash

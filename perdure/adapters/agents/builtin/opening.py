@@ -22,6 +22,7 @@ from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.tool_calls import calls_in, describe_reply, texts_in
 from perdure.adapters.agents.builtin.user_messages import frame_issue, is_from_person, rejection_text
 from perdure.adapters.agents.text import cut_middle, frame_data
+from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.steps import STEPS, Role
 from perdure.models.delivery.turn import Contract
@@ -202,8 +203,6 @@ TAKEN_OVER = "The model that worked on this up to here could not go on, and you 
 """The sentence that stands where the conversation was cut, and says why."""
 
 _FAILED = re.compile(r"exit code (?!0\b)|killed |ended: ")
-
-Message = dict[str, Any]
 
 
 def is_window_full(transcript: Sequence[Message], usage: Usage, window: int) -> bool:

@@ -28,6 +28,7 @@ from perdure.adapters.agents.builtin.tools.tool_calls import (
     texts_in,
 )
 from perdure.adapters.agents.builtin.user_messages import texts_from_people
+from perdure.models.base import Message
 from perdure.models.config.repository import TestCommand
 from perdure.models.delivery.steps import STEPS
 from perdure.models.phases import Step
@@ -163,8 +164,6 @@ _NUMBER = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b|\d+(?:\.\d+)?")
 
 _WAITING = frozenset({"write_stdin", "BashOutput", "TaskOutput", "read_bash"})
 """Tools of other agents that look after a command that goes on: they are called again and again while it does."""
-
-Message = dict[str, Any]
 
 
 class CircleKind(StrEnum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.tool_calls import calls_in, texts_in
 from perdure.adapters.agents.text import frame_data, frame_person_text, person_texts_in
+from perdure.models.base import Message
 from perdure.models.delivery.decisions import UserMessage
 from perdure.models.delivery.steps import STEPS
 from perdure.models.issue import ForgeIssue
@@ -93,8 +93,6 @@ _NO_ANSWER = (
     "Your question has no answer so far: the delivery was interrupted while it waited. Ask again if you cannot go on "
     "without it, otherwise decide by what you know."
 )
-
-Message = dict[str, Any]
 
 
 def add_user_messages(transcript: Sequence[Message], messages: Sequence[UserMessage]) -> list[Message]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, max_cost
+from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
 REQUEST_BYTES = 32 * 1024**2
@@ -18,7 +19,6 @@ REQUEST_BYTES = 32 * 1024**2
 REPLY_TOKENS = 128_000
 """The longest reply in tokens, for requests that set no limit: the most that any of the models here writes at once."""
 
-Json = dict[str, Any]
 OnBegun = Callable[[], None]
 """A function that is called when the reply has begun: from there on it may be billed."""
 

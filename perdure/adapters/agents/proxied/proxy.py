@@ -16,7 +16,6 @@ from aiohttp.typedefs import Handler
 from perdure.adapters.agents.builtin.errors import TEMPORARY_STATUS
 from perdure.adapters.agents.proxied.base import (
     REQUEST_BYTES,
-    Json,
     Ledger,
     OnBegun,
     ProxiedReply,
@@ -26,6 +25,7 @@ from perdure.adapters.agents.proxied.base import (
 )
 from perdure.adapters.agents.proxied.upstream import Upstream, UpstreamClient
 from perdure.adapters.system.threads import in_thread
+from perdure.models.base import Json
 from perdure.models.errors import BadInput, ModelUnavailable, PerdureError
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,4 @@
-"""Experiments that judge a change: tests that were tampered with show when they are run, not when they are read (DESIGN
-§7).
+"""Experiments that judge a change: tests that were tampered with show when they are run, not when they are read.
 
 side_rules      which paths are tests and what steers them, and which are the product; data of tests in other places
 reduced_tests   test files of the base without what the change has deleted from them; one test out of its file

@@ -1,1 +1,1 @@
-"""A turn is a transaction: a checkpoint exists and the ref points at it, or it never happened (DESIGN §4)."""
+"""A turn is a transaction: a checkpoint exists and the ref points at it, or it never happened."""

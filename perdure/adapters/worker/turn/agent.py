@@ -18,6 +18,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.waiting_agents import WaitingAgent
+from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
 from perdure.models.config.repository import StepSettings
 from perdure.models.crash import CrashPoint
@@ -25,8 +26,6 @@ from perdure.models.delivery.steps import STEPS
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
 from perdure.models.errors import Diverged
 from perdure.models.ids import run_ref
-
-Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Agent(Protocol):
 
 
 FORMAT = 1
-"""The format of `turn.json` in a checkpoint; readers accept every format that was ever released (holes.md H37)."""
+"""The format of `turn.json` in a checkpoint; readers accept every format that was ever released."""
 
 
 def turn_identity(work: TurnInput) -> dict[str, Any]:
@@ -100,9 +99,9 @@ def turn_of_checkpoint(vault: Vault, checkpoint: str) -> tuple[str, int, int] | 
 def adopt_turn(vault: Vault, ref: str, work: TurnInput) -> TurnResult | None:
     """Return the recorded result when this turn was already taken, else None with `ref` at the turn's input checkpoint.
 
-    The server may be behind the vault by any number of turns (a power cut rolled its database back, holes.md H12): the
+    The server may be behind the vault by any number of turns (a power cut rolled its database back): the
     turn's checkpoint is then somewhere on the ref's first-parent path, and each turn adopts its own. The run's ref is
-    absent after a reset, a retry or in a first turn: it is created at the input checkpoint, never at a guess (H19).
+    absent after a reset, a retry or in a first turn: it is created at the input checkpoint, never at a guess.
     Raises Diverged when the ref does not contain the input checkpoint, or another turn or a damaged checkpoint follows
     it.
     """
@@ -151,7 +150,7 @@ async def commit_turn(
     try:
         commit = await in_thread(write_snapshot)
     except NestedRepository as nested:
-        # Git would store a nested repository as an empty link and lose its files (holes.md H16): the agent is told.
+        # Git would store a nested repository as an empty link and lose its files: the agent is told.
         await in_thread(session.remove_nested_git, nested.paths)
         transcript = [*transcript[:-1], _append_removal_note(transcript[-1], nested.paths)]
         commit = await in_thread(write_snapshot)

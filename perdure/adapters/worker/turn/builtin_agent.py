@@ -22,7 +22,6 @@ from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.turn.agent import (
-    Message,
     TurnContext,
     circle_of,
     commit_turn,
@@ -34,6 +33,7 @@ from perdure.adapters.worker.turn.agent import (
 from perdure.adapters.worker.turn.materials import review_change
 from perdure.adapters.worker.turn.paid_replies import PaidReplies, ReplyRequest, sample_of
 from perdure.adapters.worker.waiting_agents import WaitingAgent
+from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.decisions import Question

@@ -25,12 +25,13 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.turn.agent import Message, TurnContext, circle_of, commit_turn, step_diff, turn_summary
+from perdure.adapters.worker.turn.agent import TurnContext, circle_of, commit_turn, step_diff, turn_summary
 from perdure.adapters.worker.turn.materials import review_change
 from perdure.adapters.worker.turn.paid_replies import PaidReplies
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.request_gate import GatedTurn
 from perdure.adapters.worker.waiting_agents import AgentPosition, WaitingAgent
+from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
 from perdure.models.config.preset import Preset
 from perdure.models.config.repository import SandboxGrade

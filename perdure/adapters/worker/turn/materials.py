@@ -16,8 +16,8 @@ from typing import Any
 from perdure.adapters.agents.builtin.opening import ShownPage
 from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES, build_map
 from perdure.adapters.agents.builtin.review import RequestText, ReviewedChange, ReviewPromises
-from perdure.adapters.agents.builtin.user_messages import Message, texts_from_people
 from perdure.adapters.agents.builtin.user_messages import strip_hidden as as_shown
+from perdure.adapters.agents.builtin.user_messages import texts_from_people
 from perdure.adapters.checks.findings.secret_leaks import printable_path
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn, worktree_tree
@@ -25,6 +25,7 @@ from perdure.adapters.git.objects import ObjectReader
 from perdure.adapters.git.repository import CACHED_ANSWERS
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.worker.turn.documents import describe_fixes, read_picture, read_report, read_screenshots
+from perdure.models.base import Message
 from perdure.models.checks.report import CommandResult, Finding, Findings, Screenshot, Screenshots, TestCase, TestReport
 from perdure.models.checks.verdict_text import changed_promises, experiment_notes, find_faults, promises_by_label
 from perdure.models.delivery.steps import STEPS

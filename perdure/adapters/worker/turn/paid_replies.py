@@ -184,7 +184,7 @@ class PaidReplies:
 def sample_of(work: TurnInput, run_id: str) -> str:
     """Return which of the delivery's samples of model replies a turn belongs to; empty: the first one.
 
-    Whoever rewinds a delivery wants other replies, whoever retries it those that are there (holes.md H20). Both begin a
+    Whoever rewinds a delivery wants other replies, whoever retries it those that are there. Both begin a
     run, and Temporal gives the rewound one the input of the run before: a rewound run is known by its id, which is not
     the one its input was started with. A turn of a release that did not write that down is of its own run.
     """

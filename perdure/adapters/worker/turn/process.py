@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure.adapters.agents.cli_process import (
     AGENT_OUTPUT_BYTES,
@@ -33,6 +33,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.paid_replies import PaidReplies
 from perdure.adapters.worker.turn.request_gate import GatedTurn, RequestGate
+from perdure.models.base import Message
 from perdure.models.config.preset import Preset
 from perdure.models.delivery.turn import TurnInput
 
@@ -57,8 +58,6 @@ machine."""
 
 _ERRORS_BYTES = 64 * 1024
 """Bytes that are read of what an agent prints as errors: its last line is shown."""
-
-Message = dict[str, Any]
 
 _LOOK_S, _WATCH_S = 0.05, 2.0
 _HOMES, _SOCKETS = "agent-home-", "perdure-agent-"

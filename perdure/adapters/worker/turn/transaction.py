@@ -1,8 +1,6 @@
-"""A turn, exactly: lease, adopt, restore, ask, write down, run tools, snapshot, report (DESIGN §4)."""
+"""A turn, exactly: lease, adopt, restore, ask, write down, run tools, snapshot, report."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from temporalio import activity
 
@@ -23,12 +21,11 @@ from perdure.adapters.worker.turn.materials import (
     shown_pages,
     without_pictures,
 )
+from perdure.models.base import Message
 from perdure.models.config.repository import BUILT_IN
 from perdure.models.delivery.steps import STEPS
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.ids import run_ref
-
-Message = dict[str, Any]
 
 
 async def take_turn(host: Host, work: TurnInput) -> TurnResult:

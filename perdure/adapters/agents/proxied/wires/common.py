@@ -11,13 +11,13 @@ from typing import Any
 from perdure.adapters.agents.proxied.base import (
     REPLY_TOKENS,
     IncompleteReply,
-    Json,
     ProxiedReply,
     ProxiedRequest,
     RequestBounds,
     Route,
     WireError,
 )
+from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
 

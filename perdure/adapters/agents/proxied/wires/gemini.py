@@ -9,7 +9,6 @@ from typing import Any
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import (
     IncompleteReply,
-    Json,
     ProxiedReply,
     ProxiedRequest,
     RequestBounds,
@@ -34,6 +33,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
+from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
 _PATH = re.compile(

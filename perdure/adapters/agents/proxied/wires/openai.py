@@ -10,7 +10,6 @@ from typing import Any
 from perdure.adapters.agents.prices import usage_cost
 from perdure.adapters.agents.proxied.base import (
     IncompleteReply,
-    Json,
     ProxiedReply,
     ProxiedRequest,
     RequestBounds,
@@ -35,6 +34,7 @@ from perdure.adapters.agents.proxied.wires.common import (
     tool_use_block,
     without_fields,
 )
+from perdure.models.base import Json
 from perdure.models.budget.ledger import Usage
 
 ID_FIELDS = ("client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "user")
