@@ -25,12 +25,13 @@ from perdure.models.delivery.decisions import PendingDecision, UserMessage
 from perdure.models.delivery.request import ForkedFrom, ResumePoint
 from perdure.models.delivery.result import AttemptResult, DeliveryResult, Reason, Status
 from perdure.models.delivery.state import DeliveryState
-from perdure.models.delivery.summary import UNREAD_SHOWN, shorten_message
+from perdure.models.delivery.summary import UNREAD_CHARS, UNREAD_SHOWN
 from perdure.models.delivery.work import AttemptWaits, PreparedWorkspace, TakeAttemptInput, TakeAttemptResult
 from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, initial_attempt_state
+from perdure.text import one_line
 from workflows.endings import DeliveryStopped, not_delivered
 from workflows.plan_tasks import SharedWithChildren, added_budget
 from workflows.signals import send_signal
@@ -129,7 +130,7 @@ class AttemptChildren:
         number = end.attempted.number
         if end.unread is None or message.id not in self._sent_ids[number] or (number, message.id) in self._undelivered:
             return False
-        return len(end.unread) <= UNREAD_SHOWN and shorten_message(message.text) not in end.unread
+        return len(end.unread) <= UNREAD_SHOWN and one_line(message.text, UNREAD_CHARS) not in end.unread
 
 
 async def wait_for_attempt(number: int, id: str, child: ChildHandle) -> AttemptEnd:

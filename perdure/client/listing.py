@@ -32,6 +32,7 @@ from perdure.client.submit import DELIVERY_WORKFLOW
 from perdure.client.view import ListEntry, has_pollers, list_entry_of, pending_decision_of
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.notice import trial_notice
+from perdure.text import one_line
 
 _PAGE = 1000
 """The most entries that a server gives in one answer."""
@@ -161,7 +162,7 @@ def _failure_message(event: HistoryEvent) -> str:
     if not event.HasField("workflow_task_failed_event_attributes"):
         return ""
     failure = event.workflow_task_failed_event_attributes.failure
-    return " ".join(failure.message.split())[:200] or "it does not say why"
+    return one_line(failure.message) or "it does not say why"
 
 
 NOTICES_ANSWER = timedelta(seconds=5)

@@ -24,7 +24,7 @@ from perdure.models.delivery.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.delivery.state import Progress
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
-from perdure.text import one_line, visible
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -242,7 +242,7 @@ class DeliveryWatcher:
             if time.monotonic() - self._reached_at > WATCH_LOST_S:
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
-                    where=visible(str(error))[:200],
+                    where=one_line(str(error)),
                     fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
                 ) from None
             if not self._is_away:
@@ -324,7 +324,7 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
             except (RPCError, TemporalUnreachable) as error:
                 if time.monotonic() - reached_at > WATCH_LOST_S:
                     fix = f"perdure up --detach, then perdure backlog status {backlog.id} --watch: the work is safe"
-                    where = visible(str(error))[:200]
+                    where = one_line(str(error))
                     raise TemporalUnreachable("Temporal went away", where=where, fix=fix) from None
                 described = None
                 if not is_server_away:
