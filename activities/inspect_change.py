@@ -29,7 +29,7 @@ from perdure.models.delivery.publishing import CaptureInput, CaptureResult
 from perdure.models.delivery.turn import SUMMARY_LIMIT
 from perdure.models.delivery.work import InspectInput, InspectResult
 from perdure.models.errors import WorkspaceLost
-from perdure.text import shortened
+from perdure.text import shorten
 
 
 class InspectChangeActivity(OnHost):
@@ -81,7 +81,7 @@ def _summarize_findings(engine_findings: EngineFindings) -> str:
     counts += [f"{debt} tech debt"] if debt else []
     counts += [f"{skippable} skippable"] if skippable else []
     worst = engine_findings.findings.findings[0]
-    return shortened(f"{', '.join(counts)}: {worst.title}" + (f" in {worst.file}" if worst.file else ""), SUMMARY_LIMIT)
+    return shorten(f"{', '.join(counts)}: {worst.title}" + (f" in {worst.file}" if worst.file else ""), SUMMARY_LIMIT)
 
 
 class CapturePagesActivity(OnHost):

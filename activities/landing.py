@@ -55,6 +55,7 @@ from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Diverged
 from perdure.models.ids import branch_name, run_ref
 from perdure.models.phases import Step
+from perdure.text import valid_text
 
 MAX_CONFLICT_PATHS, MAX_CONFLICT_CHARS = 50, 6000
 """The most paths in conflict in a result, and the most characters of all of them: history keeps it."""
@@ -291,7 +292,7 @@ def _bounded_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Return as many of the paths as fit into a result, each as valid text of at most 300 characters."""
     shown, remaining_chars = [], MAX_CONFLICT_CHARS
     for path in paths[:MAX_CONFLICT_PATHS]:
-        text = path.encode(errors="surrogateescape").decode(errors="replace")[:300]
+        text = valid_text(path)[:300]
         remaining_chars -= len(text)
         if remaining_chars < 0:
             break

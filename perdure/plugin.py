@@ -19,6 +19,7 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from perdure.models.base import UnreadableValue
+from perdure.text import one_line
 
 Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interceptor]
 
@@ -64,7 +65,7 @@ class Understanding(PydanticPayloadConverter):
 
 def _said(error: Exception) -> str:
     words = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).strip("'")
-    return " ".join(words.split())[:200]
+    return one_line(words)
 
 
 class _Showing(temporalio.worker.Interceptor):

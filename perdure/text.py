@@ -56,11 +56,45 @@ def is_visible(character: str) -> bool:
 
 def one_line(text: str, limit: int = 200) -> str:
     """All that is visible on one line, of at most `limit` characters."""
-    return shortened(" ".join(visible(text).split()), limit)
+    return shorten(" ".join(visible(text).split()), limit)
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, `…` the last one where there were more."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def cut_middle(
+    text: str, limit: int, gap: str = "\n[… {} characters left out …]\n", *, head_share: float = 1 / 3
+) -> str:
+    """Return a text of at most `limit` characters, with `gap` in place of its middle where there were more.
+
+    gap         `{}` in it becomes the number of characters that are left out
+    head_share  the part of what is kept that comes from the beginning: of output, the end says more
+    """
+    if len(text) <= limit:
+        return text
+    kept_chars = limit - len(gap.format(len(text)))
+    head_chars = int(kept_chars * head_share)
+    return text[:head_chars] + gap.format(len(text) - kept_chars) + text[len(text) - kept_chars + head_chars :]
+
+
+def cut_bytes(text: str, limit: int) -> str:
+    """Return the whole characters in the first `limit` bytes of a text in UTF-8."""
+    return valid_text(text).encode()[:limit].decode(errors="ignore")
+
+
+def valid_text(text: str) -> str:
+    """Return a text with `?` for what UTF-8 cannot hold: undecodable bytes of a name, and the halves of characters that
+    JSON can carry."""
+    return text.encode(errors="replace").decode()
+
+
+def redact_values(text: str, secrets: Iterable[str], mark: str = "[redacted]") -> str:
+    """Return a text with `mark` in place of each of these values, of the longest first: one may begin with another."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, mark)
+    return text
 
 
 def span(seconds: float) -> str:

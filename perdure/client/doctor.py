@@ -1,4 +1,4 @@
-"""What goes wrong in a namespace: workflows that cannot go on, and notices that did not reach their address."""
+"""Problems in a namespace: workflows that cannot go on, and notices that did not reach their address."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from perdure.client.history.runs import read_history
 from perdure.client.server.view import escape_filter_value, has_pollers
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.notice import trial_notice
+from perdure.text import one_line
 
 LOOKED_AT_MOST = 200
 """Most running workflows, the newest, that `doctor` asks the server about one by one: a few milliseconds each."""
@@ -87,8 +88,7 @@ async def _task_failure(client: Client, execution: WorkflowExecution) -> str:
     message = next((record.message for record in records if isinstance(record, TaskFailed)), None)
     if message is None:
         return ""
-    reason = " ".join(message.split())[:200] or "it does not say why"
-    return f"its workflow task has failed {task.attempt - 1} times: {reason}"
+    return f"its workflow task has failed {task.attempt - 1} times: {one_line(message) or 'it does not say why'}"
 
 
 NOTICES_ANSWER = timedelta(seconds=5)

@@ -19,6 +19,7 @@ from perdure.models.delivery.result import DeliveryResult, PullRequest
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.ids import delivery_key
 from perdure.models.webui.backlog import count_phases
+from perdure.text import one_line
 
 NOTICE_RESULT_BYTES = 32 * 1024
 """Of a result in a notice; above that its steps are left out: the notice must stay below 64 KiB of history."""
@@ -199,8 +200,8 @@ def notice_of(
         delivery_id=delivery_id,
         run_id=run_id,
         repository=request.repository,
-        request=_one_line(title or state.planning.title or request.request),
-        summary=_one_line(summary, 300),
+        request=one_line(title or state.planning.title or request.request, 120),
+        summary=one_line(summary, 300),
         phase=state.phase or "",
         pending_decision=pending_decision,
         pull_request=state.publishing.pull_request,
@@ -223,7 +224,7 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notic
         run_id=progress.run_id,
         repository=progress.repository,
         request=f"a backlog of {len(progress.items)} items",
-        summary=_one_line(summary, 300),
+        summary=one_line(summary, 300),
         pull_request=pull,
         cost_usd=progress.usd,
         result=_dump_bounded(progress, "items"),
@@ -264,12 +265,6 @@ def trial_notice(id: str, at: datetime) -> Notice:
         request="",
         summary="a test: deliveries can be heard of here",
     )
-
-
-def _one_line(text: str, limit: int = 120) -> str:
-    """Return the text on one line of at most `limit` characters, with "…" where more was cut."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _dump_bounded(result: DeliveryResult | BacklogProgress, list_field: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.text import one_line, visible
+from perdure.text import one_line, shorten, visible
 from perdure.text import span as span
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def align_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[str]
     lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in cells]
     other_width = sum(widths[:-1]) + 2 * (len(widths) - 1)
     limit = max(width, other_width + 12) if width is not None else max(map(len, lines))
-    return [line if len(line) <= limit else line[: limit - 1] + "…" for line in lines]
+    return [shorten(line, limit) for line in lines]
 
 
 def time_ago(seconds: float) -> str:

@@ -9,7 +9,7 @@ from perdure.models.delivery.result import StepRecord
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS, WRITERS
 from perdure.models.phases import Step
 from perdure.render.formatting import money, pluralise, short_sha
-from perdure.text import one_line, span
+from perdure.text import one_line, shorten, span
 
 GOOD, BAD, WARN, RUNNING, NEUTRAL = "✓", "✗", "!", "▸", "–"
 
@@ -119,8 +119,8 @@ def format_row(line: StepLine, width: int = WIDTH) -> str:
         right_columns = f"{span(line.duration_s):<8} {money(line.cost_usd) if line.shows_cost else ''}".rstrip()
     left_columns = f"{line.mark} {line.name:<10} {line.text}"
     left_width = max(min(width, WIDTH) - _RIGHT_CHARS, 24)
-    if width < WIDTH and len(left_columns) > left_width - 2:
-        left_columns = left_columns[: left_width - 3] + "…"
+    if width < WIDTH:
+        left_columns = shorten(left_columns, left_width - 2)
     return f"{left_columns:<{left_width - 2}}  {right_columns}".rstrip()
 
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from perdure.text import one_line, shortened, visible
+from perdure.text import one_line, redact_values, shorten, visible
 
 SECRET_CHARS = 8
 """Values of at most so many characters are not looked for: a "secret" like `test` would black out half of every
@@ -23,17 +23,8 @@ def first_line(text: str, limit: int) -> str:
     for line in text.splitlines():
         plain = _MARKDOWN.sub("", visible(line).strip()).strip()
         if any(c.isalnum() for c in plain):
-            return shortened(" ".join(plain.split()), limit)
+            return shorten(" ".join(plain.split()), limit)
     return ""
-
-
-def cut_middle(text: str, limit: int) -> str:
-    """Return a text of at most about `limit` characters: a third from the beginning, the rest from the end, the gap
-    named."""
-    if len(text) <= limit:
-        return text
-    head, tail = limit // 3, limit - limit // 3
-    return f"{text[:head]}\n[… {len(text) - limit} characters left out …]\n{text[-tail:]}"
 
 
 def frame_data(name: str, text: str) -> str:
@@ -67,6 +58,4 @@ def _frame(tag: str, attributes: str, text: str) -> str:
 def redact_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return the text with each of these values replaced by `[redacted]`; ones of at most SECRET_CHARS characters
     stay."""
-    for secret in sorted({s for s in secrets if len(s) > SECRET_CHARS}, key=len, reverse=True):
-        text = text.replace(secret, "[redacted]")
-    return text
+    return redact_values(text, {secret for secret in secrets if len(secret) > SECRET_CHARS})

@@ -21,6 +21,7 @@ import junitparser
 from perdure.adapters.repository.detect import DEPENDENCIES
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.text import cut_middle
 
 JUNIT_DEPTH = 500
 """Levels to which elements of a report may be nested: nested suites are some ten deep, and expat keeps a hundred bytes
@@ -274,17 +275,9 @@ def _outcome_and_message(element: ET.Element) -> tuple[str, str]:
             texts = [part.strip() for part in (matching[0].message, matching[0].text) if part and part.strip()]
             if len(texts) == 2 and texts[0] in texts[1]:
                 texts = texts[1:]
-            return outcome, _cut_middle("\n".join(texts))
+            # What was compared stands first, where it happened last.
+            return outcome, cut_middle("\n".join(texts), CASE_MESSAGE_CHARS, "\n…\n", head_share=0.5)
     return "passed", ""
-
-
-def _cut_middle(text: str) -> str:
-    """Return the text, its middle left out where it is longer than CASE_MESSAGE_CHARS: what was compared stands first,
-    where it happened last."""
-    if len(text) <= CASE_MESSAGE_CHARS:
-        return text
-    half = CASE_MESSAGE_CHARS // 2 - 2
-    return f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def _relative_file(file: str, root: Path) -> str:

@@ -397,4 +397,4 @@ def _cut_file(data: bytes) -> bytes:
     two."""
     if len(data) <= ARTIFACT_BYTES:
         return data
-    return data[: ARTIFACT_BYTES - len(_CUT)].decode(errors="ignore").encode() + _CUT  # no character in two
+    return data[: ARTIFACT_BYTES - len(_CUT)].decode(errors="ignore").encode() + _CUT

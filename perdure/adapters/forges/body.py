@@ -33,7 +33,7 @@ from perdure.models.delivery.steps import Plan
 from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FORGE_TEXT_CHARS
 from perdure.models.webui.details import dollars
-from perdure.text import is_web_address
+from perdure.text import is_web_address, shorten
 
 BODY_CHARS = 60_000
 """The most characters of a pull request's text: fewer than FORGE_TEXT_CHARS, so that a person can still add to it."""
@@ -110,7 +110,7 @@ def subject_line(kind: str, text: str) -> str:
         first_word = summary.split(" ", 1)[0]
         initial = summary[:1].lower() if first_word[1:].islower() else summary[:1]  # "API" and "I/O" stay
         summary = f"{SUBJECT_PREFIXES.get(kind, 'chore')}: {initial}{summary[1:]}"
-    return summary if len(summary) <= 72 else summary[:71].rstrip() + "…"
+    return shorten(summary, 72)
 
 
 def pull_request_body(
@@ -195,7 +195,7 @@ def _request_section(contract: Contract) -> str:
     request = contract.request.strip()
     if not request and contract.issue is not None and contract.config.ship.close_issue:
         return ""
-    excerpt = request if len(request) <= _REQUEST_SHOWN else request[:_REQUEST_SHOWN] + "…"
+    excerpt = shorten(request, _REQUEST_SHOWN)
     origin = f"From #{contract.issue.number}" if contract.issue is not None else ""
     return "\n\n".join(part for part in (origin, quote_block(excerpt)) if part)
 

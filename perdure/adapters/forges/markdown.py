@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from perdure.models.checks.report import ReviewIssue, Screenshot, Screenshots
-from perdure.text import is_web_address, visible
+from perdure.text import is_web_address, shorten, visible
 
 _BREAK = "\u200b"
 """A zero-width space. Those that come with a text are removed first, so that none of its own can hide what is looked
@@ -75,10 +75,10 @@ def quote_block(text: str) -> str:
 
 
 def neutral_line(text: str, limit: int = 1000) -> str:
-    """Return a text as one neutral line that can begin no heading, list or fence; at most `limit` characters of it,
-    then `…`."""
+    """Return a text as one neutral line that can begin no heading, list or fence; at most `limit` characters of
+    it."""
     joined = " ".join(_visible_text(text).split())  # joined before looking at how it begins
-    neutralised = neutral_text(joined if len(joined) <= limit else joined[:limit].rstrip() + "…")
+    neutralised = neutral_text(shorten(joined, limit))
     return _BREAK + neutralised if _BLOCK.match(neutralised) else neutralised
 
 

@@ -8,7 +8,7 @@ from perdure.models.delivery.publishing import CommentInput
 from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
 from perdure.models.delivery.turn import Contract
 from perdure.models.webui.details import dollars
-from perdure.text import is_web_address
+from perdure.text import is_web_address, shorten
 
 STATUS_CHARS = 4000
 """The most characters of the comment on an issue: a screen or two."""
@@ -50,7 +50,7 @@ def status_comment(
         _next_step(work, contract, watch_url),
     ]
     text = "\n\n".join(part for part in parts if part)
-    return text if len(text) <= STATUS_CHARS else text[: STATUS_CHARS - 1] + "…"
+    return shorten(text, STATUS_CHARS)
 
 
 def _message_paragraphs(text: str) -> list[str]:

@@ -27,6 +27,7 @@ from perdure.adapters.system.files import size_on_disk
 from perdure.models import limits
 from perdure.models.errors import PerdureError
 from perdure.models.limits import SANDBOX_PROCESSES
+from perdure.text import cut_middle
 
 GIT_SILENCE_S = 60
 """The longest time without a byte from a remote. Servers that prepare a large answer send a sign of life every 5 s."""
@@ -167,13 +168,7 @@ def redact(text: str) -> str:
 def redact_and_shorten(text: str) -> str:
     """Return output of git or a remote, redacted, with long lines cut in their middle: patterns are searched in every
     line, and none has to be read to its end."""
-    return "\n".join(_shorten_line(line) for line in redact(text).splitlines())
-
-
-def _shorten_line(line: str) -> str:
-    """Return a line of at most GIT_LINE_CHARS: a longer one loses its middle."""
-    half = GIT_LINE_CHARS // 2 - 1
-    return line if len(line) <= GIT_LINE_CHARS else f"{line[:half]}…{line[-half:]}"
+    return "\n".join(cut_middle(line, GIT_LINE_CHARS, "…", head_share=0.5) for line in redact(text).splitlines())
 
 
 class GitError(PerdureError):

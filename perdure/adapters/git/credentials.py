@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES, forge_of_host
+from perdure.text import redact_values
 
 CREDENTIAL_ANSWERS = 4
 """The most answers with a token to one git command. git asks once, and once more after each redirect; more is a
@@ -53,9 +53,7 @@ class Credential:
     def redact_secret(self, text: str) -> str:
         """Return a text with `***` in place of the secret, as it is and as Basic authentication encodes it."""
         encoded = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-        return reduce(
-            lambda result, secret: result.replace(secret, "***"), (self.password, encoded, encoded.rstrip("=")), text
-        )
+        return redact_values(text, (self.password, encoded, encoded.rstrip("=")), "***")
 
 
 class Keyring(Protocol):

@@ -12,6 +12,7 @@ from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.limits import NAME_CHARS
+from perdure.text import valid_text
 
 BACKLOG_TRAILER = "Perdure-Backlog"
 
@@ -124,7 +125,7 @@ def replay_commits(vault: Vault, head: str, onto: str, *excluded: str) -> Replay
         merged = merge_change_onto(vault, parents[0], tip, commit)
         if merged.conflicts:
             more = f" and {len(merged.conflicts) - _MAX_PATHS} more" if len(merged.conflicts) > _MAX_PATHS else ""
-            paths = ", ".join(path.encode(errors="replace").decode() for path in merged.conflicts[:_MAX_PATHS])
+            paths = ", ".join(valid_text(path) for path in merged.conflicts[:_MAX_PATHS])
             return ReplayResult(problem=f"{_describe_commit(vault, commit)} conflicts in {paths[:300]}{more}")
         tip = _copy_commit(vault, commit, merged.tree, tip)
     return ReplayResult(tip, len(lines))

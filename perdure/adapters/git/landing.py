@@ -19,6 +19,7 @@ from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import Diverged, ForgeRefused, WorkspaceLost
 from perdure.models.ids import branch_name
+from perdure.text import valid_text
 
 LANDED, OURS = "landed", "this-delivery"
 """The names of the two sides in the marks of a conflict and in git's messages about it."""
@@ -350,8 +351,7 @@ def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str,
             }
             paths = tuple(path for path in paths if path not in earlier_conflicts)
         if paths:
-            shown = paths[0].encode(errors="surrogateescape").decode(errors="replace")
-            conflicts[other.delivery] = shown[:PATH_CHARS]
+            conflicts[other.delivery] = valid_text(paths[0])[:PATH_CHARS]
         if len(conflicts) == MAX_CONFLICTS:
             break
     return conflicts

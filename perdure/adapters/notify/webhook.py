@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import logging
 import math
 import socket
@@ -311,22 +312,17 @@ def _pull_request_label(notice: Notice) -> str:
 def _neutral_text(text: str, limit: int) -> str:
     """Return a text that others wrote on one line of about `limit` characters, with all markup broken: the forge's
     neutral line is enough for Mattermost, the three escapes for Slack, and in neither it is bold or code."""
-    return _escape_markup(neutral_line(text, limit).replace("*", "∗").replace("`", "ʼ"))
+    return html.escape(neutral_line(text, limit).replace("*", "∗").replace("`", "ʼ"), quote=False)
 
 
 def _code_span(command: str) -> str:
     """Return a command as a code span, to be copied: unchanged but for backticks, which would end the span, and what
     nobody sees."""
-    return f"`{_escape_markup(visible(command).replace('`', ''))}`"
+    return f"`{html.escape(visible(command).replace('`', ''), quote=False)}`"
 
 
 def _markup_link(url: str | None, label: str) -> str:
     """Return a link in Slack's markup; empty without an address, or for one that is no address on the web."""
     if not url or not is_web_address(url) or "|" in url:
         return ""
-    return f"<{_escape_markup(url)}|{label}>"
-
-
-def _escape_markup(text: str) -> str:
-    """Return the text with the three characters escaped that Slack's markup uses."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<{html.escape(url, quote=False)}|{label}>"

@@ -27,6 +27,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import Note
 from perdure.models.errors import BadInput
 from perdure.models.limits import DEFAULTS
+from perdure.text import cut_bytes
 
 DEFAULT = "default"
 LOWERED = " (lowered to the host's limit)"
@@ -284,7 +285,7 @@ def read_notes(tree: Path, names: Sequence[str]) -> tuple[Note, ...]:
         paths_seen.add(path)
         text = read_beginning(path, NOTE_BYTES + 1)
         if len(text.encode()) > NOTE_BYTES:
-            text = text.encode()[:NOTE_BYTES].decode(errors="ignore") + f"\n… cut at {NOTE_BYTES // 1024} KiB\n"
+            text = cut_bytes(text, NOTE_BYTES) + f"\n… cut at {NOTE_BYTES // 1024} KiB\n"
         if text.strip():
             notes.append(Note(path=name, text=text))
     return tuple(notes)

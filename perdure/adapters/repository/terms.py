@@ -25,7 +25,7 @@ from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
 from perdure.models.issue import ForgeIssue, IssueComment, IssueName
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Kind, Phase
-from perdure.text import one_line
+from perdure.text import one_line, valid_text
 
 NO_KIND = "change"
 """In place of {kind} where nobody classified the request: a plan came with it, or no plan is wanted."""
@@ -214,7 +214,7 @@ def delivery_title(vault: Vault, contract: Contract) -> str:
     log = ("log", "-1", "--format=%s")
     subject: str = vault.git.text(*log, "--no-merges", "--end-of-options", contract.head, f"^{contract.base_sha}")
     subject = subject or vault.git.text(*log, "--end-of-options", contract.head)
-    return " ".join(subject.split())[:200]
+    return one_line(subject)
 
 
 def retry_token_limit(requested: int, host_limit: int | None) -> int:
@@ -349,10 +349,10 @@ def bound_issue(issue: ForgeIssue) -> ForgeIssue:
         remarks.append(IssueComment(author="", text=omission))
     return issue.model_copy(
         update={
-            "title": one_line(_without_surrogates(issue.title), ISSUE_TITLE_CHARS),
+            "title": one_line(valid_text(issue.title), ISSUE_TITLE_CHARS),
             "text": text,
-            "author": one_line(_without_surrogates(issue.author), _NAME_CHARS),
-            "labels": tuple(one_line(_without_surrogates(label), _NAME_CHARS) for label in issue.labels[:_LABELS]),
+            "author": one_line(valid_text(issue.author), _NAME_CHARS),
+            "labels": tuple(one_line(valid_text(label), _NAME_CHARS) for label in issue.labels[:_LABELS]),
             "comments": (*remarks, *kept),
         }
     )
@@ -360,22 +360,17 @@ def bound_issue(issue: ForgeIssue) -> ForgeIssue:
 
 def _bound_comment(comment: IssueComment) -> IssueComment:
     """Return a comment of at most ISSUE_COMMENT_BYTES, its author on one line."""
-    author = one_line(_without_surrogates(comment.author), _NAME_CHARS)
+    author = one_line(valid_text(comment.author), _NAME_CHARS)
     return comment.model_copy(update={"author": author, "text": _cut_middle(comment.text, ISSUE_COMMENT_BYTES)})
 
 
 def _cut_middle(text: str, limit: int) -> str:
     """Return the text with at most `limit` bytes: a third from its beginning, the rest from its end, between them a
     line that says how much is left out."""
-    encoded = _without_surrogates(text).encode()
+    encoded = valid_text(text).encode()
     if len(encoded) <= limit:
         return encoded.decode()
     gap = f"\n[… {len(encoded) - limit} bytes left out …]\n"
     kept_bytes = limit - len(gap.encode())
     head, tail = encoded[: kept_bytes // 3], encoded[len(encoded) - (kept_bytes - kept_bytes // 3) :]
     return head.decode(errors="ignore") + gap + tail.decode(errors="ignore")
-
-
-def _without_surrogates(text: str) -> str:
-    """Return the text with `?` for halves of characters (lone surrogates, which JSON can carry and UTF-8 cannot)."""
-    return text.encode(errors="replace").decode()

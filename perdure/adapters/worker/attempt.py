@@ -40,6 +40,7 @@ from perdure.models.errors import (
 from perdure.models.ids import digest
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX
 from perdure.models.phases import Step
+from perdure.text import cut_middle
 
 RETRY_PAUSE_MODEL_S = (1.0, 60.0)
 """First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
@@ -185,7 +186,9 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
         message = str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
         final = failures_before + 1 >= UNEXPECTED_FAILURES
         log.error("%s of %s failed", info.activity_type, work.delivery, exc_info=error)
-        return ApplicationError(_shorten_message(message), type=type(error).__name__, non_retryable=final)
+        return ApplicationError(
+            cut_middle(message, FAILURE_CHARS, head_share=0.5), type=type(error).__name__, non_retryable=final
+        )
 
     @asynccontextmanager
     async def _record_attempt(self, work: Any) -> AsyncIterator[_AttemptEnd]:
@@ -319,20 +322,12 @@ def _to_application_error(error: PerdureError, attempt: int, *details: BaseModel
         # never before it said; and not everybody at the same moment
         pause = timedelta(seconds=error.retry_after + random.uniform(0, 0.1 * error.retry_after))  # noqa: S311
     return ApplicationError(
-        _shorten_message(str(error)),
+        cut_middle(str(error), FAILURE_CHARS, head_share=0.5),
         *details,
         type=type(error).__name__,
         non_retryable=not retryable,
         next_retry_delay=pause,
     )
-
-
-def _shorten_message(text: str) -> str:
-    """Return the message; one of more than FAILURE_CHARS loses its middle."""
-    if len(text) <= FAILURE_CHARS:
-        return text
-    half = FAILURE_CHARS // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
 
 
 def _check_result_size(result: Any) -> None:

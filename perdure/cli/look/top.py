@@ -26,7 +26,7 @@ from perdure.models.errors import PerdureError
 from perdure.render.decision_lines import pending_lines, resolve_answer
 from perdure.render.formatting import align_columns, money, time_ago
 from perdure.render.step_lines import phase_bar
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
@@ -139,12 +139,12 @@ def table_lines(rows: Sequence[OverviewRow], width: int | None, now: datetime | 
             cells.append(_cells_of(row, now, narrow=narrow, wide=wide))
     heading = ("", "delivery", "phase", "since", "cost", *(("change",) if wide else ()), "doing")
     lines = align_columns([heading, *cells], width) if cells else []
-    return [line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in lines]
+    return [line if width is None else shorten(line, width) for line in lines]
 
 
 def _cells_of(row: OverviewRow, now: datetime, *, narrow: bool, wide: bool) -> tuple[str, ...]:
     """Return the cells of a row: mark, id, phase, since when, cost, on a wide screen the change, what it does."""
-    id = row.id if not narrow or len(row.id) <= _WIDE_ID // 2 else f"{row.id[: _WIDE_ID // 2 - 1]}…"
+    id = shorten(row.id, _WIDE_ID // 2) if narrow else row.id
     since = time_ago((now - (row.since or row.closed or row.started)).total_seconds())
     cost = money(row.cost_usd) if row.cost_usd is not None else ""
     change = (one_line(row.change, _CHANGE),) if wide else ()

@@ -29,7 +29,7 @@ from perdure.render.backlog.text import change_lines, headline, status_lines, wa
 from perdure.render.decision_lines import pending_lines
 from perdure.render.progress_lines import ProgressReporter, closing_lines
 from perdure.render.step_lines import WARN, format_row, phase_bar
-from perdure.text import one_line, visible
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -243,7 +243,7 @@ class DeliveryWatcher:
             if time.monotonic() - self._reached_at > WATCH_LOST_S:
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
-                    where=visible(str(error))[:200],
+                    where=one_line(str(error)),
                     fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
                 ) from None
             if not self._is_away:
@@ -318,7 +318,7 @@ async def follow_backlog(backlog: Backlog, screen: Screen) -> int:
             except (RPCError, TemporalUnreachable) as error:
                 if time.monotonic() - reached_at > WATCH_LOST_S:
                     fix = f"perdure up --detach, then perdure backlog status {backlog.id} --watch: the work is safe"
-                    where = visible(str(error))[:200]
+                    where = one_line(str(error))
                     raise TemporalUnreachable("Temporal went away", where=where, fix=fix) from None
                 described = None
                 if not is_server_away:

@@ -18,6 +18,7 @@ from perdure.models.limits import (
     TEST_NAME_CHARS,
 )
 from perdure.models.phases import ALL_PHASES, Phase
+from perdure.text import shorten
 
 DURATION_CHARS = 32
 DURATION_MOST_S = 10 * 366 * 24 * 3600.0
@@ -159,7 +160,7 @@ class TestCommand(Settings):
             return fields
         directory = str(fields.get("directory") or "")
         name = " ".join(f"{directory}: {fields['command']}".removeprefix(": ").split())
-        return {**fields, "name": name if len(name) <= TEST_NAME_CHARS else f"{name[: TEST_NAME_CHARS - 1]}…"}
+        return {**fields, "name": shorten(name, TEST_NAME_CHARS)}
 
 
 class TestsSettings(Settings):

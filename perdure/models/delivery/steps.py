@@ -22,7 +22,7 @@ from perdure.models.checks.report import Classification, Review
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import Step
 from perdure.models.rules.backlog import parse_backlog
-from perdure.text import one_line
+from perdure.text import cut_bytes, one_line
 
 
 class Part(UserInputModel):
@@ -76,7 +76,7 @@ class Decomposition(UserInputModel):
         """Return a line for each item with its id, dependencies and request, cut to `max_bytes` bytes and an "…"
         behind."""
         text = "\n".join(f"{part.id}{part.id_suffix}: {one_line(part.request, 300)}" for part in self.items)
-        cut_text = text.encode()[:max_bytes].decode(errors="ignore")
+        cut_text = cut_bytes(text, max_bytes)
         return cut_text if cut_text == text else cut_text + "…"
 
     def find_empty_field(self) -> str:
@@ -141,7 +141,7 @@ class Plan(UserInputModel):
         ]
         lines = [self.problem, self.solution, *tasks, *(f"check: {check}" for check in self.validation)]
         text = "\n".join(line.strip() for line in "\n".join(lines).splitlines() if line.strip())
-        cut_text = text.encode()[:max_bytes].decode(errors="ignore")
+        cut_text = cut_bytes(text, max_bytes)
         return cut_text if cut_text == text else cut_text + "…"
 
     @field_validator("tasks")

@@ -18,6 +18,7 @@ from perdure.models.delivery.result import (
 )
 from perdure.models.delivery.state import DeliveryState, Progress
 from perdure.models.rules.gates import red_tests_approval_text
+from perdure.text import one_line
 
 UNREAD_SHOWN, UNREAD_CHARS = 20, 200
 """Messages in a result that no turn has read, and characters of each: a failed delivery's result is part of a failure,
@@ -78,7 +79,7 @@ def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
     decisions = []
     for key, decided in list(state.gates.decided.items())[-DECISIONS_SHOWN:]:
         gate, _, target = key.partition(":")
-        note = " ".join(decided.note.split())[:UNREAD_CHARS]
+        note = one_line(decided.note, UNREAD_CHARS)
         budget = gate == "added"
         decisions.append(
             DecisionMade(
@@ -94,14 +95,8 @@ def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
 
 def unread_messages(state: DeliveryState) -> tuple[str, ...]:
     """Return the messages that no turn has read, each cut, the first UNREAD_SHOWN; a last line counts the others."""
-    shown = [shorten_message(message.text) for message in state.messages.pending[:UNREAD_SHOWN]]
+    shown = [one_line(message.text, UNREAD_CHARS) for message in state.messages.pending[:UNREAD_SHOWN]]
     return (*shown, f"and {more} more") if (more := len(state.messages.pending) - UNREAD_SHOWN) > 0 else tuple(shown)
-
-
-def shorten_message(message: str) -> str:
-    """Return a message on one line, cut at UNREAD_CHARS with "…"."""
-    text = " ".join(message.split())
-    return text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…"
 
 
 def result_of_tests(state: DeliveryState) -> TestsResult:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from perdure.models.delivery.result import TestsStatus
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.phases import Step
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 _LONGEST = 66
 """The timeline writes it beside the bar, in the half that is left: of more, a small screen cuts off the beginning."""
@@ -33,7 +33,7 @@ def step_caption(step: str, attempt: int, state: DeliveryState, subject: str = "
             text = "the application's pages, for the reviewer"
         case _:
             text = " ".join(subject.split())
-    return _cut(_round_prefix(attempt) + text)
+    return shorten(_round_prefix(attempt) + text, _LONGEST)
 
 
 def turn_caption(attempt: int, turn: int, previous_summary: str, model: str) -> str:
@@ -42,22 +42,18 @@ def turn_caption(attempt: int, turn: int, previous_summary: str, model: str) -> 
     previous_summary  of the turn before, empty for the first, whose caption names the model instead
     """
     happened = previous_summary.partition(" · ")[2]
-    return _cut(f"{_round_prefix(attempt)}turn {turn}" + (f", after {happened}" if happened else f" · {model}"))
+    after = f", after {happened}" if happened else f" · {model}"
+    return shorten(f"{_round_prefix(attempt)}turn {turn}{after}", _LONGEST)
 
 
 def wait_caption(question: str) -> str:
     """Return the caption of the timer under which a delivery waits for a person to decide."""
-    return _cut(f"waiting for you: {' '.join(question.split())}")
+    return shorten(f"waiting for you: {' '.join(question.split())}", _LONGEST)
 
 
 def _round_prefix(attempt: int) -> str:
     """Return `round 2 · ` from the second attempt on, else nothing."""
     return f"round {attempt} · " if attempt > 1 else ""
-
-
-def _cut(text: str) -> str:
-    """Return the text, cut at _LONGEST with "…"."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 _SHOWN_CHARS = 200

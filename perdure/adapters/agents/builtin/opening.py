@@ -21,12 +21,13 @@ import perdure
 from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.tool_calls import calls_in, describe_reply, texts_in
 from perdure.adapters.agents.builtin.user_messages import frame_issue, is_from_person, rejection_text
-from perdure.adapters.agents.text import cut_middle, frame_data
+from perdure.adapters.agents.text import frame_data
 from perdure.models.base import Message
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.steps import STEPS, Role
 from perdure.models.delivery.turn import Contract
 from perdure.models.phases import Kind, Step
+from perdure.text import cut_middle
 
 MATERIAL_CHARS = 200_000
 """The most characters of one plan, diff or report in an opening message, some 60,000 tokens: what is longer is better
@@ -84,10 +85,10 @@ def opening_message(
     if contract.issue is not None:
         parts += frame_issue(contract.issue, is_whole_request=not parts)
     if STEPS[step].gets_notes:
-        parts += [frame_data(f"note {note.path}", _bound_material(note.text)) for note in contract.notes]
+        parts += [frame_data(f"note {note.path}", cut_middle(note.text, MATERIAL_CHARS)) for note in contract.notes]
     ordered = [name for name in _ORDER if name in materials]
     for name in [*ordered, *sorted(materials.keys() - {*ordered, REJECTION_NOTE})]:
-        parts.append(frame_data(name, _bound_material(materials[name])))
+        parts.append(frame_data(name, cut_middle(materials[name], MATERIAL_CHARS)))
     if REJECTION_NOTE in materials:
         parts.append(rejection_text(step, materials[REJECTION_NOTE]))
     page_blocks = [block for page in pages for block in _page_blocks(page)]
@@ -173,11 +174,6 @@ def _role_lines(step: Step, contract: Contract) -> list[str]:
     return lines + (
         [contract.prompts[role_prompt_name(role)]] if role and role_prompt_name(role) in contract.prompts else []
     )
-
-
-def _bound_material(text: str) -> str:
-    """Return a material with its middle cut out where it is longer than MATERIAL_CHARS."""
-    return cut_middle(text, MATERIAL_CHARS)
 
 
 @cache

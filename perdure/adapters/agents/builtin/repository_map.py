@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from perdure.text import one_line, shortened
+from perdure.text import one_line, shorten
 
 MAP_BYTES = 8_000
 """The most bytes of the whole map, some 2,500 tokens: two look-ups with their replies cost as much."""
@@ -187,7 +187,7 @@ def _names_by_path(
     chars = min(_SYMBOL_CHARS, max(_SYMBOL_CHARS_LEAST, remaining_bytes // len(defined) - _NAME_CHARS // 4))
     shown: dict[str, str] = {}
     for path, names in defined.items():
-        text = shortened(", ".join(names), chars)
+        text = shorten(", ".join(names), chars)
         remaining_bytes -= _byte_size([f"  {_base_name(path)}: {text}"])
         if remaining_bytes < 0:
             break

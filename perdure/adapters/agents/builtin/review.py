@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from perdure.models.checks.report import Justification, Promise, Review, ReviewIssue, Severity
 from perdure.models.checks.verdict_text import label_of
 from perdure.models.limits import REVIEW_ISSUES_REPORTED
-from perdure.text import one_line, shortened
+from perdure.text import one_line, shorten
 
 QUOTE_WORDS = 3
 """Words that a quote from the request has at least: two words stand in any text by accident."""
@@ -107,7 +107,7 @@ def _make_blocker(label: str, promise: Promise, quote: str, reason: str, problem
     quote_text = f" The reviewer's quote “{_shorten(quote)}” {problem}." if problem else ""
     reason_text = f" The reviewer says: {one_line(reason, 500)}" if reason.strip() else ""
     return ReviewIssue(
-        title=f"changed promise: {shortened(label, 120)}",
+        title=f"changed promise: {shorten(label, 120)}",
         description=f"{label} passes on the base and fails on this change, and no words of the request that ask for it "
         f"were quoted.{quote_text}{reason_text}",
         severity=Severity.BLOCKER,
@@ -241,6 +241,6 @@ def _format_place(issue: ReviewIssue) -> str:
 
 def _list_paths(paths: Iterable[str]) -> str:
     """Return paths as one text, at most _PATHS_LISTED of them, then how many more there are."""
-    names = [shortened(path, _PATH_CHARS) for path in paths]
+    names = [shorten(path, _PATH_CHARS) for path in paths]
     more = f" and {len(names) - _PATHS_LISTED} more" if len(names) > _PATHS_LISTED else ""
     return (", ".join(names[:_PATHS_LISTED]) or "none") + more

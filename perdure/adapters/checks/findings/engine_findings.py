@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from perdure.adapters.checks.findings import content_findings
 from perdure.adapters.checks.findings.secret_leaks import find_leaks, printable_path
 from perdure.adapters.checks.globs import covering_pattern
@@ -21,6 +23,7 @@ from perdure.models.checks.report import Experiment, Finding, FindingRule, Findi
 from perdure.models.checks.verdict_text import join_short_names
 from perdure.models.delivery.turn import Contract
 from perdure.models.phases import Kind
+from perdure.text import redact_values
 
 FINDINGS_MOST = 50
 """The most findings listed for one change, the worst first; the others are counted. Nobody mends more in one round."""
@@ -157,22 +160,15 @@ def _sort_key(finding: Finding) -> tuple[int, int, str, bool, int]:
 def _redact_secrets(findings: Findings, values: Iterable[str]) -> Findings:
     """Return the findings with each secret replaced by `[secret]` in all their texts: evidence, changed tests and names
     of files can quote one."""
-    ordered = sorted(values, key=len, reverse=True)
+    secrets = set(values)
 
-    def clean(text: str) -> str:
-        for value in ordered:
-            text = text.replace(value, "[secret]")
-        return text
+    def clean(entry: BaseModel, *names: str) -> BaseModel:
+        texts = {name: redact_values(getattr(entry, name), secrets, "[secret]") for name in names}
+        return entry.model_copy(update=texts)
 
-    cleaned = [
-        entry.model_copy(update={name: clean(getattr(entry, name)) for name in ("title", "description", "file")})
-        for entry in findings.findings
-    ]
-    tests = [
-        entry.model_copy(update={name: clean(getattr(entry, name)) for name in ("name", "file", "before", "after")})
-        for entry in findings.changed_tests
-    ]
-    return findings.model_copy(update={"findings": tuple(cleaned), "changed_tests": tuple(tests)})
+    cleaned = tuple(clean(finding, "title", "description", "file") for finding in findings.findings)
+    tests = tuple(clean(test, "name", "file", "before", "after") for test in findings.changed_tests)
+    return findings.model_copy(update={"findings": cleaned, "changed_tests": tests})
 
 
 _BEGINS, _BETWEEN, _ENDS = b"<<<<<<< ", b"=======", b">>>>>>> "

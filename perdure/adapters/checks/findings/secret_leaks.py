@@ -18,7 +18,7 @@ from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import Finding, FindingRule, Severity
 from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
-from perdure.text import is_visible
+from perdure.text import cut_middle, is_visible
 
 SECRET_LINE_CHARS, SECRET_LINE_OVERLAP = 1_000, 300
 """Longer lines are searched in pieces that overlap: some patterns take the square of a line's length. No token is
@@ -450,7 +450,4 @@ def printable_path(path: str) -> str:
     FINDING_NAME_CHARS loses its middle."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     plain = "".join(c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
-    if len(plain) <= FINDING_NAME_CHARS:
-        return plain
-    half = FINDING_NAME_CHARS // 2
-    return f"{plain[:half]}…{plain[-half + 1 :]}"
+    return cut_middle(plain, FINDING_NAME_CHARS, "…", head_share=0.5)

@@ -16,7 +16,7 @@ from perdure.adapters.checks.trees import DifferingFiles
 from perdure.models.checks.report import Tampering, TamperingHit, TestReport
 from perdure.models.config.repository import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 TAMPER_EVIDENCE_CHARS = 600
 """Characters of one hit's evidence: some ten lines, enough to see what it was and what it is."""
@@ -237,8 +237,9 @@ def make_hit(rule: Tampering, title: str, file: str = "", line: int | None = Non
     Its title becomes part of messages: it is put on one line, without what cannot be seen.
     """
     text = "\n".join(part.rstrip() for part in evidence if part.strip())
-    cut = text if len(text) <= TAMPER_EVIDENCE_CHARS else text[: TAMPER_EVIDENCE_CHARS - 2].rstrip() + " …"
-    return TamperingHit(rule=rule, title=one_line(title), file=file, line=line, evidence=cut)
+    return TamperingHit(
+        rule=rule, title=one_line(title), file=file, line=line, evidence=shorten(text, TAMPER_EVIDENCE_CHARS)
+    )
 
 
 def minus_lines(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest
 from perdure.models.issue import ForgeIssue, IssueComment
 from perdure.models.limits import FORGE_TEXT_CHARS
+from perdure.text import shorten
 
 if TYPE_CHECKING:
     from github.Issue import Issue as GitHubIssue
@@ -58,9 +59,7 @@ def write_status_comment(repository: Repository, number: int, delivery: str, tex
     """
     from github import UnknownObjectException
 
-    body = f"{status_marker(delivery)}\n{text}"
-    if len(body) > FORGE_TEXT_CHARS:
-        body = body[: FORGE_TEXT_CHARS - 1] + "…"
+    body = shorten(f"{status_marker(delivery)}\n{text}", FORGE_TEXT_CHARS)
     issue = repository.get_issue(number)
     if not _is_in_repository(issue, repository):
         raise ForgeRefused(f"issue #{number} has moved to another repository", where=issue.html_url)

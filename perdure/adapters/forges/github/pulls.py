@@ -19,6 +19,7 @@ from perdure.adapters.forges.github.errors import error_message, status_error, v
 from perdure.models.delivery.result import PullRequest
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
+from perdure.text import shorten
 
 if TYPE_CHECKING:
     from github.GithubException import GithubException
@@ -237,8 +238,7 @@ def _bounded_body(proposal: Proposal) -> str:
     if len(proposal.body) <= FORGE_TEXT_CHARS and mark in proposal.body:
         return proposal.body
     end = f"\n\n{mark}\n"
-    max_chars = FORGE_TEXT_CHARS - len(end) - 1
-    return (proposal.body if len(proposal.body) <= max_chars else proposal.body[:max_chars] + "…") + end
+    return shorten(proposal.body, FORGE_TEXT_CHARS - len(end)) + end
 
 
 def _normalise_text(text: str | None) -> str:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from perdure.adapters.forges.github.errors import status_error
 from perdure.adapters.git.command import IDENTITY
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from github.Repository import Repository
@@ -131,7 +132,7 @@ def _requirement(params: Mapping[str, Any]) -> str:
     """Return what a rule's pattern demands, in words: `must not match ^x`."""
     verbs = {"starts_with": "begin with", "ends_with": "end with", "contains": "contain"}
     verb = verbs.get(str(params.get("operator")), "match")
-    return f"must {'not ' if params.get('negate') else ''}{verb} {_clip_line(params.get('pattern'))}"
+    return f"must {'not ' if params.get('negate') else ''}{verb} {one_line(str(params.get('pattern') or ''))}"
 
 
 def _fits_pattern(params: Mapping[str, Any], text: str) -> bool | None:
@@ -225,15 +226,10 @@ def _refusal_error(
 ) -> ForgeRefused:
     """Return the error for a push that a rule would refuse. `reason`: why; `remedy`: what to do instead of changing the
     rule."""
-    whose = f" of {_clip_line(rule['ruleset_source'])}" if rule.get("ruleset_source") else ""
+    whose = f" of {one_line(str(rule['ruleset_source']))}" if rule.get("ruleset_source") else ""
     fix = f"let the token's account bypass the ruleset, or {remedy}"
     return ForgeRefused(
         f"a rule{whose} ({rule.get('type')}) would refuse the push of {branch}: {reason}",
         where=f"{repository.html_url}/rules?ref={quote(f'refs/heads/{branch}', safe='')}",
         fix=fix,
     )
-
-
-def _clip_line(text: Any) -> str:
-    """Return a value of GitHub's as one line of at most 200 characters."""
-    return " ".join(str(text or "").split())[:200]

@@ -14,6 +14,7 @@ from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
+from perdure.text import shorten
 
 PAGE_CHARS = 16_000
 """Characters of a log or diff in one page: at most 64 KiB, whatever the characters."""
@@ -157,7 +158,7 @@ def _message_lines(message: dict[str, Any]) -> Iterator[str]:
             yield from _indent_lines(block["text"])
         elif kind == "tool_use":
             arguments = json.dumps(block["input"], ensure_ascii=False)
-            yield f"  ▸ {block['name']} {arguments if len(arguments) < 300 else arguments[:300] + '…'}"
+            yield f"  ▸ {block['name']} {shorten(arguments, 300)}"
         elif kind == "tool_result":
             yield from _indent_lines(_result_text(block), "    ")
 

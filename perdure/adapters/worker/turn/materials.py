@@ -33,7 +33,7 @@ from perdure.models.delivery.turn import Contract, TurnInput
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.phases import Step
-from perdure.text import one_line
+from perdure.text import one_line, shorten
 
 _MESSAGE_LINES = 12
 """The most lines that are shown of the message of a changed promise's test."""
@@ -150,7 +150,7 @@ def _command_fields(result: CommandResult) -> dict[str, Any]:
 def _case_fields(case: TestCase, room: int) -> dict[str, Any]:
     """Return what a prompt has of one test: its message is cut to `room` characters."""
     fields = case.model_dump(mode="json", exclude_defaults=True, exclude={"duration_s"})
-    message = case.message if len(case.message) <= room else case.message[: room - 1] + "…"
+    message = shorten(case.message, room)
     return {**fields, "known": case.known, **({"message": message} if message else {})}
 
 

@@ -8,13 +8,14 @@ import pytest
 from perdure.adapters.agents.builtin.answers import schema_for
 from perdure.adapters.agents.builtin.conversation import model_request_for, opening_message, system_prompt
 from perdure.adapters.agents.builtin.opening import MATERIAL_CHARS, ShownPage, roles_of
-from perdure.adapters.agents.text import cut_middle, first_line, frame_data, redact_secrets
+from perdure.adapters.agents.text import first_line, frame_data, redact_secrets
 from perdure.models.backlog.request import LandingPlace
 from perdure.models.config.repository import DeliverySettings, RepositoryConfig, TestCommand
 from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.delivery.turn import Contract, Note
 from perdure.models.phases import Kind, Step
+from perdure.text import cut_middle
 
 CONTRACT = Contract(
     delivery="durations-parse-3f9c",

@@ -24,7 +24,6 @@ from pathlib import Path
 from pydantic import Field
 
 from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall, ToolError
-from perdure.adapters.agents.text import cut_middle
 from perdure.adapters.sandbox.base import SandboxCommand, SandboxResult
 from perdure.adapters.sandbox.usage import describe_kill
 from perdure.adapters.system.output import clean_output, read_excerpt
@@ -32,7 +31,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
-from perdure.text import one_line
+from perdure.text import cut_middle, one_line
 
 BACKGROUND_MOST = 3
 """The number that may run at once: a server, what it needs, and one to spare."""

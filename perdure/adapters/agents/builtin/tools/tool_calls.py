@@ -14,7 +14,7 @@ from perdure.adapters.agents.builtin.tools.search_tools import GLOB, GREP
 from perdure.adapters.agents.text import first_line
 from perdure.models.delivery.steps import STEPS
 from perdure.models.phases import Step
-from perdure.text import one_line, shortened
+from perdure.text import one_line, shorten
 
 WRITING_TOOLS: tuple[AgentTool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)
 READING_TOOLS: tuple[AgentTool[Any], ...] = (BASH, GLOB, GREP, READ)
@@ -128,7 +128,7 @@ def describe_reply(message: dict[str, Any]) -> str:
     calls it is the first line of its text, or "no answer"."""
     calls = [_describe_call(block) for block in calls_in(message)]
     if calls:
-        return shortened(", ".join(calls), DESCRIPTION_CHARS)
+        return shorten(", ".join(calls), DESCRIPTION_CHARS)
     return first_line("\n".join(texts_in(message)), DESCRIPTION_CHARS) or "no answer"
 
 
