@@ -5,28 +5,12 @@ from __future__ import annotations
 
 import ast
 import re
-import secrets
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 from perdure.models.limits import SIDE_PATTERNS
 
 EVERY = "*"
 """Stands in the place of names: every test that a file reports is made to fail."""
-
-
-class FailingBody(NamedTuple):
-    """A test function that is made to fail at its end.
-
-    place        `TestA::test_b` where nothing but the runner runs it and looks at how it ended: no decorator but
-                 marks, no class to inherit from, no other thing of its name; empty elsewhere
-    end_message  the message of its failure, which nothing says before the body came to its end
-    """
-
-    name: str
-    place: str
-    end_message: str
 
 
 def parse_python(text: str) -> ast.Module | None:
@@ -37,77 +21,31 @@ def parse_python(text: str) -> ast.Module | None:
         return None
 
 
-def fail_python_tests(text: str, token: str) -> tuple[str, tuple[FailingBody, ...]]:
+def fail_python_tests(text: str, token: str) -> tuple[str, frozenset[str]]:
     """Put a decorator at each test function and method of a module that makes it fail at its end; return the new text
-    and these tests.
+    and the names of these tests.
 
     The decorator (see python_fail_helper) stands in a line of its own right above `def`, within whatever else decorates
-    the test. The text as it is and () where it is no Python.
+    the test. The text as it is, and no names, where it is no Python.
     """
     if (tree := parse_python(text)) is None:
-        return text, ()
-    lines, tests = split_lines(text), list[tuple[int, FailingBody]]()
-    pending: list[tuple[ast.AST, str | None]] = [(tree, "")]
+        return text, frozenset()
+    lines, tests, pending = split_lines(text), list[tuple[int, str]](), list[ast.AST]([tree])
     while pending:
-        parent, prefix = pending.pop()
-        for node in ast.iter_child_nodes(parent):
+        for node in ast.iter_child_nodes(pending.pop()):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                place = f"{prefix}{node.name}" if prefix is not None and _is_plain(node) else ""
-                tests += (
-                    [(node.lineno, FailingBody(node.name, place, random_end_message()))]
-                    if node.name.startswith("test")
-                    else []
-                )
-            elif isinstance(node, ast.ClassDef):
-                is_plain = prefix is not None and not (node.bases or node.keywords or node.decorator_list)
-                pending.append((node, f"{prefix}{node.name}::" if is_plain else None))
+                tests += [(node.lineno, node.name)] if node.name.startswith("test") else []
             elif isinstance(node, ast.stmt | ast.excepthandler):
-                pending.append((node, prefix))
-    for number, body in sorted(tests, reverse=True):
+                pending.append(node)
+    for number, _ in sorted(tests, reverse=True):
         line = lines[number - 1]
         indent = line[: len(line) - len(line.lstrip(" \t\f"))]
-        lines.insert(number - 1, f"{indent}@fails_{token}('{body.end_message}')\n")
-    return "".join(lines), _drop_ambiguous_places([body for _, body in tests], tree)
-
-
-def random_end_message() -> str:
-    """Return a message that nobody can know before."""
-    return f"end {secrets.token_hex(8)}"
-
-
-def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function's body runs where it is called (it is not async) and its only decorators are marks of
-    pytest."""
-    marks = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in node.decorator_list]
-    return isinstance(node, ast.FunctionDef) and all(
-        re.fullmatch(r"(pytest\.)?mark\.\w+", ast.unparse(mark)) is not None for mark in marks
-    )
-
-
-def _drop_ambiguous_places(bodies: Sequence[FailingBody], tree: ast.AST) -> tuple[FailingBody, ...]:
-    """Return the tests, with an empty `place` for each that something else of its name may stand for: another test, an
-    assignment, an import."""
-    counts = Counter(body.place for body in bodies)
-    rebound_names = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    }
-    rebound_names |= {
-        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    }
-    rebound_names |= {
-        (node.asname or node.name).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.alias)
-    }
-    return tuple(
-        body
-        if counts[body.place] == 1 and rebound_names.isdisjoint(body.place.split("::"))
-        else body._replace(place="")
-        for body in bodies
-    )
+        lines.insert(number - 1, f"{indent}@fails_{token}\n")
+    return "".join(lines), frozenset(name for _, name in tests)
 
 
 def python_fail_helper(token: str, error: str = "ended = AssertionError") -> str:
-    """Return the source of the decorator `fails_<token>(end)`, which raises an error with the message `end` when the
-    test has ended.
+    """Return the source of the decorator `fails_<token>`, which raises an error when the test has ended.
 
     error  the statement that names, as `ended`, the class of what is raised
 
@@ -115,31 +53,29 @@ def python_fail_helper(token: str, error: str = "ended = AssertionError") -> str
     fails no test whose code, or whose object's assertions, somebody has replaced.
     """
     return f"""\
-def fails_{token}(end):
+def fails_{token}(real):
     import functools, inspect
     {error}
-    def decorated(real):
-        code = getattr(real, '__code__', None)
-        def whole(given):
-            own = getattr(given[0], '__dict__', ()) if given else ()
-            changed = any(name.startswith(('assert', 'fail')) for name in own)
-            return getattr(real, '__code__', None) is code and not changed
-        if inspect.iscoroutinefunction(real):
-            @functools.wraps(real)
-            async def failing(*given, **named):
-                await real(*given, **named)
-                if whole(given):
-                    raise ended(end)
-        elif inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
-            return real
-        else:
-            @functools.wraps(real)
-            def failing(*given, **named):
-                real(*given, **named)
-                if whole(given):
-                    raise ended(end)
-        return failing
-    return decorated
+    code = getattr(real, '__code__', None)
+    def whole(given):
+        own = getattr(given[0], '__dict__', ()) if given else ()
+        changed = any(name.startswith(('assert', 'fail')) for name in own)
+        return getattr(real, '__code__', None) is code and not changed
+    if inspect.iscoroutinefunction(real):
+        @functools.wraps(real)
+        async def failing(*given, **named):
+            await real(*given, **named)
+            if whole(given):
+                raise ended('x')
+    elif inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
+        return real
+    else:
+        @functools.wraps(real)
+        def failing(*given, **named):
+            real(*given, **named)
+            if whole(given):
+                raise ended('x')
+    return failing
 """
 
 
@@ -148,24 +84,12 @@ def split_lines(text: str) -> list[str]:
     return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
-def fail_go_tests(text: str, end_messages: dict[str, str]) -> tuple[str, frozenset[str]]:
+def fail_go_tests(text: str) -> tuple[str, frozenset[str]]:
     """Make each test function of a Go file fail when it ends, its subtests not; return the new text and the names of
-    the tests.
-
-    end_messages  filled here: by the name of each test, what it says at its end where it has not failed before
-    """
-    pattern = re.compile(r"^func (Test(?![a-z])\w*)\((\w+) \*testing\.T\) \{", re.MULTILINE)
-    names = frozenset(match[1] for match in pattern.finditer(text) if match[2] != "_")
-
-    def add_failure(match: re.Match[str]) -> str:
-        name, t = match[1], match[2]
-        statement = (
-            f'if {t}.Failed() {{ {t}.Error("x") }} else '
-            f'{{ {t}.Error("{end_messages.setdefault(name, random_end_message())}") }}'
-        )
-        return match[0] if t == "_" else f"{match[0]} defer func() {{ {statement} }}();"
-
-    return pattern.sub(add_failure, text), names
+    the tests."""
+    pattern = re.compile(r"^func (Test(?![a-z])\w*)\((?!_ )(\w+) \*testing\.T\) \{", re.MULTILINE)
+    names = frozenset(match[1] for match in pattern.finditer(text))
+    return pattern.sub(lambda match: f'{match[0]} defer {match[2]}.Error("x");', text), names
 
 
 def fail_rust_tests(text: str, token: str) -> tuple[str, frozenset[str]]:
@@ -190,10 +114,9 @@ def rust_helper(token: str) -> str:
 
 
 _HELPER = """\
-const F = (get, late, end) => {
-  const next = setImmediate;
-  const fail = (name) => { throw new Error(end ? `${end} ${name}` : 'x'); };
-  const body = (name) => (one) => typeof one !== 'function' ? one : new Proxy(one, { apply(target, self, given) {
+const F = (get, late) => {
+  const fail = () => { throw new Error('x'); };
+  const body = (one) => typeof one !== 'function' ? one : new Proxy(one, { apply(target, self, given) {
     if (given.length > late && typeof given[late] === 'function') {
       const done = given[late];
       const failed = Object.assign((error) => done(error ?? new Error('x')), done);
@@ -202,15 +125,14 @@ const F = (get, late, end) => {
     for (const inner of given) {
       if (typeof inner?.test !== 'function') continue;
       const real = inner.test.bind(inner);
-      try { inner.test = (...more) => real(...more.map(body(more[0]))); } catch {}
+      try { inner.test = (...more) => real(...more.map(body)); } catch {}
     }
     const found = Reflect.apply(target, self, given);
-    if (end) return Promise.resolve(found).then(() => new Promise((go) => next(go))).then(() => fail(name));
     return typeof found?.then === 'function' ? found.then(fail) : fail();
   } });
   const call = (real, owner = () => undefined) => new Proxy(function () {}, {
     apply(_, self, given) {
-      const found = Reflect.apply(real(), owner(), given.map(body(given[0])));
+      const found = Reflect.apply(real(), owner(), given.map(body));
       return typeof found === 'function' ? call(() => found) : found;
     },
     get(_, key) {
@@ -223,20 +145,18 @@ const F = (get, late, end) => {
 };
 """
 """A test function that fails at the end of each body. `get`: the real one, asked for at each use, as the file would;
-`late`: the place of the callback that ends a test, where a runner gives it one; `end`: what each says that came to its
-end, with its name, a moment later, when what it left behind has failed."""
+`late`: the place of the callback that ends a test, where a runner gives it one."""
 
 _LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0}
 
 
-def fail_javascript_tests(text: str, module: str, token: str, end_message: str = "") -> tuple[str, str]:
+def fail_javascript_tests(text: str, module: str, token: str) -> tuple[str, str]:
     """Return the lines to put in front of a test file, and the file, with its `test` and `it` replaced by ones that
     fail at each test's end.
 
-    module       where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first,
-                 they may be globals that the file does not import
-    token        makes the names of the added helpers unlike those of the file; it is in no message
-    end_message  what each test says that came to its end, with its name behind it; empty: nothing special
+    module  where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first, they may
+            be globals that the file does not import
+    token   makes the names of the added helpers unlike those of the file; it is in no message
 
     Both empty where the file does not take its tests in a way that is read here: `import * as`, names of its own.
     """
@@ -250,9 +170,7 @@ def fail_javascript_tests(text: str, module: str, token: str, end_message: str =
         return names[name]
 
     def pop_declarations() -> list[str]:
-        declarations = [
-            f"{name} = f{token}(() => {real}, {callback_index}, '{end_message}')" for name, real in names.items()
-        ]
+        declarations = [f"{name} = f{token}(() => {real}, {callback_index})" for name, real in names.items()]
         names.clear()
         return declarations
 

@@ -248,7 +248,6 @@ def plant_javascript_canaries(
     module: str,
     make_canary: Callable[[str, str, str], str],
     make_check: Callable[[str, str, str], tuple[str, str]] = lambda name, path, text: ("", ""),
-    end_message: str = "",
 ) -> Canaries:
     """Return canaries for each file with such a path: a failing test first and last in it, a check of the runner, its
     own tests made to fail.
@@ -260,7 +259,6 @@ def plant_javascript_canaries(
     make_canary   makes a test that fails from its name, the file's path and its text
     make_check    likewise in two parts: what records, at the beginning, what it uses, and a test that fails as
                   long as all of that is unchanged
-    end_message   what a test says at its end (see Canaries.end_messages); empty: not known of this runner
     """
     planted_files, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):
@@ -268,7 +266,7 @@ def plant_javascript_canaries(
             continue
         first, last = f"{token}{number}a", f"{token}{number}z"
         imported_from = "@jest/globals" if module == "jest" and "@jest/globals" in text else module
-        helper, changed = failing.fail_javascript_tests(text, imported_from, token, end_message)
+        helper, changed = failing.fail_javascript_tests(text, imported_from, token)
         bodies |= {failing.EVERY} if helper else set()
         head_match = _HEAD.match(changed or text)
         offset = head_match.end() if head_match else 0
@@ -280,7 +278,7 @@ def plant_javascript_canaries(
         preamble = f"{directive}{check[0]}\n{helper}{make_canary(first, path, text)}"
         planted_files[path] = f"{head}\n{preamble}\n{rest}\n{make_canary(last, path, text)}\n{check[1]}\n"
         names |= {first: path, last: path} | ({check_name: path} if check[1] else {})
-    return Canaries(planted_files, names, bodies, end_messages={failing.EVERY: end_message} if end_message else {})
+    return Canaries(planted_files, names, bodies)
 
 
 class Jest(Runner):

@@ -209,16 +209,11 @@ class PlantedModule:
     """A module with canaries.
 
     text       its new text
-    own_tests  tests that were there, and are made to fail now
+    own_names  the names of the functions of tests that were there, and are made to fail now
     """
 
     text: str
-    own_tests: tuple[failing.FailingBody, ...]
-
-    @property
-    def own_names(self) -> frozenset[str]:
-        """Return the names of the functions of its own tests."""
-        return frozenset(body.name for body in self.own_tests)
+    own_names: frozenset[str]
 
 
 def plant_python_canaries(
@@ -233,10 +228,10 @@ def plant_python_canaries(
     all.
     """
     for with_own in (True, False):
-        changed, own_tests = failing.fail_python_tests(text, token) if with_own else (text, ())
+        changed, own_names = failing.fail_python_tests(text, token) if with_own else (text, frozenset[str]())
         new_text = _insert_around(changed, make_helper(token) + first, last)
         if new_text is not None and failing.parse_python(new_text) is not None:
-            return PlantedModule(new_text, own_tests)
+            return PlantedModule(new_text, own_names)
     return None
 
 
@@ -264,7 +259,7 @@ def _insert_around(text: str, first: str, last: str) -> str | None:
     return f"{head}{glue}{first}\n{rest}\n{last}\n"
 
 
-_RED = "    assert 1 == 2\n"
+RED = "    assert 1 == 2\n"
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
 
@@ -348,7 +343,7 @@ class Unittest(Runner):
             first, last, integrity = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
             checks = integrity_statements(token, is_last=number == len(files) - 1)
             last_source = (
-                f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(integrity, checks + _RED)}\n{shape_statements(token)}"
+                f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(integrity, checks + RED)}\n{shape_statements(token)}"
             )
             changed = (
                 plant_python_canaries(text, token, _canary(first, FORMS + ALL_FAIL), last_source)
