@@ -174,7 +174,8 @@ def _node_canary(name: str, is_module: bool) -> str:
 def _takes_options(command: str, tree: Path) -> bool:
     """Return whether arguments that npm and the like append reach node as options: behind a file's name they would
     not."""
-    argv = unwrap_command(split_commands(command)[-1])
+    commands = split_commands(command)
+    argv = unwrap_command(commands[-1]) if commands else []
     script_name = package_script_name(Path(argv[0]).name, argv[1:]) if argv else ""
     script_commands = split_commands(package_scripts(tree).get(script_name, ""))
     return bool(script_commands) and all(
