@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
-from perdure.adapters.checks.runners.failing import EVERY
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import SIDE_PATTERN_CHARS, SIDE_PATTERNS
 
@@ -129,6 +128,10 @@ def translate_patterns(patterns: Iterable[str], translate: Callable[[str], Seque
         if not expressions:
             unread.append(pattern[:SIDE_PATTERN_CHARS])
     return ConfiguredTestSide(tests=tuple(tests), unread=tuple(unread[:SIDE_PATTERNS]))
+
+
+EVERY = "*"
+"""Stands in the place of names: every test that a file reports is made to fail."""
 
 
 @dataclass(frozen=True)

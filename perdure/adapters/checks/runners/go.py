@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, own_name
 from perdure.models.checks.report import TestCase
 
@@ -89,7 +88,7 @@ class Go(Runner):
                 names[name] = test_file
         bodies = frozenset[str]()
         for path, text in files.items():
-            changed, own = failing.fail_go_tests(text) if path.endswith("_test.go") else (text, frozenset[str]())
+            changed, own = fail_go_tests(text) if path.endswith("_test.go") else (text, frozenset[str]())
             bodies |= own
             planting |= {path: changed} if own else {}
         return Canaries(planting, names, bodies)
@@ -120,6 +119,14 @@ class Go(Runner):
             if call.events
             else super().reproduction_command(call, command, case)
         )
+
+
+def fail_go_tests(text: str) -> tuple[str, frozenset[str]]:
+    """Make each test function of a Go file fail when it ends, its subtests not; return the new text and the names of
+    the tests."""
+    pattern = re.compile(r"^func (Test(?![a-z])\w*)\((?!_ )(\w+) \*testing\.T\) \{", re.MULTILINE)
+    names = frozenset(match[1] for match in pattern.finditer(text))
+    return pattern.sub(lambda match: f'{match[0]} defer {match[2]}.Error("x");', text), names
 
 
 _GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.adapters.checks.globs import fnmatch_regex, path_regex
-from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
     ConfiguredTestSide,
@@ -31,6 +30,7 @@ from perdure.adapters.checks.runners.python import (
     integrity_statements,
     module_files,
     plant_python_canaries,
+    python_fail_helper,
     shape_statements,
 )
 from perdure.adapters.system.bounded import parse_toml
@@ -237,7 +237,7 @@ def _pytest_fail_helper(token: str) -> str:
 
     For each other error pytest looks through some thirty frames, which took longer than most tests.
     """
-    return failing.python_fail_helper(token, _ENDED)
+    return python_fail_helper(token, _ENDED)
 
 
 _ENDED = """from pytest import FixtureLookupError

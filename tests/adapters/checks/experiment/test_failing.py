@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from perdure.adapters.checks.junit import read_junit
-from perdure.adapters.checks.runners import failing
-from perdure.adapters.checks.runners.failing import EVERY
+from perdure.adapters.checks.runners.base import EVERY
+from perdure.adapters.checks.runners.go import fail_go_tests
 from perdure.adapters.checks.runners.java import Maven
+from perdure.adapters.checks.runners.javascript import fail_javascript_tests
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import plant_python_canaries
@@ -80,7 +81,7 @@ def test_each_test_of_a_go_file_fails_at_its_end() -> None:
         "package a\n\nfunc TestA(t *testing.T) {\n}\n\nfunc TestMain(m *testing.M) {\n}\n"
         "func Testing(t *testing.T) {}\n"
     )
-    changed, names = failing.fail_go_tests(text)
+    changed, names = fail_go_tests(text)
     assert names == {"TestA"}
     assert changed.count("defer") == 1
     assert 'func TestA(t *testing.T) { defer t.Error("x");' in changed
@@ -110,13 +111,13 @@ def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with
     ],
 )
 def test_the_test_function_of_a_javascript_file_is_another_one(text: str, module: str) -> None:
-    helper, changed = failing.fail_javascript_tests(text, module, "token")
+    helper, changed = fail_javascript_tests(text, module, "token")
     assert "test = ftoken(() => " in helper + changed
 
 
 @pytest.mark.parametrize("text", ["import * as t from 'node:test';\n", "const t = load('node:test');\n", "test('a')\n"])
 def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
-    assert failing.fail_javascript_tests(text, "node:test", "token") == ("", "")
+    assert fail_javascript_tests(text, "node:test", "token") == ("", "")
 
 
 @pytest.mark.timeout(60)
@@ -125,9 +126,9 @@ def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
 )
 def test_hostile_test_files_are_planted_in_bounded_time(text: str) -> None:
     for module in ("node:test", "vitest", "jest"):
-        failing.fail_javascript_tests(text, module, "token")
+        fail_javascript_tests(text, module, "token")
     in_rust({"tests/a.rs": text}, "token")
-    failing.fail_go_tests(text)
+    fail_go_tests(text)
 
 
 JS = """\
