@@ -9,8 +9,8 @@ touched     B, C and D of a change of product and tests, beside each other
 new tests   the same of a change that leaves the tests there are alone and adds a file of its own
 
 The bare side is the command alone, in a checkout it has not run in before, its caches warm. The exit code is 1 when a
-median is over its limit: 15 % more than bare for a verdict, 1.5 bare runs for `touched` and one for `new tests`, each
-with 0.3 s for what does not grow with the suite. The sandbox gives way to everything else (SANDBOX_NICE), so that the
+median is over its limit: 15 % more than bare for a verdict, 1.5 bare runs for `touched` and `new tests`, each with
+0.3 s for what does not grow with the suite. The sandbox gives way to everything else (SANDBOX_NICE), so that the
 figures mean something on a quiet machine only; NICE=10 gives the bare side the same priority, for a look on a busy one.
 """
 
@@ -37,7 +37,7 @@ from perdure.adapters.checks.experiment.runs import ExperimentSetting, ReadOnlyT
 from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
 from perdure.adapters.checks.trees import CommitTree, write_tree
 from perdure.adapters.checks.verdict import verdict_of
-from perdure.adapters.git.remote import export
+from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.sandbox.environment import compute_binds
 from perdure.adapters.sandbox.grades import sandbox_for
@@ -53,7 +53,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "7"))
 NICE = os.environ.get("NICE", "0")
 ONLY = os.environ.get("ONLY", "").split()
 MOST_RATIO, MOST_S = 0.15, 0.3
-TOUCHED_RATIO, NEW_RATIO = 1.5, 1.0
+EXPERIMENTS_RATIO = 1.5
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 Files = Mapping[str, str]
@@ -188,6 +188,7 @@ class Bench:
         origin = make_target(root / "origin.git", dict(case.files))
         home = Home(root / "home")
         self.vault = Vault.open_or_create(home, str(origin))
+        self.checkouts = CheckoutPool.for_vault(home, self.vault, keeps_new=False)
         _, self.commit = self.vault.fetch("main")
         self.tests, self.clean, self.root = [TestCommand(name="unit", command=case.command)], root / "clean", root
         binds = compute_binds(root, PATH, Path.home(), perdure_home=home.root)
@@ -207,7 +208,7 @@ class Bench:
 
     def checkout(self, commit: str) -> Path:
         remove_path(self.clean)
-        export(self.vault, commit, self.clean)
+        self.checkouts.check_out(commit, self.clean)
         return self.clean
 
     async def structured(self, commit: str, baseline: TestReport | None) -> tuple[float, TestReport]:
@@ -231,7 +232,7 @@ class Bench:
         """Seconds for the experiments with a green change. They told what they are there for, or it means nothing."""
         begun = time.perf_counter()
         ground = ExperimentSetting(
-            self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room"
+            self.place, self.vault, self.checkouts.check_out, self.checkouts.put_away, self.root / "room"
         )
         found = await run_experiment(ground, self.commit, commit, self.tests, base_report=before, change_report=now)
         took = time.perf_counter() - begun
@@ -275,7 +276,7 @@ async def measure(name: str, root: Path) -> bool:
         for part, commit in changes.items():
             took[part].append(await bench.tried(commit, base, reports[part]))
     bare = statistics.median(took["bare"])
-    limits = {"verdict": 1 + MOST_RATIO, "touched": TOUCHED_RATIO, "new tests": NEW_RATIO}
+    limits = {"verdict": 1 + MOST_RATIO, "touched": EXPERIMENTS_RATIO, "new tests": EXPERIMENTS_RATIO}
     kept, line = True, f"{name:6} bare {bare:5.2f} s"
     for part, seconds in list(took.items())[1:]:
         if seconds:

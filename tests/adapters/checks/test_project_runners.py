@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.runners import make_invocation
-from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.runners.base import Invocation, ReportRequest
+from perdure.adapters.checks.runners.node import Node
 from perdure.models.config.repository import TestCommand
 from tests.project_files import Files
 
@@ -79,6 +80,13 @@ def test_node_is_recognised_through_package_scripts(files: Files) -> None:
     for command in ("npm test", "npm run unit", "npm --silent test", "pnpm test", "yarn run unit", "node --test"):
         assert "--test-reporter-destination=/results/junit.xml" in call(command, root).env["NODE_OPTIONS"]
     assert call("npm run lint", root).report is None
+
+
+def test_node_is_asked_also_where_the_shell_s_grammar_is_beyond_a_word_splitter() -> None:
+    request = ReportRequest("npm test 'unclosed", " --", RESULTS / "junit.xml", Path("/none"), Path("/none"), {})
+    invocation = Node().with_report(request)
+    assert invocation is not None
+    assert invocation.separator is None
 
 
 def test_vitest_gets_arguments_only_where_they_reach_it(files: Files) -> None:

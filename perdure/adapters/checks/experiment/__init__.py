@@ -6,6 +6,5 @@ commit_pair     both commits of an experiment, and the trees that its runs need;
 runs            one run of a command in one of these trees, and the read-only test side
 outcomes        what a run says, test by test: failures repeated, canaries (tests that must fail) not reported as
                 failing
-joined          one run in the place of two
 run_experiment  the experiments
 """

@@ -121,24 +121,6 @@ class CommitPair:
         them (see perdure.adapters.checks.tamper)."""
         return file.endswith(".rs") and not self.base_side.is_side(file)
 
-    def is_change_blind(self, runner: Runner) -> bool:
-        """Return whether nothing that the change brings to a run of the base's tests can find out how or by whom it is
-        run, and nothing in the base looks at that, or at how a test ended; as far as their files say.
-
-        False, too, where a program file of the base is too large to be read, or no text.
-        """
-        before, after = self.base.read_texts(self._product), self.change.read_texts(self._product)
-        own = frozenset(path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in self.base.entries)
-        if not all(p in after and runner.is_blind(p, before.get(p, ""), after[p], own) for p in self._product):
-            return False
-        all_texts, looking = self.base.read_texts(self.base.entries), re.compile(runner.observing_code)
-        if any(path.endswith((".py", ".js", ".cjs", ".mjs", ".go")) for path in self.base.entries.keys() - all_texts):
-            return False  # not read: too much, or no text
-        for path, text in all_texts.items():
-            if runner.observes_outcomes(path, text) if self.base_side.is_side(path) else looking.search(text):
-                return False  # code that looks at its callers or at failures, and that the change may call
-        return True
-
     def base_layout(self) -> TreeLayout:
         """Return the base as it is; writes its tree into the repository."""
         return self._make_layout(self.base.entries, self.base_side)
@@ -200,16 +182,6 @@ class CommitPair:
     def touched_in_change(self) -> frozenset[str]:
         """Return the paths of the change's test side that are not the same on the base."""
         return frozenset(path for path in self.touched if path in self.change.entries)
-
-    @property
-    def altered_test_files(self) -> frozenset[str] | None:
-        """Return the base's test files that the change has otherwise; None where something else of the test side
-        differs, which may be about any test."""
-        base_paths = [path for path in self.touched if path in self.base.entries]
-        steering = any(self.change_side.is_steering(path) for path in self.touched)
-        if self.shared_settings or steering or not all(self.base_side.holds_tests(path) for path in base_paths):
-            return None
-        return frozenset(base_paths)
 
     def make_canaries(self, runners: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
         """Make canaries (tests that must fail) for the test files of a directory, and return them; nothing is written.

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Collection
 
-from perdure.adapters.checks.runners.failing import parse_python
+from perdure.adapters.checks.runners.python import parse_python
 from perdure.adapters.checks.tamper.source_tests import blank_source, find_tests
 
 _GO_FUNCTION = re.compile(r"(?m)^func (?:\([^)\n]{0,80}\) )?(\w{1,200})")

@@ -4,9 +4,8 @@ B, PASS_TO_PASS: the base's test side with the change's product files: what was 
 C, canaries: the same with tests that always fail, first and last in each test file: each is reported red.
 D, FAIL_TO_PASS: the change's test side with the base's product files: what fails there is what the change is about.
 
-B and D are made only where the change touches the test side at all. B, C and D run at the same time; where C shows what
-B would (see joined), B is left out. A test that fails in B and a canary that is not red are then run on the base as
-well, in the same way.
+B and D are made only where the change touches the test side at all. B, C and D run at the same time. A test that fails
+in B and a canary that is not red are then run on the base as well, in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import CaseKey, case_key, command_key, results_by_command
 from perdure.adapters.checks.experiment.commit_pair import CommitPair, TreeLayout
-from perdure.adapters.checks.experiment.joined import can_combine, combined_as_passed, merge_runs, split_canaries
 from perdure.adapters.checks.experiment.outcomes import (
     CanarySearch,
     confirm_failures,
@@ -107,7 +105,6 @@ class _CommandTrial:
         self._reports_cases = self._test.report == "junit" or (runner is not None and self._test.report != "exit")
         # The canaries of an unknown command: pytest understands those of unittest, too; all others only their own
         # runner.
-        self._runner = runner
         self._canary_runners = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
         self._base_runs: dict[str, ExperimentRun] = {}
         self._unasked_reasons = (
@@ -127,41 +124,14 @@ class _CommandTrial:
             self._unasked_reasons.append(_INLINE_TESTS.format(", ".join(inline_files[:3])))
         touched = bool(self._commits.touched)
         tested_layout = await in_thread(self._commits.base_tests_on_change if touched else self._commits.change_layout)
-        is_combined = touched and await in_thread(
-            can_combine, self._commits, self._runner, self._test, canaries, self._base_result
-        )
-        canary_parts = (
-            split_canaries(canaries, self._runner, self._base_result, self._commits.altered_test_files)
-            if is_combined
-            else (canaries,)
-        )
         jobs: list[Coroutine[None, None, ExperimentRun | None]] = [
-            self._runs.run_whole("b", tested_layout) if touched and not is_combined else _no_run(),
+            self._runs.run_whole("b", tested_layout) if touched else _no_run(),
             self._run_change_tests_on_base() if touched and self._reports_cases else _no_run(),
             self._known_or_new_run("base", self._base_result),
             self._known_or_new_run("change", self._change_result),
-            *(
-                self._runs.run_whole("bc" if is_combined else "c", tested_layout.with_canaries(part))
-                for part in canary_parts
-                if part.names
-            ),
+            self._run_canaries(tested_layout, canaries),
         ]
-        b_run, d_run, base_run, change_run, *canary_runs = await run_together(
-            jobs, self._runs.setting.place.sandbox.grade
-        )
-        finished_runs = [ran for ran in canary_runs if ran is not None]
-        c_run = merge_runs(finished_runs) if finished_runs else None
-        if is_combined and finished_runs and base_run is not None and self._runner is not None:
-            b_run = combined_as_passed(self._runner, canary_parts, base_run.result, finished_runs)
-            if b_run is None:
-                layouts = (
-                    [tested_layout]
-                    if len(canary_parts) == 1
-                    else [tested_layout, tested_layout.with_canaries(canaries)]
-                )
-                runs = [self._runs.run_whole(label, layout) for label, layout in zip("bc", layouts, strict=False)]
-                b_run, *canary_runs = await run_together(runs, self._runs.setting.place.sandbox.grade)
-                c_run = canary_runs[0] if canary_runs else c_run
+        b_run, d_run, base_run, change_run, c_run = await run_together(jobs, self._runs.setting.place.sandbox.grade)
         if (
             b_run is not None
             and base_run is not None
@@ -174,10 +144,7 @@ class _CommandTrial:
                 self._commits = reduced
                 canaries = await in_thread(reduced.make_canaries, self._canary_runners, self._test.directory)
                 tested_layout = await in_thread(reduced.base_tests_on_change)
-                canary_job = (
-                    self._runs.run_whole("c", tested_layout.with_canaries(canaries)) if canaries.names else _no_run()
-                )
-                b_and_c = [self._runs.run_whole("b", tested_layout), canary_job]
+                b_and_c = [self._runs.run_whole("b", tested_layout), self._run_canaries(tested_layout, canaries)]
                 b_run, c_run = await run_together(b_and_c, self._runs.setting.place.sandbox.grade)
         result = CommandExperiment(name=self._test.name, command=self._test.command)
         has_base_cases = base_run is not None and bool(base_run.result.cases)
@@ -357,6 +324,10 @@ class _CommandTrial:
         if not self._reports_cases or before is None or before.result.verdict == "passed":
             return "its runner tells no test from another: only its exit code was asked"
         return f"the base's tests did not run: {before.result.reason}"
+
+    async def _run_canaries(self, layout: TreeLayout, canaries: Canaries) -> ExperimentRun | None:
+        """Run a layout with canaries in its test files (C); None where no test file takes any."""
+        return await self._runs.run_whole("c", layout.with_canaries(canaries)) if canaries.names else None
 
     async def _run_change_tests_on_base(self) -> ExperimentRun:
         """Run the change's tests on the base's product files (D)."""

@@ -36,7 +36,6 @@ _PROGRESS_TEXTS = {
     "b-shared": "the base's tests on the change, with its settings",
     "b-again": "the base's tests on the change, again",
     "b-alone": "a test of the base on the change, again and alone",
-    "bc": "the base's tests on the change, made to fail at their ends",
     "c": "tests that must fail",
     "c-again": "tests that must fail, again",
     "c-change": "tests that must fail, among the change's",
@@ -48,7 +47,6 @@ _PROGRESS_TEXTS = {
 
 _CRASH_POINTS = {
     "b": (CrashPoint.DURING_BASE_TESTS,),
-    "bc": (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_CANARIES),
     "c": (CrashPoint.DURING_CANARIES,),
     "d": (CrashPoint.DURING_PROOF,),
 }

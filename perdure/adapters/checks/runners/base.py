@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
-from perdure.adapters.checks.runners.failing import EVERY
 from perdure.models.checks.report import TestCase
 from perdure.models.limits import SIDE_PATTERN_CHARS, SIDE_PATTERNS
 
@@ -131,6 +130,10 @@ def translate_patterns(patterns: Iterable[str], translate: Callable[[str], Seque
     return ConfiguredTestSide(tests=tuple(tests), unread=tuple(unread[:SIDE_PATTERNS]))
 
 
+EVERY = "*"
+"""Stands in the place of names: every test that a file reports is made to fail."""
+
+
 @dataclass(frozen=True)
 class Canaries:
     """Canaries: tests that must fail, so that a run in which they pass shows that somebody interferes with it.
@@ -142,11 +145,6 @@ class Canaries:
     unplanted          test files into which none could be put
     env                options for them, by the variable that takes them: to report each of many failures costs
                        most of a run
-    end_messages       by `<file>::<name>` (Go's: `::<name>`) of a test that was there, what it says when its body
-                       came to its end, and nothing but the runner looks at how it ended; those that are run or
-                       looked at otherwise are not in it. EVERY: all say so, each with its name behind it
-    witnesses          for some of `names`, the message with which it fails where the runner is by itself: no
-                       plugin that is not known looks at outcomes
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -154,32 +152,10 @@ class Canaries:
     failing_functions: frozenset[str] = frozenset()
     unplanted: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    end_messages: Mapping[str, str] = field(default_factory=dict)
-    witnesses: Mapping[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Canaries) -> Canaries:
         files, names = {**self.files, **other.files}, {**self.names, **other.names}
-        env, end_messages = {**self.env, **other.env}, {**self.end_messages, **other.end_messages}
-        witnesses = {**self.witnesses, **other.witnesses}
-        return Canaries(
-            files, names, self.failing_functions | other.failing_functions, (), env, end_messages, witnesses
-        )
-
-    def for_files(self, files: Collection[str], left_out: Mapping[str, str]) -> Canaries:
-        """Return the canaries of these files alone; each other file stays, with its text of `left_out`, of which no
-        test runs."""
-        names = {name: path for name, path in self.names.items() if path in files}
-        witnesses = {name: message for name, message in self.witnesses.items() if name in names}
-        texts = {path: text if path in files else left_out[path] for path, text in self.files.items()}
-        return replace(self, files=texts, names=names, witnesses=witnesses)
-
-    def end_message(self, file: str, name: str) -> str:
-        """Return the message with which a test fails at its end, by its file and its name in a report; empty where that
-        is not known."""
-        place = name.partition("::")[2].partition("[")[0]
-        if EVERY in self.end_messages:
-            return f"{self.end_messages[EVERY]} {name}"
-        return self.end_messages.get(f"{file}::{place}") or self.end_messages.get(f"::{place}", "")
+        return Canaries(files, names, self.failing_functions | other.failing_functions, (), {**self.env, **other.env})
 
     def is_made_to_fail(self, name: str) -> bool:
         """Return whether a test was there before and is made to fail now, by its name in a report."""
@@ -199,8 +175,6 @@ class Runner(ABC):
     shared             names of files that steer it and other things as well
     inline_tests       text of tests that stand in product files, as a regular expression; empty where it has none
     inline_tests_word  a word of its command or settings without which it does not look for tests in product files
-    observing_code     text of product files that look at who calls them, or at other tests' failures, as a regular
-                       expression
     cache_variable     the variable that names the compiler's cache, in which a result is found by the contents it
                        was made of
     expiry_file        a file of that cache: results of tests from before the time that stands in it, in ns, do not
@@ -216,7 +190,6 @@ class Runner(ABC):
     shared: ClassVar[frozenset[str]] = frozenset()
     inline_tests: ClassVar[str] = ""
     inline_tests_word: ClassVar[str] = ""
-    observing_code: ClassVar[str] = ""
     cache_variable: ClassVar[str] = ""
     expiry_file: ClassVar[str] = ""
 
@@ -244,27 +217,6 @@ class Runner(ABC):
         token  random letters, part of each name that is added
         """
         return Canaries()
-
-    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
-        """Return whether the change of a product file from `before` to `after` is blind: it can look neither at the
-        tests nor at what became of them.
-
-        own  the names of files and directories at the top of the tree, and below `src`
-        """
-        return False
-
-    def observes_outcomes(self, path: str, text: str) -> bool:
-        """Return whether a file of the test side may look at how a test ended."""
-        return True
-
-    def text_without_tests(self, text: str) -> str:
-        """Return a text for a test file of which no test is to run; empty where the other files could not be run
-        without its tests."""
-        return ""
-
-    def failure_text(self, message: str) -> str:
-        """Return the text of a failure alone, out of the whole message that the runner reports for it."""
-        return message
 
     def find_test_file(self, classname: str, root: Path) -> str:
         """Find the file of a test whose report names none, by its class; empty where that says nothing. `root`: where

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner, own_name
 from perdure.models.checks.report import TestCase
 
@@ -20,7 +19,6 @@ class Go(Runner):
     early_stop = r"\s(-{1,2}failfast|--max-fails)(?=[\s=]|$)"
 
     tests = r".*_test\.go"
-    observing_code = r"runtime\.(Caller|Stack|FuncForPC)|debug\.(Stack|PrintStack)|\"testing\"|pprof"
     roots = frozenset({"testdata"})
     settings = r"gotestsum\.ya?ml"
     shared = frozenset({"go.mod", "go.sum", "go.work", "Makefile"})
@@ -88,29 +86,12 @@ class Go(Runner):
                     f'package {package}\n\nimport "testing"\n\nfunc {name}(t *testing.T) {{\n\tt.Error("x")\n}}\n'
                 )
                 names[name] = test_file
-        bodies, end_messages = frozenset[str](), dict[str, str]()
+        bodies = frozenset[str]()
         for path, text in files.items():
-            changed, own = (
-                failing.fail_go_tests(text, end_messages) if path.endswith("_test.go") else (text, frozenset[str]())
-            )
+            changed, own = fail_go_tests(text) if path.endswith("_test.go") else (text, frozenset[str]())
             bodies |= own
             planting |= {path: changed} if own else {}
-        return Canaries(
-            planting, names, bodies, end_messages={f"::{name}": message for name, message in end_messages.items()}
-        )
-
-    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
-        """Return whether a change of a product file is blind; see blind.is_blind_go_change."""
-        return blind.is_blind_go_change(path, before, after)
-
-    def observes_outcomes(self, path: str, text: str) -> bool:
-        """Return whether a Go file of the test side asks whether a test has failed."""
-        return path.endswith(".go") and ".Failed(" in text
-
-    def failure_text(self, message: str) -> str:
-        """Return the one line that a test said as it failed; the whole message where it said anything else."""
-        match = _FAILURE_MESSAGE.fullmatch(message)
-        return match[1] if match else message
+        return Canaries(planting, names, bodies)
 
     def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
         """Return `-run` with a pattern of this test's name alone, subtests by their path."""
@@ -140,8 +121,13 @@ class Go(Runner):
         )
 
 
-_FAILURE_MESSAGE = re.compile(r"(?:=== \w+ +\S+\n)*    \S+\.go:\d+: (.*)\n--- FAIL: \S+ \(\S+\)\n?")
-"""The whole message of a test that says one line as it fails."""
+def fail_go_tests(text: str) -> tuple[str, frozenset[str]]:
+    """Make each test function of a Go file fail when it ends, its subtests not; return the new text and the names of
+    the tests."""
+    pattern = re.compile(r"^func (Test(?![a-z])\w*)\((?!_ )(\w+) \*testing\.T\) \{", re.MULTILINE)
+    names = frozenset(match[1] for match in pattern.finditer(text))
+    return pattern.sub(lambda match: f'{match[0]} defer {match[2]}.Error("x");', text), names
+
 
 _GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")
 

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from perdure.adapters.checks.globs import expand_alternatives, path_regex, search_regexes
-from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import (
+    EVERY,
     Canaries,
     ConfiguredTestSide,
     Invocation,
@@ -25,7 +25,7 @@ from perdure.adapters.checks.runners.base import (
 from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.system.bounded import parse_json
 from perdure.models.checks.report import TestCase
-from perdure.models.limits import SIDE_READ_FILES
+from perdure.models.limits import SIDE_PATTERNS, SIDE_READ_FILES
 
 _STRING = r"""(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'|`[^`\n]{0,300}`)"""
 _JEST_FILES = (
@@ -241,6 +241,125 @@ def expect_canary(name: str, load: str, test: str, expect: str) -> str:
     return f"{load}\n{test}('{name}', async () => {{\n{_EXPECT.replace('E(', f'{expect}(')}{ALL_FAIL}}});"
 
 
+_HELPER = """\
+const F = (get, late) => {
+  const fail = () => { throw new Error('x'); };
+  const body = (one) => typeof one !== 'function' ? one : new Proxy(one, { apply(target, self, given) {
+    if (given.length > late && typeof given[late] === 'function') {
+      const done = given[late];
+      const failed = Object.assign((error) => done(error ?? new Error('x')), done);
+      return Reflect.apply(target, self, [...given.slice(0, late), failed]);
+    }
+    for (const inner of given) {
+      if (typeof inner?.test !== 'function') continue;
+      const real = inner.test.bind(inner);
+      try { inner.test = (...more) => real(...more.map(body)); } catch {}
+    }
+    const found = Reflect.apply(target, self, given);
+    return typeof found?.then === 'function' ? found.then(fail) : fail();
+  } });
+  const call = (real, owner = () => undefined) => new Proxy(function () {}, {
+    apply(_, self, given) {
+      const found = Reflect.apply(real(), owner(), given.map(body));
+      return typeof found === 'function' ? call(() => found) : found;
+    },
+    get(_, key) {
+      const found = real()[key];
+      const tests = /^(test|it|only|each|concurrent|sequential|skipIf|runIf|for|extend)$/.test(String(key));
+      return tests && typeof found === 'function' ? call(() => real()[key], real) : found;
+    },
+  });
+  return call(get);
+};
+"""
+"""A test function that fails at the end of each body. `get`: the real one, asked for at each use, as the file would;
+`late`: the place of the callback that ends a test, where a runner gives it one."""
+
+_LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0}
+
+
+def fail_javascript_tests(text: str, module: str, token: str) -> tuple[str, str]:
+    """Return the lines to put in front of a test file, and the file, with its `test` and `it` replaced by ones that
+    fail at each test's end.
+
+    module  where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first, they may
+            be globals that the file does not import
+    token   makes the names of the added helpers unlike those of the file; it is in no message
+
+    Both empty where the file does not take its tests in a way that is read here: `import * as`, names of its own.
+    """
+    callback_index, names = _LATE[module], dict[str, str]()
+    alias_count = 0
+
+    def new_alias(name: str) -> str:
+        nonlocal alias_count
+        alias_count += 1
+        names[name] = f"r{token}{alias_count}"
+        return names[name]
+
+    def pop_declarations() -> list[str]:
+        declarations = [f"{name} = f{token}(() => {real}, {callback_index})" for name, real in names.items()]
+        names.clear()
+        return declarations
+
+    def rename_list(items: str, separator: str) -> str:
+        return ", ".join(_rename_import(item, separator, new_alias) for item in items.split(",") if item.strip())
+
+    def rewrite_import(match: re.Match[str]) -> str:
+        default, listed = match[1], match[2]
+        default_alias = new_alias(default) if default else ""
+        clauses = [
+            part
+            for part in (default_alias, f"{{ {rename_list(listed, ' as ')} }}" if listed is not None else "")
+            if part
+        ]
+        shadowing = "".join(f" const {declaration};" for declaration in pop_declarations())
+        return f"import {', '.join(clauses)} from '{module}';{shadowing}"
+
+    def rewrite_require(match: re.Match[str]) -> str:
+        listed = new_alias(match[2]) if match[2] else f"{{ {rename_list(match[3], ': ')} }}"
+        return ", ".join([f"{match[1]}{listed} = require('{module}'){match[4] or ''}", *pop_declarations()])
+
+    quoted = rf"""["']{re.escape(module)}["']"""
+    listing = r"""\{([^}"']{0,1000})\}"""
+    import_head = (
+        rf"^[ \t]{{0,40}}import\s{{1,9}}(?!type\b)(\w+)?\s{{0,9}},?\s{{0,9}}(?:{listing})?\s{{0,9}}from\s{{0,9}}"
+    )
+    declaration_head = rf"^([ \t]{{0,40}}(?:const|let|var)\s{{1,9}})(?:(\w+)|{listing})\s{{0,9}}=\s{{0,9}}"
+    changed, import_count = re.subn(rf"{import_head}{quoted};?", rewrite_import, text, flags=re.MULTILINE)
+    require_call = rf"require\({quoted}\)(\.(?:test|it)\b)?(?!\s{{0,99}}[.(\[])"
+    changed, require_count = re.subn(rf"{declaration_head}{require_call}", rewrite_require, changed, flags=re.MULTILINE)
+    if import_count or require_count:
+        return _javascript_helper(token), changed
+    if module == "node:test" or re.search(rf"""["'](?:{re.escape(module)}|@jest/globals|bun:test)["']""", text):
+        return "", ""
+    own_names = set(
+        re.findall(r"\b(?:const|let|var|function|class)\s{1,9}(?:\{[^}]{0,300}\b)?(test|it)\b", text)[:SIDE_PATTERNS]
+    )
+    for name in sorted({"test", "it"} - own_names):
+        names[name] = f"globalThis.{name}"
+    return (
+        (_javascript_helper(token) + "".join(f"const {import_count};\n" for import_count in pop_declarations()), text)
+        if names
+        else ("", "")
+    )
+
+
+def _rename_import(item: str, separator: str, new_alias: Callable[[str], str]) -> str:
+    """Return an item of an import list, with its local name replaced by a new alias where it is a test function (`it as
+    works`); any other as it is."""
+    name, _, own = (
+        part.strip() for part in item.strip().partition(separator.strip() if separator == ": " else separator)
+    )
+    tests = name in ("test", "it", "default")
+    return f"{name}{separator}{new_alias(own or name)}" if tests else item.strip()
+
+
+def _javascript_helper(token: str) -> str:
+    """Return the source of the function `f<token>` that wraps a test function so that each of its tests fails."""
+    return _HELPER.replace("const F =", f"const f{token} =", 1)
+
+
 def plant_javascript_canaries(
     files: Mapping[str, str],
     token: str,
@@ -248,7 +367,6 @@ def plant_javascript_canaries(
     module: str,
     make_canary: Callable[[str, str, str], str],
     make_check: Callable[[str, str, str], tuple[str, str]] = lambda name, path, text: ("", ""),
-    end_message: str = "",
 ) -> Canaries:
     """Return canaries for each file with such a path: a failing test first and last in it, a check of the runner, its
     own tests made to fail.
@@ -260,7 +378,6 @@ def plant_javascript_canaries(
     make_canary   makes a test that fails from its name, the file's path and its text
     make_check    likewise in two parts: what records, at the beginning, what it uses, and a test that fails as
                   long as all of that is unchanged
-    end_message   what a test says at its end (see Canaries.end_messages); empty: not known of this runner
     """
     planted_files, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):
@@ -268,8 +385,8 @@ def plant_javascript_canaries(
             continue
         first, last = f"{token}{number}a", f"{token}{number}z"
         imported_from = "@jest/globals" if module == "jest" and "@jest/globals" in text else module
-        helper, changed = failing.fail_javascript_tests(text, imported_from, token, end_message)
-        bodies |= {failing.EVERY} if helper else set()
+        helper, changed = fail_javascript_tests(text, imported_from, token)
+        bodies |= {EVERY} if helper else set()
         head_match = _HEAD.match(changed or text)
         offset = head_match.end() if head_match else 0
         head, rest = (changed or text)[:offset], (changed or text)[offset:]
@@ -280,7 +397,7 @@ def plant_javascript_canaries(
         preamble = f"{directive}{check[0]}\n{helper}{make_canary(first, path, text)}"
         planted_files[path] = f"{head}\n{preamble}\n{rest}\n{make_canary(last, path, text)}\n{check[1]}\n"
         names |= {first: path, last: path} | ({check_name: path} if check[1] else {})
-    return Canaries(planted_files, names, bodies, end_messages={failing.EVERY: end_message} if end_message else {})
+    return Canaries(planted_files, names, bodies)
 
 
 class Jest(Runner):

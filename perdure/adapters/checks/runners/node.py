@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from perdure.adapters.checks.globs import expand_alternatives, path_regex
-from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
     ConfiguredTestSide,
@@ -40,9 +39,6 @@ class Node(Runner):
 
     tests = (
         r"(?:.*/)?[^/]*[._-]test\.[cm]?[jt]s|(?:.*/)?test(-[^/]*)?\.[cm]?[jt]s|(?:.*/)?test/(?:.*/)?[^/]*\.[cm]?[jt]s"
-    )
-    observing_code = (
-        r"\.stack\b|(prepare|capture)StackTrace|getCallSites|async_hooks|getTestContext|NODE_TEST|node:test"
     )
     roots = frozenset({"test", "tests", "__tests__", "__snapshots__"})
     shared = frozenset({"package.json", ".npmrc", "Makefile"})
@@ -90,8 +86,7 @@ class Node(Runner):
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Return canaries for JavaScript files, in the form of each file: ECMAScript module or CommonJS.
 
-        Its own tests fail with a random message and their name behind it; a check fails as long as nobody has replaced
-        node:assert.
+        A check fails as long as nobody has replaced node:assert.
         """
 
         def is_module(path: str, text: str) -> bool:
@@ -111,25 +106,7 @@ class Node(Runner):
             check = f"const now = [{current}]; if (k{name}.some((one, at) => {_OTHER})) return;"
             return record, f"{load}\n{test}('{name}', () => {{ {check} throw new Error('x'); }});"
 
-        return plant_javascript_canaries(
-            files, token, r"\.[cm]?js$", "node:test", make_canary, make_check, failing.random_end_message()
-        )
-
-    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
-        """Return whether a change of a product file is blind; see blind.is_blind_javascript_change."""
-        return blind.is_blind_javascript_change(path, before, after)
-
-    def text_without_tests(self, text: str) -> str:
-        return "// no test\n"
-
-    def observes_outcomes(self, path: str, text: str) -> bool:
-        """Return whether a file of the test side has hooks behind tests, or other ways to see how one ended."""
-        return _OBSERVES.search(text) is not None
-
-    def failure_text(self, message: str) -> str:
-        """Return the text of the error that a test threw; the whole message where node reports it in another form."""
-        match = _FAILURE_MESSAGE.fullmatch(message)
-        return match[1] if match else message
+        return plant_javascript_canaries(files, token, r"\.[cm]?js$", "node:test", make_canary, make_check)
 
     def selection_arguments(self, case: TestCase) -> tuple[str, ...]:
         """Return `--test-name-pattern` for the test's own name, with any character for each that node may escape."""
@@ -162,14 +139,6 @@ class Node(Runner):
         narrowed, changed = re.subn(r"(?<=\s)--test(?=\s|$)", lambda _: f"--test {option}", command)
         return narrowed if changed == 1 else ""
 
-
-_OBSERVES = re.compile(r"\bafter|\bplan\b|\bprocess\b|exitCode|(?i:uncaught|unhandled)|\bgetTestContext\b|import \* as")
-"""Hooks that run behind a test, which node does not hear of where the test has failed itself, and the like."""
-
-_FAILURE_MESSAGE = re.compile(
-    r"\[?Error \[ERR_TEST_FAILURE\]: ([^\n]*?)(?:\] \{|(?:\n    at [^\n]*)+ \{)\s*code: 'ERR_TEST_FAILURE',"
-    r"\s*failureType: 'testCodeFailure',\s*cause: [\s\S]*"
-)
 
 _FORMS = """\
   const fails = [
@@ -205,7 +174,8 @@ def _node_canary(name: str, is_module: bool) -> str:
 def _takes_options(command: str, tree: Path) -> bool:
     """Return whether arguments that npm and the like append reach node as options: behind a file's name they would
     not."""
-    argv = unwrap_command(split_commands(command)[-1])
+    commands = split_commands(command)
+    argv = unwrap_command(commands[-1]) if commands else []
     script_name = package_script_name(Path(argv[0]).name, argv[1:]) if argv else ""
     script_commands = split_commands(package_scripts(tree).get(script_name, ""))
     return bool(script_commands) and all(

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.adapters.checks.globs import fnmatch_regex, path_regex
-from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
     ConfiguredTestSide,
@@ -27,9 +26,11 @@ from perdure.adapters.checks.runners.command_trace import CommandDirectory
 from perdure.adapters.checks.runners.python import (
     ALL_FAIL,
     FORMS,
+    RED,
     integrity_statements,
     module_files,
     plant_python_canaries,
+    python_fail_helper,
     shape_statements,
 )
 from perdure.adapters.system.bounded import parse_toml
@@ -142,10 +143,6 @@ class Pytest(Runner):
     roots = frozenset({"tests", "test"})
     settings = r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|\.coveragerc|(site|user)customize(\.[^/]*)?|.*\.pth"
     shared = frozenset({"pyproject.toml", "setup.cfg", "setup.py", "Makefile"})
-    observing_code = (
-        r"_getframe|currentframe|getouterframes|inspect\.stack|\bf_(back|locals)\b|walk_stack|(extract|format|print)_stack"
-        r"|last_(value|exc|type|traceback)|settrace|setprofile|get_(objects|referrers)\(|findCaller|PYTEST_|testsfailed"
-    )
     inline_tests = r"^\s{0,80}>>> "
     inline_tests_word = "doctest"
 
@@ -199,21 +196,15 @@ class Pytest(Runner):
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Return canaries for Python files: a failing test first and last, its own tests made to fail, and at its end a
-        check of the runner.
-
-        The check fails with its own words (see Canaries.witnesses) only where nothing of the runner or the module was
-        replaced, and no plugin that is not known looks at outcomes.
+        check that fails as long as nothing of the runner or the module was replaced.
         """
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
-        end_messages, witnesses = dict[str, str](), dict[str, str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, integrity = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
             first_source = f"def forms_{token}():\n{FORMS}{_MORE}    return forms\n{_canary(first, token)}"
-            witness_message = failing.random_end_message()
-            checks = integrity_statements(token, is_last=number >= len(files) - 2) + _ALONE.format(
-                token, witness_message
-            )
-            last_source = f"{_canary(last, token)}\ndef {integrity}(request):\n{checks}\n{shape_statements(token)}"
+            # two of them look at the runner's code: one file may be expected to fail, or not be loaded
+            checks = integrity_statements(token, is_last=number >= len(files) - 2) + RED
+            last_source = f"{_canary(last, token)}\ndef {integrity}():\n{checks}\n{shape_statements(token)}"
             changed = (
                 plant_python_canaries(text, token, first_source, last_source, _pytest_fail_helper)
                 if path.endswith(".py")
@@ -223,45 +214,8 @@ class Pytest(Runner):
                 planting[path] = changed.text
                 bodies |= changed.own_names
                 names |= {first: path, last: path, integrity: path}
-                end_messages |= {f"{path}::{body.place}": body.end_message for body in changed.own_tests if body.place}
-                witnesses[integrity] = witness_message
-        return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"}, end_messages, witnesses)
+        return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"})
 
-    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
-        """Return whether a change of a product file is blind; see blind.is_blind_python_change."""
-        return blind.is_blind_python_change(path, before, after, own)
-
-    def text_without_tests(self, text: str) -> str:
-        return f"{text}\n__test__ = False\n"
-
-    def observes_outcomes(self, path: str, text: str) -> bool:
-        """Return whether a Python file of the test side has hooks or fixtures that may look at how a test ended."""
-        return path.endswith(".py") and _OBSERVES.search(text) is not None
-
-
-_OBSERVES = re.compile(
-    r"\bdef pytest_(?!configure\b|addoption\b|collection_modifyitems\b|generate_tests\b|ignore_collect\b)"
-    r"|pytest_plugins|pluginmanager|hookimpl|_pytest|testsfailed|\brep_|_outcome\b|\bstash\b|\blast_(value|exc|type|tr)"
-    r"|\bexc_info\(|setattr\([^,]{0,200}test_"
-)
-"""Hooks, and what they leave for fixtures; only those that collect tests are not among them."""
-
-_ALONE = """\
-    known = {{
-        '_pytest', 'pytest', '_hypothesis_pytestplugin', 'anyio', 'pytest_asyncio', 'pytest_cov', 'pytest_mock',
-        'pytest_timeout', 'xdist',
-    }}
-    collecting = {{'configure', 'addoption', 'collection_modifyitems', 'generate_tests', 'report_header'}}
-    manager = request.config.pluginmanager
-    for _, plugin in manager.list_name_plugin():
-        home = plugin.__name__ if isinstance(plugin, types.ModuleType) else type(plugin).__module__
-        if plugin is None or home.partition('.')[0] in known or home.rpartition('.')[2] == 'conftest':
-            continue  # to ask for its hooks takes longer than most tests
-        if {{one.name[7:] for one in manager.get_hookcallers(plugin) or ()}} - collecting:
-            assert 1 == 2
-    fails_{}('{}')(lambda: None)()
-"""
-"""Statements behind those of integrity_statements: plugins that are not known may look at how a test ended."""
 
 _MORE = """\
     import pytest
@@ -283,7 +237,7 @@ def _pytest_fail_helper(token: str) -> str:
 
     For each other error pytest looks through some thirty frames, which took longer than most tests.
     """
-    return failing.python_fail_helper(token, _ENDED)
+    return python_fail_helper(token, _ENDED)
 
 
 _ENDED = """from pytest import FixtureLookupError

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.checks.globs import fnmatch_regex
-from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
     ConfiguredTestSide,
@@ -204,25 +203,91 @@ shape_{0}_was = shape_{0}()
 """
 
 
+def parse_python(text: str) -> ast.Module | None:
+    """Return the syntax tree of a module; None where the text is no Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text into lines with their ends, as Python counts them: no other character than CR and LF ends one."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+
+
+def fail_python_tests(text: str, token: str) -> tuple[str, frozenset[str]]:
+    """Put a decorator at each test function and method of a module that makes it fail at its end; return the new text
+    and the names of these tests.
+
+    The decorator (see python_fail_helper) stands in a line of its own right above `def`, within whatever else decorates
+    the test. The text as it is, and no names, where it is no Python.
+    """
+    if (tree := parse_python(text)) is None:
+        return text, frozenset()
+    lines, tests, pending = split_lines(text), list[tuple[int, str]](), list[ast.AST]([tree])
+    while pending:
+        for node in ast.iter_child_nodes(pending.pop()):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                tests += [(node.lineno, node.name)] if node.name.startswith("test") else []
+            elif isinstance(node, ast.stmt | ast.excepthandler):
+                pending.append(node)
+    for number, _ in sorted(tests, reverse=True):
+        line = lines[number - 1]
+        indent = line[: len(line) - len(line.lstrip(" \t\f"))]
+        lines.insert(number - 1, f"{indent}@fails_{token}\n")
+    return "".join(lines), frozenset(name for _, name in tests)
+
+
+def python_fail_helper(token: str, error: str = "ended = AssertionError") -> str:
+    """Return the source of the decorator `fails_<token>`, which raises an error when the test has ended.
+
+    error  the statement that names, as `ended`, the class of what is raised
+
+    It is plain code that waits for what a test waits for; a generator is left alone, for its body runs elsewhere. It
+    fails no test whose code, or whose object's assertions, somebody has replaced.
+    """
+    return f"""\
+def fails_{token}(real):
+    import functools, inspect
+    {error}
+    code = getattr(real, '__code__', None)
+    def whole(given):
+        own = getattr(given[0], '__dict__', ()) if given else ()
+        changed = any(name.startswith(('assert', 'fail')) for name in own)
+        return getattr(real, '__code__', None) is code and not changed
+    if inspect.iscoroutinefunction(real):
+        @functools.wraps(real)
+        async def failing(*given, **named):
+            await real(*given, **named)
+            if whole(given):
+                raise ended('x')
+    elif inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
+        return real
+    else:
+        @functools.wraps(real)
+        def failing(*given, **named):
+            real(*given, **named)
+            if whole(given):
+                raise ended('x')
+    return failing
+"""
+
+
 @dataclass(frozen=True)
 class PlantedModule:
     """A module with canaries.
 
     text       its new text
-    own_tests  tests that were there, and are made to fail now
+    own_names  the names of the functions of tests that were there, and are made to fail now
     """
 
     text: str
-    own_tests: tuple[failing.FailingBody, ...]
-
-    @property
-    def own_names(self) -> frozenset[str]:
-        """Return the names of the functions of its own tests."""
-        return frozenset(body.name for body in self.own_tests)
+    own_names: frozenset[str]
 
 
 def plant_python_canaries(
-    text: str, token: str, first: str, last: str, make_helper: Callable[[str], str] = failing.python_fail_helper
+    text: str, token: str, first: str, last: str, make_helper: Callable[[str], str] = python_fail_helper
 ) -> PlantedModule | None:
     """Return a module with `first` before its first statement that may be preceded, `last` at its end, and its own
     tests made to fail.
@@ -233,10 +298,10 @@ def plant_python_canaries(
     all.
     """
     for with_own in (True, False):
-        changed, own_tests = failing.fail_python_tests(text, token) if with_own else (text, ())
+        changed, own_names = fail_python_tests(text, token) if with_own else (text, frozenset[str]())
         new_text = _insert_around(changed, make_helper(token) + first, last)
-        if new_text is not None and failing.parse_python(new_text) is not None:
-            return PlantedModule(new_text, own_tests)
+        if new_text is not None and parse_python(new_text) is not None:
+            return PlantedModule(new_text, own_names)
     return None
 
 
@@ -246,7 +311,7 @@ def _insert_around(text: str, first: str, last: str) -> str | None:
 
     `#!` and the coding line stay where they are.
     """
-    module = failing.parse_python(text)
+    module = parse_python(text)
     if module is None:
         return None
     line_count = 0
@@ -256,7 +321,7 @@ def _insert_around(text: str, first: str, last: str) -> str | None:
         if not docstring and not future:
             break
         line_count = node.end_lineno or line_count
-    lines = failing.split_lines(text)
+    lines = split_lines(text)
     if line_count == 0:  # `#!` and the coding line stay where they are
         line_count = next((n for n, line in enumerate(lines[:2]) if not line.startswith("#")), min(2, len(lines)))
     head, rest = "".join(lines[:line_count]), "".join(lines[line_count:])
@@ -264,7 +329,7 @@ def _insert_around(text: str, first: str, last: str) -> str | None:
     return f"{head}{glue}{first}\n{rest}\n{last}\n"
 
 
-_RED = "    assert 1 == 2\n"
+RED = "    assert 1 == 2\n"
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
 
@@ -348,7 +413,7 @@ class Unittest(Runner):
             first, last, integrity = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
             checks = integrity_statements(token, is_last=number == len(files) - 1)
             last_source = (
-                f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(integrity, checks + _RED)}\n{shape_statements(token)}"
+                f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(integrity, checks + RED)}\n{shape_statements(token)}"
             )
             changed = (
                 plant_python_canaries(text, token, _canary(first, FORMS + ALL_FAIL), last_source)

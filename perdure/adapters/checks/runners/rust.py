@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from perdure.adapters.checks.junit import BadReport
-from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportRequest, Runner
 from perdure.adapters.system.bounded import read_beginning, read_toml
 from perdure.models.checks.report import TestCase
@@ -204,6 +203,27 @@ def program_options(file: str) -> tuple[str, ...]:
     return ("--test", match[1]) if match else ("--lib",) if file.endswith("src/lib.rs") else ()
 
 
+def fail_rust_tests(text: str, token: str) -> tuple[str, frozenset[str]]:
+    """Put a guard into each test function of a Rust file that makes it fail when it ends; return the new text and the
+    names of the tests.
+
+    The guard's type is `Fails<token>` (see rust_helper). Functions with parameters are left as they are.
+    """
+    pattern = re.compile(
+        r"(#\[(?:\w+::)*test(?:\([^)\n]{0,200}\))?\]\s{0,200}(?:#\[[^\]\n]{0,200}\]\s{0,200}){0,20}"
+        r"(?:pub\s{1,20})?(?:async\s{1,20})?fn\s{1,20}(\w+)\s{0,20}\(\s{0,20}\)[^{;]{0,200}\{)"
+    )
+    names = frozenset(match[2] for match in pattern.finditer(text))
+    return pattern.sub(lambda m: f"{m[1]} let _{token} = Fails{token};", text), names
+
+
+def rust_helper(token: str) -> str:
+    """Return the source of the type `Fails<token>`: a value of it panics when it is dropped, unless its thread already
+    panics."""
+    guarded = 'if !std::thread::panicking() { panic!("x") }'
+    return f"struct Fails{token};\nimpl Drop for Fails{token} {{ fn drop(&mut self) {{ {guarded} }} }}\n"
+
+
 def plant_rust_canaries(files: Mapping[str, str], token: str) -> Canaries:
     """Return canaries for Rust files: a failing test first and last, its own tests made to fail.
 
@@ -214,11 +234,11 @@ def plant_rust_canaries(files: Mapping[str, str], token: str) -> Canaries:
     for number, (path, text) in enumerate(sorted(files.items())):
         if not path.endswith(".rs") or "#[" not in text:  # a helper that another one includes
             continue
-        changed, own = failing.fail_rust_tests(text, token)
+        changed, own = fail_rust_tests(text, token)
         head = _HEAD.match(changed)
         end = head.end() if head else 0
         first, last = f"a0{token}{number}", f"zz{token}{number}"
-        helper = failing.rust_helper(token) if own else ""
+        helper = rust_helper(token) if own else ""
         planting[path] = f"{changed[:end]}\n{helper}{_canary(first)}\n{changed[end:]}\n{_canary(last)}"
         bodies |= own
         names |= {first: path, last: path}

@@ -1,4 +1,5 @@
-"""Changes that a reviewer should look at, with their lines: what may make tests say less. Never a verdict."""
+"""Changes that a reviewer should look at, with their lines: what may make tests say less, and no experiment tells, now
+or in later runs. Never a verdict (docs/adr/0026)."""
 
 from __future__ import annotations
 
@@ -51,18 +52,9 @@ _MASKS = re.compile(
     r"|\btrap\b|\|\s?(tee|cat|tail|head|grep|sed|awk)\b|[^&>]&\s?$|^\s?(exit|return)( 0)?\s?$|^\s?(if|!)\s|\(\)\s?\{"
     r"|\b(PATH|SHELL|MAKEFLAGS)\s?[:+?]?=|\.IGNORE|\.ONESHELL"
 )
-_STEERS = re.compile(
-    r"def pytest_|autouse|collect_ignore|pytest_plugins|pytestmark|sys\.modules|_exit\b|atexit|pytest\.exit|hookimpl"
-)
 _SKIPS = re.compile(
     r"(?i)\bskip|\bxfail\b|expectedFailure|\b(xit|xtest|xdescribe|fit|fdescribe)\s?\(|\.(only|todo|failing)\b|only:\s?true"
     r"|@(Disabled|Ignore)\b|#\[(ignore|should_panic|cfg)|//go:build|\+build|importorskip|__test__|\bpending\("
-)
-_WEAKENS = re.compile(
-    r"\b_exit\(|\bsys\.exit\(|SystemExit|\batexit\b|process\.exit|exitCode\s?=|os\.Exit\(|TestMain|process::exit"
-    r"|System\.exit|load_tests|(unittest|TestCase|pytest|assert|expect)(\.\w{1,40})?\s?=[^=>]|sys\.modules|globals\(\)"
-    r"|setattr\(\s?(pytest|unittest)|except( (Base)?Exception| AssertionError)?\s?:|suppress\("
-    r"|raises\(\s?(Base)?Exception"
 )
 _LOOKS_AT_TESTS = re.compile(
     r"PYTEST_\w+|PERDURE_\w+|sys\._getframe|inspect\.(stack|currentframe|getouterframes)|sys\.modules|NODE_TEST_CONTEXT"
@@ -144,8 +136,8 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence
 def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]:
     """Yield hints about one text file, by its name and the lines that differ.
 
-    They are about settings of tests, what runs the tests, tests that are left out or check less, and product code that
-    looks at what tests it.
+    They are about settings of tests, what runs the tests, tests that are left out, and product code that looks at what
+    tests it.
 
     command_text  all test commands, to know the files that they name
     """
@@ -158,17 +150,8 @@ def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]
             Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, with_lost=False
         )
         yield from file.make_hint(Tampering.COMMAND, "it runs the tests, and differs")
-    elif file.name == "conftest.py":
-        yield from file.make_hint(Tampering.CONFIGURATION, "it decides what runs, and how", _STEERS)
     if is_test_file(file.path) or file.path.endswith(".rs"):
         yield from file.make_hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, with_lost=False)
-        yield from file.make_hint(
-            Tampering.HOLLOW, "it may end the run, or swallow what fails", _WEAKENS, with_lost=False
-        )
-        fewer = _count_assertions(file.lost_lines) - _count_assertions(file.added_lines)
-        if fewer > 0 and file.added_lines:
-            title = f"{fewer} assertion{'s' if fewer > 1 else ''} fewer"
-            yield from file.make_hint(Tampering.HOLLOW, title, CHECKS)
     elif _CODE.fullmatch(file.path) and file.name != "conftest.py":
         yield from file.make_hint(Tampering.REPORT, "it looks at what tests it", _LOOKS_AT_TESTS, with_lost=False)
         yield from file.make_hint(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, with_lost=False)
@@ -225,11 +208,6 @@ def _number_lines(lines: Sequence[str], chosen: Sequence[str]) -> list[tuple[int
             if line:
                 numbered.append((number, line))
     return numbered
-
-
-def _count_assertions(lines: Sequence[tuple[int, str]]) -> int:
-    """Count the lines that assert something."""
-    return sum(CHECKS.search(line) is not None for _, line in lines)
 
 
 def _find_changed_tests(path: str, old: str, new: str) -> Iterator[ChangedTest]:

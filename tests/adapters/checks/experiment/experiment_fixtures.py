@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.checks.experiment.commit_pair import CommitPair
-from perdure.adapters.checks.experiment.joined import can_combine
 from perdure.adapters.checks.experiment.run_experiment import run_experiment
 from perdure.adapters.checks.experiment.runs import ExperimentSetting
 from perdure.adapters.checks.tests import CommandPlace, run_once
@@ -20,7 +18,7 @@ from perdure.adapters.repository.setup import dependency_directories
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
-from perdure.models.checks.report import CommandResult, Experiment, TestCase, TestReport
+from perdure.models.checks.report import Experiment, TestReport
 from perdure.models.config.repository import TestCommand
 from tests.command_fixtures import BARE
 
@@ -59,18 +57,6 @@ class Trials:
         )
         base, change = self.commit(before), self.commit({**before, **after})
         return await run_experiment(ground, base, change, tests, base_report=known, allowed=allowed)
-
-    def may_be_one(self, before: Files, after: Files, command: str, *green: str) -> bool:
-        """True where the base's tests on the change, and those that must fail, may be one run, as far as anybody knows
-        before it. `green`: tests of the base by the names in its report."""
-        test = TestCommand(name="t0", command=command)
-        base, change = self.commit(before), self.commit({**before, **after})
-        commits = CommitPair.from_commits(self.repository, base, change, [test], ())
-        (runner,) = commits.runners.values()
-        assert runner is not None
-        cases = tuple(TestCase(name=name, file=name.partition("::")[0], outcome="passed") for name in green)
-        known = CommandResult(name="t0", command=command, verdict="passed", exit_code=0, cases=cases)
-        return can_combine(commits, runner, test, commits.make_canaries((runner,), ""), known)
 
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""

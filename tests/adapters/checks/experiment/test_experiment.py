@@ -56,6 +56,33 @@ async def test_an_honest_feature_with_its_test_is_green_in_all_experiments(tried
     )
 
 
+KEPT = f"kept = []\n\n\ndef keep(one):\n    kept.append(one)\n\n\n{CALC}"
+LEAVES = {
+    "calc.py": KEPT,
+    "tests/test_a.py": "from calc import keep\n\n\ndef test_a():\n    keep(1)\n",
+    "tests/test_b.py": "from calc import keep, kept\n\n\ndef test_b():\n    keep(1)\n    assert 1 in kept\n",
+}
+"""One test leaves behind a thing for one of another file; the change minds it."""
+MINDS = KEPT.replace("    kept", "    if one in kept:\n        raise ValueError(one)\n    kept")
+FORGETS = "import pytest\nimport calc\n\n\n@pytest.fixture(autouse=True)\ndef forget():\n    calc.kept.clear()\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            {"tests/test_b.py": LEAVES["tests/test_b.py"].replace("    keep(1)", "    kept.clear()\n    keep(1)")},
+            id="the later test",
+        ),
+        pytest.param({"tests/test_a.py": "def test_a():\n    pass\n"}, id="the earlier test"),
+        pytest.param({"tests/conftest.py": FORGETS}, id="what all tests share"),
+    ],
+)
+async def test_what_a_test_leaves_behind_is_seen_by_one_of_another_file(tried: Trials, change: dict[str, str]) -> None:
+    found = await tried(LEAVES, {"calc.py": MINDS, **change}, PYTEST)
+    assert [promise.name for promise in found.commands[0].promises] == ["tests/test_b.py::test_b"]
+
+
 async def test_a_changed_promise_is_named_with_both_versions_and_is_not_called_tampered(tried: Trials) -> None:
     after = {"calc.py": WRONG, "tests/test_calc.py": CLASSES.replace(", 3)", ", -1)")}
     found = await tried(FOR_UNITTEST, after, UNITTEST)

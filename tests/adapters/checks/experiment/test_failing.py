@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from perdure.adapters.checks.junit import read_junit
-from perdure.adapters.checks.runners import failing
-from perdure.adapters.checks.runners.failing import EVERY
+from perdure.adapters.checks.runners.base import EVERY
+from perdure.adapters.checks.runners.go import fail_go_tests
 from perdure.adapters.checks.runners.java import Maven
+from perdure.adapters.checks.runners.javascript import fail_javascript_tests
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import plant_python_canaries
@@ -80,12 +81,10 @@ def test_each_test_of_a_go_file_fails_at_its_end() -> None:
         "package a\n\nfunc TestA(t *testing.T) {\n}\n\nfunc TestMain(m *testing.M) {\n}\n"
         "func Testing(t *testing.T) {}\n"
     )
-    ends = dict[str, str]()
-    changed, names = failing.fail_go_tests(text, ends)
-    assert names == ends.keys() == {"TestA"}
+    changed, names = fail_go_tests(text)
+    assert names == {"TestA"}
     assert changed.count("defer") == 1
-    said = f'if t.Failed() {{ t.Error("x") }} else {{ t.Error("{ends["TestA"]}") }}'
-    assert f"func TestA(t *testing.T) {{ defer func() {{ {said} }}();" in changed
+    assert 'func TestA(t *testing.T) { defer t.Error("x");' in changed
 
 
 def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with() -> None:
@@ -112,13 +111,13 @@ def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with
     ],
 )
 def test_the_test_function_of_a_javascript_file_is_another_one(text: str, module: str) -> None:
-    helper, changed = failing.fail_javascript_tests(text, module, "token")
+    helper, changed = fail_javascript_tests(text, module, "token")
     assert "test = ftoken(() => " in helper + changed
 
 
 @pytest.mark.parametrize("text", ["import * as t from 'node:test';\n", "const t = load('node:test');\n", "test('a')\n"])
 def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
-    assert failing.fail_javascript_tests(text, "node:test", "token") == ("", "")
+    assert fail_javascript_tests(text, "node:test", "token") == ("", "")
 
 
 @pytest.mark.timeout(60)
@@ -127,9 +126,9 @@ def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
 )
 def test_hostile_test_files_are_planted_in_bounded_time(text: str) -> None:
     for module in ("node:test", "vitest", "jest"):
-        failing.fail_javascript_tests(text, module, "token")
+        fail_javascript_tests(text, module, "token")
     in_rust({"tests/a.rs": text}, "token")
-    failing.fail_go_tests(text, {})
+    fail_go_tests(text)
 
 
 JS = """\
@@ -219,9 +218,7 @@ class TestB:
 
 
 @pytest.mark.timeout(60)
-def test_what_pytest_says_of_a_test_made_to_fail_is_that_it_ended_and_of_a_canary_that_it_failed(
-    tmp_path: Path,
-) -> None:
+def test_each_test_that_pytest_runs_fails_at_its_end_and_each_canary_by_itself(tmp_path: Path) -> None:
     found = Pytest().make_canaries({"test_a.py": MADE_TO_FAIL}, "token")
     (tmp_path / "test_a.py").write_text(found.files["test_a.py"])
     report = tmp_path / "report.xml"
@@ -229,8 +226,5 @@ def test_what_pytest_says_of_a_test_made_to_fail_is_that_it_ended_and_of_a_canar
     subprocess.run(asked, cwd=tmp_path, capture_output=True, timeout=50, check=False)
     said = {case.name.removeprefix("test_a.py::"): case for case in read_junit(report, tmp_path)}
     assert {case.outcome for case in said.values()} == {"failed"}
-    assert {name: said[name].message for name in found.witnesses} == found.witnesses  # it has looked through the runner
-    assert "assert 1 == 2" in said["test_token_0_z"].message
-    ends = {name.partition("[")[0]: case.message for name, case in said.items() if "token" not in name}
-    assert ends == {name.removeprefix("test_a.py::"): words for name, words in found.end_messages.items()}
-    assert ends["test_a"] != ends["TestB::test_a"]
+    assert all("assert 1 == 2" in said[name].message for name in found.names)
+    assert {case.message for name, case in said.items() if name not in found.names} == {"x"}

@@ -91,7 +91,4 @@ def test_all_are_red_beside_what_honest_tests_do_with_their_classes(
     ran = subprocess.run(
         [sys.executable, *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
-    told = ran.stdout + ran.stderr
-    assert said in told
-    for words in [*canaries.end_messages.values(), *canaries.witnesses.values()]:
-        assert words in told, "as each says where nobody took a part's place"
+    assert said in ran.stdout + ran.stderr

@@ -194,11 +194,12 @@ def test_a_branch_behind_its_base_is_judged_by_its_own_change(work: Work) -> Non
 def test_what_may_make_tests_say_less_is_shown_and_blocks_nothing(tmp_path: Path) -> None:
     before = "from app import f\n\n\ndef test_one():\n    assert f(1) == 1\n    assert f(2) == 2\n"
     work = Work(tmp_path / "w", {"tests/test_a.py": before, "app.py": "x\n"})
-    work.commit({"tests/test_a.py": before.replace("    assert f(2) == 2\n", "").replace("== 1", "== 3")})
+    weaker = before.replace("    assert f(2) == 2\n", "").replace("== 1", "== 3")
+    work.commit({"tests/test_a.py": weaker.replace("def test", "@pytest.mark.skip\ndef test")})
     [one] = of(FindingRule.TAMPERING, list(work.look().findings.findings))
     assert (one.severity, one.file) == (Severity.SKIPPABLE, "tests/test_a.py")
-    assert "1 assertion fewer" in one.title
-    assert "- assert f(2) == 2" in one.description
+    assert "tests may be left out" in one.title
+    assert "+ @pytest.mark.skip" in one.description
     [changed] = work.look().findings.changed_tests
     assert (changed.name, changed.file) == ("test_one", "tests/test_a.py")
 
