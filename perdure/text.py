@@ -1,4 +1,5 @@
-"""Text of models, tools and strangers as a person sees it, with nothing hidden in it; and time as people read it."""
+"""Text of models, tools and strangers as a person sees it, with nothing hidden in it; how it is cut and redacted; and
+time as people read it."""
 
 from __future__ import annotations
 

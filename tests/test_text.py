@@ -19,7 +19,7 @@ from perdure.models.checks import verdict_text
 from perdure.models.checks.report import Tampering
 from perdure.models.webui import details
 from perdure.render import formatting
-from perdure.text import one_line, visible, without_control
+from perdure.text import cut_bytes, cut_middle, one_line, redact_values, shorten, visible, without_control
 
 UNSEEN = {
     "arabic letter mark": "\u061c",
@@ -89,3 +89,25 @@ def test_visible_text_stays_as_it_is(text: str) -> None:
     assert visible(visible(text)) == visible(text)
     assert "\n" not in one_line(text)
     assert len(one_line(text, 10)) <= 10
+
+
+@given(st.text(), st.integers(40, 60))
+def test_a_cut_text_is_within_its_limit_and_keeps_both_its_ends(text: str, limit: int) -> None:
+    text = f"begin {text * 3} end"
+    cut = cut_middle(text, limit, "…", head_share=0.5)
+    assert len(cut) <= limit
+    assert (cut == text) == (len(text) <= limit)
+    assert cut.startswith("begin")
+    assert cut.endswith("end")
+    assert len(shorten(text, limit)) <= limit
+    assert len(cut_bytes(text, limit).encode()) <= limit
+
+
+def test_a_gap_says_how_much_is_left_out() -> None:
+    cut = cut_middle("a" * 100 + "b" * 100, 80)
+    head, gap, tail = cut.split("\n")
+    assert gap == f"[… {200 - len(head) - len(tail)} characters left out …]"
+
+
+def test_of_two_secrets_the_longer_one_is_replaced_first() -> None:
+    assert redact_values("abc-def abc", ["abc", "abc-def", ""], "*") == "* *"

@@ -67,5 +67,5 @@ def test_a_name_cannot_end_its_code_span_and_a_title_keeps_its_brackets() -> Non
     assert code_span(" `") == ""
     assert marker("d") not in code_span(marker("d"))
     assert neutral_title("list[int](x) <b> & @ada") == "list[int](x) <b> & @\u200bada"
-    assert neutral_line("x" * 30, 10) == "x" * 10 + "…"
+    assert neutral_line("x" * 30, 10) == "x" * 9 + "…"
     assert neutral_line("\u202e\n# no heading") == "\u200b# no heading"
