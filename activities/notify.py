@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from urllib.parse import quote
 
 from temporalio import activity
 
 from activities.on_host import OnHost
 from perdure.adapters.notify.webhook import make_message, post_notice
+from perdure.adapters.system.backoff import doubled_pause
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
@@ -57,7 +59,7 @@ class NoticeActivities(OnHost):
         web_ui = f"{workflows_url}/{quote(work.notice.delivery_id, safe='')}" if workflows_url else ""
         body = make_message(work.notice, web_ui).model_dump_json().encode()
         # An address that asks for a pause of one second each time, for a day, is still sent it less and less often.
-        min_pause_s = min(2.0 ** min(activity.info().attempt - 1, 10), NOTIFY_PAUSE_MAX.total_seconds())
+        min_pause_s = doubled_pause(activity.info().attempt, timedelta(seconds=1), NOTIFY_PAUSE_MAX).total_seconds()
         status = await post_notice(address, work.notice.id, body, self._host.listeners.keys, min_pause_s=min_pause_s)
         crash_point(CrashPoint.AFTER_NOTICE)
         return NotifyResult(status=status)

@@ -93,6 +93,10 @@ KEPT_SEEDS_BYTES = 4 * 1024**3
 
 # Forges, webhooks, and what is written there.
 
+MODEL_PAUSE = timedelta(seconds=1)
+MODEL_PAUSE_MAX = timedelta(minutes=1)
+"""First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
+
 FORGE_PAUSE = timedelta(seconds=2)
 FORGE_PAUSE_MAX = timedelta(minutes=5)
 """Pauses before an unreachable forge is tried again, doubling from the first to the second: a hiccup costs seconds, an

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import itertools
+import json
 import os
 import stat
 import time
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perdure.models import limits
+from perdure.models.base import Json
 from perdure.models.errors import PerdureError
 
 
@@ -85,8 +87,8 @@ def size_on_disk(path: Path) -> int:
     return total
 
 
-def append_line(path: Path, line: bytes, *, sync: bool) -> None:
-    """Append one line to a file in one write, so that lines of several processes never mix.
+def append_json_line(path: Path, entry: Json, *, sync: bool) -> None:
+    """Append a JSON object to a file as one line, in one write, so that lines of several processes never mix.
 
     A line that its writer died in is ended first. Directories above are made. Raises OSError where it did not fit.
 
@@ -96,13 +98,26 @@ def append_line(path: Path, line: bytes, *, sync: bool) -> None:
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "rb+", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # the writer before us died in its write
-        data = (b"\n" if torn else b"") + line + b"\n"
+        data = (b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n"
         if file.write(data) != len(data):  # A full disk takes a part without an error.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if sync:
             os.fsync(file.fileno())
     if sync:
         sync_directory(path.parent)
+
+
+def read_json_lines(path: Path) -> Iterator[Json]:
+    """Yield the JSON objects of a line file, none where there is no file; a line that is torn by a death is skipped."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in data.splitlines():
+        with suppress(ValueError):
+            entry = json.loads(line)
+            if isinstance(entry, dict):
+                yield entry
 
 
 def sync_all(path: Path) -> None:

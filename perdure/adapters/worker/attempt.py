@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from perdure.adapters.system.backoff import doubled_pause, spread_pause
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import ADOPTED, DONE, Journal, disk_full_error, is_disk_full
@@ -38,12 +38,9 @@ from perdure.models.errors import (
     WorkCutOff,
 )
 from perdure.models.ids import digest
-from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, MODEL_PAUSE, MODEL_PAUSE_MAX
 from perdure.models.phases import Step
 from perdure.text import cut_middle
-
-RETRY_PAUSE_MODEL_S = (1.0, 60.0)
-"""First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
 
 HEARTBEATS_A_SECOND = 5
 """The most heartbeats a second of all attempts of a worker together: each costs the server a transaction."""
@@ -311,16 +308,16 @@ def _to_application_error(error: PerdureError, attempt: int, *details: BaseModel
     if isinstance(error, BudgetReached):
         details = (error.reached,)
     if isinstance(error, ModelUnavailable):
-        first, longest = RETRY_PAUSE_MODEL_S
-        backoff = (
-            error.retry_after if error.retry_after is not None else min(longest, first * 2 ** min(attempt - 1, 10))
+        pause = spread_pause(
+            doubled_pause(attempt, MODEL_PAUSE, MODEL_PAUSE_MAX)
+            if error.retry_after is None
+            else timedelta(seconds=error.retry_after),
+            0.25,
         )
-        pause = timedelta(seconds=backoff + random.uniform(0, 0.25 * backoff))  # noqa: S311  # jitter, not a secret
     if isinstance(error, ForgeUnavailable) and attempt > 1:  # where each is a first, the workflow counts them
-        pause = min(FORGE_PAUSE_MAX, FORGE_PAUSE * 2 ** min(attempt - 1, 10))
+        pause = doubled_pause(attempt, FORGE_PAUSE, FORGE_PAUSE_MAX)
     if isinstance(error, ForgeUnavailable | NoticeUnheard) and error.retry_after is not None:
-        # never before it said; and not everybody at the same moment
-        pause = timedelta(seconds=error.retry_after + random.uniform(0, 0.1 * error.retry_after))  # noqa: S311
+        pause = spread_pause(timedelta(seconds=error.retry_after), 0.1)
     return ApplicationError(
         cut_middle(str(error), FAILURE_CHARS, head_share=0.5),
         *details,

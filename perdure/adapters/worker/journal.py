@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git.command import GitError
-from perdure.adapters.system.files import append_line, make_directory, write_whole
+from perdure.adapters.system.files import append_json_line, make_directory, read_json_lines, write_whole
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.steps import AGENTIC
@@ -36,17 +36,17 @@ class Journal:
         """Append that an attempt has begun. `attempt` names this very attempt, `key` the work that every attempt at it
         shares."""
         line = {"began": attempt, "key": key, "activity": activity, "worker": worker}
-        append_line(self._path, json.dumps(line).encode(), sync=False)
+        append_json_line(self._path, line, sync=False)
 
     def record_end(self, attempt: str, how: str, why: str = "") -> None:
         """Append that an attempt has ended. `how`: done, adopted, cancelled, superseded, or the type of the error;
         `why`: what cut it off, in words."""
         line = {"ended": attempt, "how": how, **({"why": why} if why else {})}
-        append_line(self._path, json.dumps(line).encode(), sync=False)
+        append_json_line(self._path, line, sync=False)
 
     def record_deciders(self, deciders: EscalationSettings) -> None:
         """Append who decides while the delivery is not prepared, as far as that is known now."""
-        append_line(self._path, json.dumps({"asking": deciders.model_dump(mode="json")}).encode(), sync=False)
+        append_json_line(self._path, {"asking": deciders.model_dump(mode="json")}, sync=False)
 
     def last_deciders(self) -> EscalationSettings | None:
         """Return who decides while the delivery is not prepared, as it was noted last; None when nothing was."""
@@ -60,7 +60,7 @@ class Journal:
         for line in read_json_lines(other._path):
             line["of"] = other._path.parent.name
             if ("began" in line or "ended" in line) and json.dumps(line, sort_keys=True) not in own_lines:
-                append_line(self._path, json.dumps(line).encode(), sync=False)
+                append_json_line(self._path, line, sync=False)
 
     def attempts(self) -> list[str]:
         """Return the names of all attempts of the delivery itself that began, in order."""
@@ -122,21 +122,6 @@ class Journal:
             yield line
 
 
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a line file, none where there is no file; a line that is torn by a death is skipped."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return
-    for raw in data.splitlines():
-        try:
-            line = json.loads(raw)
-        except ValueError:
-            continue
-        if isinstance(line, dict):
-            yield line
-
-
 class SpendLog:
     """`spend.jsonl` of one delivery: an intent before every request, a settlement after its reply, both fsynced."""
 
@@ -173,22 +158,22 @@ class SpendLog:
             "upper_usd": upper_usd,
             "upper_tokens": upper_tokens,
         }
-        append_line(self._path, json.dumps(line).encode(), sync=True)
+        append_json_line(self._path, line, sync=True)
 
     def record_settlement(self, request_id: str, usage: Usage) -> None:
         """Append that the reply has arrived whole, with its usage; fsynced."""
         line = {"settled": request_id, "usage": usage.model_dump(mode="json")}
-        append_line(self._path, json.dumps(line).encode(), sync=True)
+        append_json_line(self._path, line, sync=True)
 
     def record_refusal(self, request_id: str) -> None:
         """Append that the API refused the request before it began a reply, so that nothing was billed; fsynced."""
-        append_line(self._path, json.dumps({"void": request_id}).encode(), sync=True)
+        append_json_line(self._path, {"void": request_id}, sync=True)
 
     def include_log(self, other: SpendLog) -> None:
         """Append all lines of another delivery's log: what was paid for a task was paid for its delivery. Calling it
         twice is fine: each request counts once, by its name, whatever was written of it in between."""
         for line in read_json_lines(other._path):
-            append_line(self._path, json.dumps(line).encode(), sync=True)
+            append_json_line(self._path, line, sync=True)
 
     def is_settled(self, request_id: str) -> bool:
         """Return whether this request's reply has arrived whole."""

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S
+from perdure.adapters.system.backoff import doubled_pause, spread_pause
 from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.attempt import RETRY_PAUSE_MODEL_S
 from perdure.models.delivery.request import keyed_hash
 from perdure.models.errors import ModelUnavailable
+from perdure.models.limits import MODEL_PAUSE, MODEL_PAUSE_MAX
 
 PACE_JITTER = 0.1
 """The most that is added to a pause, as a part of it: several hosts with one key do not come back at the same
@@ -93,7 +94,6 @@ class Pace:
         """Record a refusal by the API: no request goes before the time that the API has named, or before a pause that
         doubles where it named none. Refusals during a pause count as one."""
         least, first, most = PACE_GAP_S
-        shortest, longest = RETRY_PAUSE_MODEL_S
         with hold_lock(self._lock_path):
             now, state = time.time(), self._read_state()
             if state is None:
@@ -102,10 +102,10 @@ class Pace:
                 state = replace(
                     state, gap=min(most, 2 * state.gap), why=error.limit_reason, refusals=state.refusals + 1
                 )
-            pause = error.retry_after
-            if pause is None:
-                pause = min(longest, shortest * 2 ** min(state.refusals - 1, 10))
-            until = now + max(least, pause) * (1 + random.uniform(0, PACE_JITTER))  # noqa: S311  # not a secret
+            pause = doubled_pause(state.refusals, MODEL_PAUSE, MODEL_PAUSE_MAX)
+            if error.retry_after is not None:
+                pause = timedelta(seconds=max(least, error.retry_after))
+            until = now + spread_pause(pause, PACE_JITTER).total_seconds()
             self._write_state(replace(state, until=max(until, state.until)))
 
     def record_reply(self) -> None:

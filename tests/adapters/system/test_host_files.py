@@ -14,9 +14,9 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system import files as boots
-from perdure.adapters.system.files import append_line, hold_lock, try_lock, write_whole
+from perdure.adapters.system.files import append_json_line, hold_lock, read_json_lines, try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.journal import ReplyStore, SpendLog, read_json_lines
+from perdure.adapters.worker.journal import ReplyStore, SpendLog
 from perdure.adapters.worker.lease import Leases
 from tests.other_process import line, python
 from tests.waiting import patient
@@ -33,11 +33,11 @@ time.sleep(60)
 APPENDER = """
 import sys
 from pathlib import Path
-from perdure.adapters.system.files import append_line
+from perdure.adapters.system.files import append_json_line
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(200):
-    append_line(Path(sys.argv[1]), b'{"by": "%s", "n": %d}' % (sys.argv[2].encode() * 300, number), sync=False)
+    append_json_line(Path(sys.argv[1]), {"by": sys.argv[2] * 300, "n": number}, sync=False)
 """
 
 
@@ -62,7 +62,7 @@ def test_a_write_that_fails_leaves_the_old_bytes_and_nothing_beside_them(tmp_pat
 
 def test_a_secret_file_is_readable_for_its_owner_only(tmp_path: Path) -> None:
     write_whole(tmp_path / "token", b"secret")
-    append_line(tmp_path / "log", b"{}", sync=False)
+    append_json_line(tmp_path / "log", {}, sync=False)
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("token", "log")} == {0o600}
 
 
@@ -95,7 +95,7 @@ async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
 ) -> None:
     disk, home = Disk(monkeypatch), Home(tmp_path / "home")
     workspace = home.workspace("d")
-    append_line(workspace / "journal.jsonl", b"{}", sync=False)  # it comes first, and makes the directory
+    append_json_line(workspace / "journal.jsonl", {}, sync=False)  # it comes first, and makes the directory
     ReplyStore(workspace).require_free_disk()
     ReplyStore(workspace).put("key", {"text": "paid for"})
     SpendLog(workspace).record_intent("request", "reply", 0.1)
@@ -128,18 +128,18 @@ def test_a_machine_that_does_not_name_its_start_has_not_been_up_since_any(
 
 def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    append_line(path, b'{"n": 1}', sync=True)
+    append_json_line(path, {"n": 1}, sync=True)
     with path.open("ab") as file:
         file.write(b'{"n": 2, "to')
-    append_line(path, b'{"n": 3}', sync=True)
+    append_json_line(path, {"n": 3}, sync=True)
     assert [entry["n"] for entry in read_json_lines(path)] == [1, 3]
 
 
 def test_a_line_that_did_not_fit_is_an_error_not_a_silence(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    with_limit(100, lambda: append_line(path, b"x" * 80, sync=False))
+    with_limit(100, lambda: append_json_line(path, {"x": "x" * 70}, sync=False))
     with pytest.raises(OSError, match=r".") as failed:
-        with_limit(100, lambda: append_line(path, b"y" * 80, sync=False))
+        with_limit(100, lambda: append_json_line(path, {"y": "y" * 70}, sync=False))
     assert failed.value.errno in (errno.ENOSPC, errno.EFBIG)
 
 

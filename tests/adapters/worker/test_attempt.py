@@ -15,7 +15,6 @@ from temporalio.exceptions import ApplicationError
 from perdure.adapters.worker.attempt import (
     FAILURE_CHARS,
     RESULT_BYTES,
-    RETRY_PAUSE_MODEL_S,
     UNEXPECTED_FAILURES,
     AttemptInterceptor,
     heartbeat_pause,
@@ -34,6 +33,7 @@ from perdure.models.errors import (
     SetupFailed,
     Superseded,
 )
+from perdure.models.limits import MODEL_PAUSE, MODEL_PAUSE_MAX
 from tests.waiting import until
 
 __all__ = ["host"]
@@ -140,7 +140,7 @@ async def test_a_models_pause_is_the_one_it_asked_for_else_doubles_up_to_the_lon
         assert raised.next_retry_delay is not None
         return raised.next_retry_delay.total_seconds()
 
-    first, longest = RETRY_PAUSE_MODEL_S
+    first, longest = MODEL_PAUSE.total_seconds(), MODEL_PAUSE_MAX.total_seconds()
     assert 7 <= await pause(5, asked=7) <= 7 * 1.25
     assert first <= await pause(1) <= first * 1.25
     assert 2 * first <= await pause(2) <= 2 * first * 1.25

@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.worker.journal import ADOPTED, CUT_OFF, DONE, Journal, read_json_lines
+from perdure.adapters.system.files import read_json_lines
+from perdure.adapters.worker.journal import ADOPTED, CUT_OFF, DONE, Journal
 from perdure.models.delivery.result import Receipt
 from perdure.models.delivery.work import EscalationSettings
 from tests.examples import examples

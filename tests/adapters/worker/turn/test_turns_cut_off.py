@@ -16,7 +16,7 @@ import pytest
 from turn_fixtures import DELIVERY, Bench, vault, working
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.journal import read_json_lines
+from perdure.adapters.system.files import read_json_lines
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.ids import run_ref
 
