@@ -63,8 +63,8 @@ class ItemChild(BaseModel):
 
 
 class ItemWaiting(BaseModel):
-    """What an item's delivery waits for. Written by workflows/backlog_inbox.py, which is told of it, and reset by
-    workflows/items.py.
+    """The decision that an item's delivery waits for. Written by workflows/backlog_inbox.py, which is told of it, and
+    reset by workflows/items.py.
 
     number   of the newest message about it
     reason   what it waits for a person to decide, in one line; empty: nothing
@@ -113,7 +113,7 @@ class StackedItem(BaseModel):
 
 
 class ForeseenChanges(BaseModel):
-    """What an item will change, as far as known. Written by workflows/backlog_inbox.py.
+    """The files that an item will change, as far as known. Written by workflows/backlog_inbox.py.
 
     touches     patterns of the files that its plan names: they count beside those of the item
     conflicts   other items it would conflict with if both landed, each with the first path in conflict
@@ -217,7 +217,7 @@ class LandingTurn(BaseModel):
 
 
 class BaseFollowing(BaseModel):
-    """How the integration branch, or a stack, follows its base. Written by workflows/base_follower.py,
+    """The integration branch, or a stack, and its base. Written by workflows/base_follower.py,
     workflows/follow_up.py and perdure/models/rules/landed_checks.py.
 
     checked_at   when the base was last looked at
@@ -233,7 +233,7 @@ class BaseFollowing(BaseModel):
 
 
 class TasksNews(BaseModel):
-    """What a delivery tells the backlog of its plan's tasks. Written by workflows/forwarding.py alone.
+    """Messages of a delivery to the backlog of its plan's tasks. Written by workflows/forwarding.py alone.
 
     messages        to each of its tasks
     extra_usd       dollars added to the budget; budget_raises: how often

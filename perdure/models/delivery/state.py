@@ -38,7 +38,7 @@ DELIVERED_MESSAGE_BYTES = 16 * 1024
 
 
 class PlanningState(BaseModel):
-    """What was planned, for the change or for a backlog. Written by workflows/steps.py; of a task, whose plan is there,
+    """The plan, for the change or for a backlog. Written by workflows/steps.py; of a task, whose plan is there,
     workflows/landing.py sets the kind.
 
     kind, title   of the request: bug, feature or chore; the plan's title
@@ -72,7 +72,7 @@ class BuildingState(BaseModel):
 
 
 class TestingState(BaseModel):
-    """What the tests said. Written by workflows/steps.py.
+    """The tests' verdict. Written by workflows/steps.py.
 
     verdict   on `tested_commit`; None when the head was not tested
     runs      how many times they have run
@@ -86,7 +86,7 @@ class TestingState(BaseModel):
 
 
 class ReviewingState(BaseModel):
-    """What the reviewer, and the engine itself, found in the change. Written by workflows/steps.py, and by
+    """Findings of the reviewer, and of the engine itself, in the change. Written by workflows/steps.py, and by
     workflows/attempts.py for a change that was reviewed as an attempt.
 
     review      artifact of the newest review; runs: how many there were
@@ -108,7 +108,7 @@ class ReviewingState(BaseModel):
 
 
 class FixingState(BaseModel):
-    """How often the change was fixed, and with what. Written by workflows/delivery.py, which counts what the limits
+    """Fixes of the change: their number and results. Written by workflows/delivery.py, which counts what the limits
     are about, and workflows/steps.py, which fixes.
 
     test_fixes, review_fixes   since the delivery or its retry began: what the limits are about
@@ -127,7 +127,7 @@ class FixingState(BaseModel):
 
 
 class PublishingState(BaseModel):
-    """What was published, and the pictures for it. Written by workflows/steps.py.
+    """The pull request or branch, and the pictures for it. Written by workflows/steps.py.
 
     screenshots   artifact: the application's pages at the commit `captured_commit`
     """
@@ -181,8 +181,8 @@ class ChildrenState(BaseModel):
 
 
 class TurnsState(BaseModel):
-    """Where the turns of agents stand. Written by workflows/step_runner.py, and by workflows/steps.py, which makes the
-    commit of a step.
+    """The position of the agents' turns. Written by workflows/step_runner.py, and by workflows/steps.py, which makes
+    the commit of a step.
 
     checkpoint  the newest one: where a retry goes on
     resume_at   (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
@@ -200,7 +200,7 @@ class TurnsState(BaseModel):
 
 
 class GatesState(BaseModel):
-    """What people decide: before what the delivery waits, and what they decided. Written by workflows/gates.py, and by
+    """Decisions of people: the pending one, and those that were made. Written by workflows/gates.py, and by
     perdure/models/rules/inbox.py, which takes their decisions.
 
     pending_decision   what it waits for a person to decide
@@ -221,7 +221,7 @@ class GatesState(BaseModel):
 
 
 class MessagesState(BaseModel):
-    """What people say to the agents. Written by perdure/models/rules/inbox.py, which takes messages;
+    """Messages of people to the agents. Written by perdure/models/rules/inbox.py, which takes messages;
     workflows/gates.py adds answers, workflows/attempts.py removes what every attempt has read.
 
     pending     messages for the next turn, in order
@@ -246,7 +246,7 @@ class MessagesState(BaseModel):
 
 
 class BudgetState(BaseModel):
-    """What was added to the delivery's limits, and what is reserved for it. Written by workflows/gates.py and
+    """Additions to the delivery's limits, and the reservation for it. Written by workflows/gates.py and
     workflows/allowance.py; perdure/models/rules/inbox.py takes what people add.
 
     extra_usd, extra_tokens, extra_time_s   what people added, in dollars, tokens and seconds
@@ -265,8 +265,8 @@ class BudgetState(BaseModel):
 
 
 class SpendingState(BaseModel):
-    """What was paid. Written by perdure/models/delivery/fold.py, and by workflows/allowance.py where a turn was stopped
-    at a limit.
+    """The usage and spending of the delivery. Written by perdure/models/delivery/fold.py, and by workflows/allowance.py
+    where a turn was stopped at a limit.
 
     usage         of the replies it goes on from; spend: of all, by the spend log
     total_usage   of all replies, where it has ended and `usage` is of those that a retry goes on from

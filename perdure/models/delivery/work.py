@@ -57,7 +57,7 @@ class BaseCommit(HistoryModel):
 
 
 class RequestFacts(HistoryModel):
-    """What came with the request: plan is the artifact of a plan that the submitter sent along; issue and title are of
+    """Parts of the request: plan is the artifact of a plan that the submitter sent along; issue and title are of
     the issue it came from. Each may be empty."""
 
     plan: str = ""
@@ -85,7 +85,7 @@ class DeliveryLimits(HistoryModel):
 
 
 class DecisionSettings(HistoryModel):
-    """Where people decide, and where they hear of it.
+    """Settings for people: the gates, and the places where they hear of them.
 
     asks        a person is asked where a limit is reached; false: the delivery ends there
     gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell; deaths
@@ -117,7 +117,7 @@ class AgentSettings(HistoryModel):
 
 
 class BuildSettings(HistoryModel):
-    """How a plan is built, and what is looked at afterwards.
+    """Settings for building a plan, and for the looks at the change afterwards.
 
     specialists  its tasks are built at the same time, where they can be
     attempts     at one plan: the best one is taken; after_red: the others begin only when the first one is no good
@@ -135,7 +135,7 @@ class BuildSettings(HistoryModel):
 
 
 class PublishSettings(HistoryModel):
-    """How the change is published.
+    """Settings for publishing the change.
 
     hosted      the origin has a forge with accounts and issues: access is checked before money is spent
     publisher   the queue whose worker alone holds the forge's token; empty: this host's own
@@ -155,7 +155,7 @@ class PublishSettings(HistoryModel):
 
 
 class VisibilitySettings(HistoryModel):
-    """Where the delivery is seen.
+    """Places where the delivery is seen.
 
     attributes         whether the server knows Perdure's search attributes
     extra_attributes   of the attributes of later releases (perdure.models.ids) those that the server knows
