@@ -273,10 +273,11 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
     start_counts: dict[str, int] = {}
     commits: dict[str, dict[str, None]] = {}
     for state in states:
-        if (delivery := state.get("delivery")) and isinstance(starts := state.get("runs"), int):
+        last_child, landing = _piece(state, "child"), _piece(state, "landing")
+        if (delivery := last_child.get("id")) and isinstance(starts := last_child.get("runs"), int):
             start_counts[str(delivery)] = starts
-        if (commit := state.get("commit")) and isinstance(item := state.get("item"), dict):
-            commits[str(item.get("id"))] = {str(commit): None}
+        if (commit := landing.get("commit")) and (item_id := _piece(state, "item").get("id")):
+            commits[str(item_id)] = {str(commit): None}
     sent_items = oldest.request.get("items") or [state.get("item") for state in states]
     updates = [
         update.message.get("item")
@@ -302,6 +303,11 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
         complete=not runs[0].previous_run_id,
         items_digest=str(oldest.backlog_state.get("items_digest") or ""),
     )
+
+
+def _piece(state: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a piece of an item's state as the history has it; empty where there is none, or no object."""
+    return piece if isinstance(piece := state.get(name), dict) else {}
 
 
 def _gives_item(update: UpdateRecord) -> bool:
