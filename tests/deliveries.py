@@ -77,7 +77,7 @@ class Script:
     turns_each  turns that a step takes; `price` in dollars and `tokens` of each
     turn        answers each turn instead
     troubles    by activity: what it fails with before it succeeds, one failure after the other
-    commits, inspections, plans   what `commit`, `inspect_change` and `check_plan` answer
+    commits, inspections, plan_checks   what `commit`, `inspect_change` and `check_plan` answer
     closes, spend, usage          whether `close` succeeds, and with what
     conflicts   by item of a backlog: what its commit meets
     seen, preparing, told, shipped, pushed, closed   what was asked of turns, `prepare`, `comment`, …
@@ -98,7 +98,7 @@ class Script:
         self.commits: list[str] = []
         self.conflicts: dict[str, dict[str, str]] = {}
         self.inspections: list[InspectResult] = []
-        self.plans: dict[str, CheckPlanResult] = {}
+        self.plan_checks: dict[str, CheckPlanResult] = {}
         self.troubles: dict[str, list[ApplicationError | WorkCutOff]] = {}
         self.seen: list[TurnInput] = []
         self.preparing: list[PrepareInput] = []
@@ -230,7 +230,7 @@ class Script:
 
         @activity.defn
         async def check_plan(work: CheckPlanInput) -> CheckPlanResult:
-            return self.plans.get(work.plan, CheckPlanResult())
+            return self.plan_checks.get(work.plan, CheckPlanResult())
 
         @activity.defn
         async def push_branch(work: PushInput) -> PushResult:

@@ -21,13 +21,12 @@ from perdure.models.delivery.decisions import PendingDecision, UserMessage
 from perdure.models.delivery.request import ForkedFrom, ResumePoint
 from perdure.models.delivery.result import AttemptResult, DeliveryResult, Reason, Status
 from perdure.models.delivery.state import DeliveryState
-from perdure.models.delivery.summary import UNREAD_CHARS, UNREAD_SHOWN
+from perdure.models.delivery.summary import UNREAD_SHOWN, shorten_message
 from perdure.models.delivery.work import AttemptWaits, PreparedWorkspace, TakeAttemptInput, TakeAttemptResult
 from perdure.models.limits import USD_LEAST
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, initial_attempt_state
-from perdure.text import one_line
 from workflows.children import Child, Children, Relay, budget_signal, message_signal
 from workflows.endings import DeliveryStopped, not_delivered
 from workflows.signals import send_signal
@@ -61,7 +60,7 @@ def _has_read(message: UserMessage, end: AttemptEnd, relay: Relay[int]) -> bool:
     messages as a result can show."""
     if end.unread is None or not relay.has_sent(end.attempted.number, message):
         return False
-    return len(end.unread) <= UNREAD_SHOWN and one_line(message.text, UNREAD_CHARS) not in end.unread
+    return len(end.unread) <= UNREAD_SHOWN and shorten_message(message.text) not in end.unread
 
 
 async def wait_for_attempt(number: int, child: Child) -> AttemptEnd:

@@ -90,8 +90,8 @@ async def test_a_pull_request_that_is_rejected_is_mended_with_the_words_checked_
 async def test_an_edited_plan_that_nobody_could_work_by_leaves_the_old_one_and_asks_again(
     a_delivery: ADelivery,
 ) -> None:
-    plans = {"e" * 64: CheckPlanResult(problem="solution: is empty")}
-    async with a_delivery(Phase.PLAN, gates=("plan",), checks_plans=True, plans=plans) as delivery:
+    plan_checks = {"e" * 64: CheckPlanResult(problem="solution: is empty")}
+    async with a_delivery(Phase.PLAN, gates=("plan",), checks_plans=True, plan_checks=plan_checks) as delivery:
         first = await delivery.pending()
         await delivery.update("edit_plan", of=first.target, plan="e" * 64)
         second = await delivery.pending(behind=first)

@@ -93,9 +93,14 @@ def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
     return tuple(decisions)
 
 
+def shorten_message(message: str) -> str:
+    """Return a message on one line, cut at UNREAD_CHARS, as a result shows it."""
+    return one_line(message, UNREAD_CHARS)
+
+
 def unread_messages(state: DeliveryState) -> tuple[str, ...]:
     """Return the messages that no turn has read, each cut, the first UNREAD_SHOWN; a last line counts the others."""
-    shown = [one_line(message.text, UNREAD_CHARS) for message in state.messages.pending[:UNREAD_SHOWN]]
+    shown = [shorten_message(message.text) for message in state.messages.pending[:UNREAD_SHOWN]]
     return (*shown, f"and {more} more") if (more := len(state.messages.pending) - UNREAD_SHOWN) > 0 else tuple(shown)
 
 
