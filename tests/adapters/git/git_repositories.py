@@ -19,7 +19,13 @@ PERSON = {
 
 def git(where: Path, *args: str, check: bool = True) -> str:
     done = subprocess.run(
-        ["git", "-C", str(where), *args], env=PERSON, capture_output=True, text=True, check=False, timeout=60
+        ["git", "-C", str(where), *args],
+        env=PERSON,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+        timeout=60,
     )
     assert not check or done.returncode == 0, f"git {args}: {done.stderr}"
     return done.stdout.strip()
