@@ -56,7 +56,7 @@ class CloseActivity(OnHost):
             workspace.vault.repack_if_large()
         except GitError as error:
             pack_error = str(error)
-        kept_results(self._host.home, "checkouts").collect()
+        kept_results(self._host.home, "checkouts").remove_surplus()
         return "; ".join(part for part in (message, pack_error, *remove_old_worktrees(self._host.home)) if part)
 
     def _close_result(self, delivery: str, tasks: tuple[str, ...], message: str) -> CloseResult:

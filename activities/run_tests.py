@@ -264,7 +264,8 @@ def _judge_missing_tests(
 
 def _environment_key(session: WorkspaceSession, tree: str) -> str:
     """Return the key of all that results on this tree depend on: commands, setup, its search path, the sandbox's grade,
-    and files that setup copied from a checkout. Ports differ between deliveries and are not in it."""
+    and files that setup copied from a checkout. The repository is in it by the name of its package cache, a part of the
+    binds. Ports differ between deliveries and are not in it."""
     setup = session.contract.config.setup
     copied = [session.workspace.path / name for name in setup.copy_files]
     contents = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in copied]

@@ -75,7 +75,7 @@ def cut_middle(
     """
     if len(text) <= limit:
         return text
-    kept_chars = limit - len(gap.format(len(text)))
+    kept_chars = max(limit - len(gap.format(len(text))), 0)
     head_chars = int(kept_chars * head_share)
     return text[:head_chars] + gap.format(len(text) - kept_chars) + text[len(text) - kept_chars + head_chars :]
 

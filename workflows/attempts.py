@@ -194,13 +194,15 @@ class PlanAttempts:
         self._show_wait()
         children = Children[int]()
         relay = Relay(runner.state, children, message_signal, budget_signal)
+        requests = {number: self._attempt_request(number, usd, len(numbers)) for number in numbers}
+        for number in numbers:  # what is sent or added from here on, while they start, reaches all of them by the relay
+            relay.record_sent(number, runner.state.messages.pending)
         try:
             for number, id in ids.items():
-                relay.record_sent(number, runner.state.messages.pending)
                 await children.start(
                     number,
                     "Delivery",
-                    [self._attempt_request(number, usd, len(numbers))],
+                    [requests[number]],
                     id=id,
                     summary=f"attempt {number} of {self._prepared.building.attempts} at the plan",
                     result_type=DeliveryResult,

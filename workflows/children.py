@@ -84,18 +84,16 @@ class Children(Generic[Key]):
         """
         while True:
             try:
-                self.handles[key] = await workflow.start_child_workflow(
+                return await self._start(
+                    key,
                     workflow_type,
-                    args=args,
+                    args,
                     id=id,
-                    task_queue=TASK_QUEUE,
-                    task_timeout=WORKFLOW_TASK,
                     parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     result_type=result_type,
                     static_summary=summary,
                 )
-                return self.handles[key]
             except WorkflowAlreadyStartedError:
                 await workflow.sleep(EARLIER_CHILD_PAUSE, summary="the same, begun before, is not over yet")
 
@@ -104,16 +102,21 @@ class Children(Generic[Key]):
     ) -> Child:
         """Start a child that outlives this workflow, and return its handle. Raises WorkflowAlreadyStartedError where
         one of that id runs, or has completed."""
-        self.handles[key] = await workflow.start_child_workflow(
+        return await self._start(
+            key,
             workflow_type,
-            args=args,
+            args,
             id=id,
-            task_queue=TASK_QUEUE,
-            task_timeout=WORKFLOW_TASK,
             parent_close_policy=ParentClosePolicy.ABANDON,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
             static_summary=summary,
             priority=priority,
+        )
+
+    async def _start(self, key: Key, workflow_type: str, args: Sequence[Any], **options: Any) -> Child:
+        """Start a child with these options of the SDK, keep its handle and return it."""
+        self.handles[key] = await workflow.start_child_workflow(
+            workflow_type, args=args, task_queue=TASK_QUEUE, task_timeout=WORKFLOW_TASK, **options
         )
         return self.handles[key]
 

@@ -242,3 +242,15 @@ async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_pat
             .summary
         )
     assert told == ["env green", "env green (known)", "already red on main: env: exit code 1"]
+
+
+async def test_results_of_a_base_count_in_their_own_repository_alone(tmp_path: Path, happy: Engine) -> None:
+    config, summaries = "version = 1\n[[test]]\nname = 'env'\ncommand = 'true'\n", []
+    for owner in ("ada", "ada", "bob"):
+        origin = tmp_path / owner / "calc.git"
+        origin.parent.mkdir(exist_ok=True)
+        origin = origin if origin.exists() else make_target(origin)
+        id = f"{owner}-{len(summaries)}"
+        submitted = await happy.submit(origin, f"Add sub: {id}", id=id, config=config, phases=["plan"])
+        summaries.append((await finished(submitted, happy, timeout=100)).steps[0].summary)
+    assert summaries == ["env green", "env green (known)", "env green"]

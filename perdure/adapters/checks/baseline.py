@@ -184,7 +184,7 @@ def store_baseline(store: KeyedStore, key: str, report: TestReport) -> bool:
     at once do no harm, for both have found the same."""
     if not is_complete(report):
         return False
-    with suppress(OSError), store.stage(key) as staging:
+    with suppress(OSError), store.stage_entry(key) as staging:
         write_whole(staging / _REPORT, report.model_dump_json().encode())
         return True
     return False

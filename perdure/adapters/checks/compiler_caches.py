@@ -101,7 +101,7 @@ class CompilerCache:
         filled = {entry.path.partition("/")[0] for entry in entries if entry.kind == "f"}
         if not filled:
             return
-        with self.store.stage(self.key) as staging:
+        with self.store.stage_entry(self.key) as staging:
             for runner in RUNNERS:
                 if runner.cache_variable in filled:
                     (copies / runner.cache_variable).rename(staging / runner.cache_variable)

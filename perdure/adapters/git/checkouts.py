@@ -125,7 +125,7 @@ class CheckoutPool:
             with suppress(OSError, GitError):
                 if self.store.has_room(self._key):
                     self._remove_changes(into, index, since_ns or index.stat().st_mtime_ns)
-                    with self.store.stage(self._key) as kept:
+                    with self.store.stage_entry(self._key) as kept:
                         index.rename(kept / "index")
                         (kept / "boot").write_text(boot_id())
                         into.rename(kept / "tree")
@@ -156,7 +156,7 @@ class CheckoutPool:
     def _claim_checkout(self, into: Path) -> bool:
         """Move a kept checkout, whichever it is, to `into` and its index beside it; return False when none is kept, or
         it is not whole."""
-        if self.store.take(self._key, _companion_dir(into)):
+        if self.store.move_out(self._key, _companion_dir(into)):
             with suppress(OSError):
                 (_companion_dir(into) / "tree").rename(into)
                 return True

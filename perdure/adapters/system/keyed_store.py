@@ -82,12 +82,12 @@ class KeyedStore:
     limits: KeptLimits
     clock: Callable[[], float] = time.time
 
-    def entries(self, key: str) -> list[Path]:
+    def list_entries(self, key: str) -> list[Path]:
         """Return the paths of the entries of a key that are not too old, the newest first."""
         return [entry.path for entry in self._list_entries() if entry.key == key and self._is_young(entry)]
 
     @contextmanager
-    def hold(self, entry: Path) -> Iterator[bool]:
+    def hold_entry(self, entry: Path) -> Iterator[bool]:
         """Keep an entry from being removed while the block runs. Yields False where it is gone, or going."""
         with _try_flock(entry, fcntl.LOCK_SH) as is_held:
             yield is_held
@@ -96,8 +96,8 @@ class KeyedStore:
     def use_newest(self, key: str) -> Iterator[Path | None]:
         """Yield the newest entry of a key, marked as used, and keep it from being removed while the block runs; None:
         there is none."""
-        for entry in self.entries(key):
-            with self.hold(entry) as is_held:
+        for entry in self.list_entries(key):
+            with self.hold_entry(entry) as is_held:
                 if is_held:
                     self.mark_used(entry)
                     yield entry
@@ -108,17 +108,17 @@ class KeyedStore:
         """Set the time of an entry to now: it counts as used."""
         os.utime(entry)
 
-    def take(self, key: str, into: Path) -> bool:
+    def move_out(self, key: str, into: Path) -> bool:
         """Move an entry of a key out of the store to the path `into`, and return True; False where there is none. Of
         several takers only one gets it."""
-        for entry in self.entries(key):
+        for entry in self.list_entries(key):
             with contextlib.suppress(OSError):
                 entry.rename(into)
                 return True
         return False
 
     @contextmanager
-    def stage(self, key: str) -> Iterator[Path]:
+    def stage_entry(self, key: str) -> Iterator[Path]:
         """Yield a new directory, which becomes an entry of `key` when the block ends, then remove entries beyond the
         limits. Where the block raises, the directory is removed.
 
@@ -136,13 +136,13 @@ class KeyedStore:
             except BaseException:
                 discard(staging)
                 raise
-        self.collect()
+        self.remove_surplus()
 
     def has_room(self, key: str) -> bool:
         """Return whether one more entry of a key would stay: there are fewer than the most, and the disk is not nearly
         full."""
         return not self._is_disk_full() and (
-            self.limits.per_key is None or len(self.entries(key)) < self.limits.per_key
+            self.limits.per_key is None or len(self.list_entries(key)) < self.limits.per_key
         )
 
     def make_in_place(self, key: str) -> Path:
@@ -156,7 +156,7 @@ class KeyedStore:
         """Return the file to lock for whoever makes what `name` stands for, while others wait."""
         return self.root / f".lock-{name}"
 
-    def remove(self, entry: Path) -> str:
+    def remove_entry(self, entry: Path) -> str:
         """Move an entry that nobody holds out of the way at once, and delete it. Returns a line about what went wrong;
         empty: nothing."""
         try:
@@ -171,7 +171,7 @@ class KeyedStore:
             return f"{entry}: {error.strerror}"
         return ""
 
-    def collect(self, older_than: timedelta | None = None, needed: Container[str] = ()) -> list[str]:
+    def remove_surplus(self, older_than: timedelta | None = None, needed: Container[str] = ()) -> list[str]:
         """Remove the entries that the limits do not let stay and that nobody holds, and what a death has left.
 
         older_than  the time after which unused entries are removed, where that is shorter than the limit's
@@ -191,14 +191,14 @@ class KeyedStore:
             is_unused = unused is not None and now - entry.used_at >= unused.total_seconds()
             is_surplus = self.limits.per_key is not None and counts[entry.key] > self.limits.per_key
             if is_unused or is_surplus or is_disk_full or not self._is_young(entry):
-                problems.append(self.remove(entry.path))
+                problems.append(self.remove_entry(entry.path))
             else:
                 kept.append(entry)
         size = 0
         for entry in sorted(kept, key=lambda entry: entry.used_at, reverse=True):
             size += entry.size
             if self.limits.total_bytes is not None and size > self.limits.total_bytes:
-                problems.append(self.remove(entry.path))
+                problems.append(self.remove_entry(entry.path))
         return [problem for problem in problems if problem]
 
     def _list_entries(self) -> list[_StoreEntry]:
@@ -248,8 +248,8 @@ def kept_results(home: Home, name: str) -> KeyedStore:
 
 
 def collect_kept_results(home: Home, older_than: timedelta | None = None, needed: Container[str] = ()) -> list[str]:
-    """Call `collect` on every store of this home, and return all it says."""
-    return [problem for name in KEPT_RESULTS for problem in kept_results(home, name).collect(older_than, needed)]
+    """Call `remove_surplus` on every store of this home, and return all it says."""
+    return [problem for name in KEPT_RESULTS for problem in kept_results(home, name).remove_surplus(older_than, needed)]
 
 
 @contextmanager

@@ -151,8 +151,8 @@ class Environments:
         None: no entry fits, or its files could not be put there, and those that were are removed again. Entries found
         damaged are removed; the one that is used counts as used now.
         """
-        for path in self._store.entries(key):
-            with self._store.hold(path) as is_held:
+        for path in self._store.list_entries(key):
+            with self._store.hold_entry(path) as is_held:
                 if not is_held:
                     continue
                 entry = _read_entry(path)
@@ -171,7 +171,7 @@ class Environments:
                     if is_other_boot:
                         _write_entry(path, entry.model_copy(update={"boot": boot_id()}))
                     return entry.binds
-            self._store.remove(path)  # it is damaged
+            self._store.remove_entry(path)  # it is damaged
         return None
 
     def _is_right_for(self, entry: KeptEnvironment, commit: CommitFiles) -> bool:
@@ -180,7 +180,7 @@ class Environments:
 
     def fits_both(self, key: str, commit: CommitFiles, other: CommitFiles) -> bool:
         """Return whether some entry below this key is right for both commits."""
-        entries = filter(None, map(_read_entry, self._store.entries(key)))
+        entries = filter(None, map(_read_entry, self._store.list_entries(key)))
         return any(commit.satisfies(entry.inputs) and other.satisfies(entry.inputs) for entry in entries)
 
     def store(
@@ -196,7 +196,7 @@ class Environments:
         size = sum(file.size for file in files)
         if size > self._limit:
             raise UnsupportedFileType(f"{size} bytes are more than are kept")
-        with self._store.stage(key) as staging:
+        with self._store.stage_entry(key) as staging:
             (staging / "files").mkdir()
             copy_entries(tree, staging / "files", files, names)
             data = json.dumps(files, separators=(",", ":")).encode()

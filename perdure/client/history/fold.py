@@ -273,10 +273,10 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
     start_counts: dict[str, int] = {}
     commits: dict[str, dict[str, None]] = {}
     for state in states:
-        last_child, landing = _piece(state, "child"), _piece(state, "landing")
+        last_child, landing = _get_piece(state, "child"), _get_piece(state, "landing")
         if (delivery := last_child.get("id")) and isinstance(starts := last_child.get("runs"), int):
             start_counts[str(delivery)] = starts
-        if (commit := landing.get("commit")) and (item_id := _piece(state, "item").get("id")):
+        if (commit := landing.get("commit")) and (item_id := _get_piece(state, "item").get("id")):
             commits[str(item_id)] = {str(commit): None}
     sent_items = oldest.request.get("items") or [state.get("item") for state in states]
     updates = [
@@ -305,7 +305,7 @@ def join_backlog_runs(runs: Sequence[RunHistory]) -> BacklogHistory:
     )
 
 
-def _piece(state: dict[str, Any], name: str) -> dict[str, Any]:
+def _get_piece(state: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a piece of an item's state as the history has it; empty where there is none, or no object."""
     return piece if isinstance(piece := state.get(name), dict) else {}
 

@@ -35,7 +35,7 @@ async def test_what_the_base_has_compiled_is_there_for_a_change_and_what_that_wr
     for _ in range(2):
         report = await bench.run(tree, f"{SHOWN}; echo bad >$GOCACHE/ab/compiled; rm $GOCACHE/more", seed=seed)
         assert report.commands[0].tail.split() == ["base", "more"]
-    kept = seed.store.entries("base")[0] / "GOCACHE"
+    kept = seed.store.list_entries("base")[0] / "GOCACHE"
     assert [(kept / name).read_text() for name in ("ab/compiled", "more")] == ["base\n", "more\n"]
     assert not list(bench.logs.glob("*/caches")), "a copy is left"
     where = await bench.run(tree, 'stat -c %d "$GOCACHE"', seed=seed)
@@ -55,7 +55,7 @@ async def test_an_archive_that_cannot_be_unpacked_leaves_the_command_without_wha
 ) -> None:
     tree = files({"a": ""})
     await bench.run(tree, "echo base >$GOCACHE/compiled", seed=replace(seed, is_base_run=True))
-    (seed.store.entries("base")[0] / "GOCACHE.tar").write_bytes(b"not an archive")
+    (seed.store.list_entries("base")[0] / "GOCACHE.tar").write_bytes(b"not an archive")
     report = await bench.run(tree, "ls -A $GOCACHE && touch $GOCACHE/own", seed=seed)
     assert (report.commands[0].verdict, report.commands[0].tail.strip()) == ("passed", "")
 
@@ -67,7 +67,7 @@ async def test_where_no_base_has_compiled_anything_a_change_sees_no_cache(
     await bench.run(tree, "true", seed=replace(seed, is_base_run=True))
     report = await bench.run(tree, 'echo "[$GOCACHE]"', seed=seed)
     assert report.commands[0].tail.strip() == "[]"
-    assert not seed.store.entries("base")
+    assert not seed.store.list_entries("base")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_a_worker_killed_at_any_moment_leaves_nothing_that_the_next_would_take_f
     assert sorted(path.name for path in tmp_path.glob(".*")) == [], "nothing beside it"
     for half in kept.store.root.iterdir():
         os.utime(half, (0, 0))
-    assert kept.store.collect() == []
+    assert kept.store.remove_surplus() == []
     assert list(kept.store.root.iterdir()) == []
 
 
@@ -175,5 +175,5 @@ def test_on_a_disk_that_is_nearly_full_none_is_kept_and_those_that_are_go(
         kept.put_away(place / "one")
         assert list(place.glob("checkouts/*")) == []
         kept.store.make_in_place("of yesterday")
-        assert kept.store.collect() == []
+        assert kept.store.remove_surplus() == []
         assert list(place.glob("checkouts/*")) == []

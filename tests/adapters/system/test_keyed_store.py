@@ -29,9 +29,9 @@ HOUR = timedelta(hours=1)
 
 def keep(store: KeyedStore, key: str, text: str = "x", *, unused: timedelta = timedelta(0)) -> Path:
     """Keep an entry that was used so long ago."""
-    with store.stage(key) as staging:
+    with store.stage_entry(key) as staging:
         (staging / "file").write_text(text)
-    entry = store.entries(key)[0]
+    entry = store.list_entries(key)[0]
     os.utime(entry, (time.time() - unused.total_seconds(),) * 2)
     return entry
 
@@ -47,14 +47,14 @@ def store(tmp_path: Path) -> KeyedStore:
 
 
 def test_the_newest_entry_of_a_key_comes_first_and_other_keys_do_not_count(store: KeyedStore) -> None:
-    assert store.entries("a") == []
+    assert store.list_entries("a") == []
     for key, text in (("a", "first"), ("a", "second"), ("a-b", "other"), ("a", "third")):
         keep(store, key, text)
-    assert [(path / "file").read_text() for path in store.entries("a")] == ["third", "second", "first"]
+    assert [(path / "file").read_text() for path in store.list_entries("a")] == ["third", "second", "first"]
 
 
 def test_what_fails_while_it_is_made_leaves_nothing(store: KeyedStore) -> None:
-    with pytest.raises(IsADirectoryError), store.stage("a") as staging:
+    with pytest.raises(IsADirectoryError), store.stage_entry("a") as staging:
         staging.write_text("a directory is no file")
     assert list(store.root.iterdir()) == []
 
@@ -62,25 +62,25 @@ def test_what_fails_while_it_is_made_leaves_nothing(store: KeyedStore) -> None:
 def test_limits_of_time_number_and_bytes(store: KeyedStore) -> None:
     keep(store, "unused", unused=2 * HOUR)
     keep(store, "used")
-    assert replace(store, limits=KeptLimits(unused=HOUR)).collect() == []
+    assert replace(store, limits=KeptLimits(unused=HOUR)).remove_surplus() == []
     assert names(store) == ["used"]
 
     old = replace(store, clock=lambda: time.time() - 7200)
     keep(old, "made long ago")
     keep(replace(store, clock=lambda: time.time() + 7200), "made in the future")
     aged = replace(store, limits=KeptLimits(age=HOUR))
-    assert (aged.entries("made long ago"), aged.entries("made in the future")) == ([], [])
-    assert aged.collect() == []
+    assert (aged.list_entries("made long ago"), aged.list_entries("made in the future")) == ([], [])
+    assert aged.remove_surplus() == []
     assert names(store) == ["used"]
 
     few = replace(store, limits=KeptLimits(per_key=2))
     entries = [keep(few, "used", text) for text in ("2", "3", "4")]
-    assert few.entries("used") == entries[:0:-1], "the newest"
+    assert few.list_entries("used") == entries[:0:-1], "the newest"
 
     small = KeyedStore(store.root.with_name("small"), KeptLimits(total_bytes=250))
     for key, hours in (("third", 3), ("second", 2), ("first", 1)):
         keep(small, key, "x" * 100, unused=hours * HOUR)
-    assert small.collect() == []
+    assert small.remove_surplus() == []
     assert names(small) == ["first", "second"], "what was not used for longest goes first"
 
 
@@ -89,9 +89,9 @@ def test_a_shorter_time_and_what_is_needed_are_for_the_caller_to_say(store: Keye
     keep(weekly, "a", unused=2 * HOUR)
     needed = weekly.make_in_place("needed")
     os.utime(needed, (0, 0))
-    assert weekly.collect(needed={"needed"}) == []
+    assert weekly.remove_surplus(needed={"needed"}) == []
     assert names(weekly) == ["a", "needed"]
-    assert weekly.collect(HOUR) == []
+    assert weekly.remove_surplus(HOUR) == []
     assert names(weekly) == []
 
 
@@ -100,21 +100,21 @@ def test_nothing_is_kept_where_the_disk_is_nearly_full(store: KeyedStore) -> Non
     assert store.has_room("a")
     keep(store, "a")
     assert not full.has_room("a")
-    assert full.collect() == []
+    assert full.remove_surplus() == []
     assert names(full) == []
 
 
 def test_what_somebody_holds_stays_until_he_lets_it_go_and_is_gone_for_the_next(store: KeyedStore) -> None:
     entry, strict = keep(store, "a"), replace(store, limits=KeptLimits(unused=timedelta(0)))
-    with store.hold(entry) as is_held, store.hold(entry) as is_held_twice:
+    with store.hold_entry(entry) as is_held, store.hold_entry(entry) as is_held_twice:
         assert is_held
         assert is_held_twice
-        assert strict.collect() == []
+        assert strict.remove_surplus() == []
         assert (entry / "file").read_text() == "x"
-    assert strict.collect() == []
-    with store.hold(entry) as is_held:
+    assert strict.remove_surplus() == []
+    with store.hold_entry(entry) as is_held:
         assert not is_held
-    assert store.remove(entry) == ""
+    assert store.remove_entry(entry) == ""
 
 
 def test_an_entry_that_cannot_be_removed_is_named(store: KeyedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,15 +124,15 @@ def test_an_entry_that_cannot_be_removed_is_named(store: KeyedStore, monkeypatch
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "rmdir", fails)
-    assert store.remove(entry) == f"{entry}: Permission denied"
-    assert store.entries("a") == []
+    assert store.remove_entry(entry) == f"{entry}: Permission denied"
+    assert store.list_entries("a") == []
 
 
 def test_of_many_takers_each_entry_goes_to_one(store: KeyedStore, tmp_path: Path) -> None:
     for text in "12345":
         keep(store, "a", text)
     with ThreadPoolExecutor(20) as pool:
-        taken = list(pool.map(lambda n: store.take("a", tmp_path / f"{n}"), range(20)))
+        taken = list(pool.map(lambda n: store.move_out("a", tmp_path / f"{n}"), range(20)))
     assert sum(taken) == 5
     texts = [(tmp_path / f"{n}" / "file").read_text() for n in range(20) if taken[n]]
     assert sorted(texts) == list("12345")
@@ -142,7 +142,7 @@ def test_of_many_who_make_the_same_one_entry_stays_and_nothing_beside_it(store: 
     single = replace(store, limits=KeptLimits(per_key=1))
 
     def make(number: int) -> None:
-        with single.stage("a") as staging:
+        with single.stage_entry("a") as staging:
             (staging / "file").write_text(f"{number}")
 
     with ThreadPoolExecutor(20) as pool:
@@ -157,7 +157,7 @@ from perdure.adapters.system.keyed_store import KeptLimits, KeyedStore
 store = KeyedStore(Path(sys.argv[1]), KeptLimits(per_key=1))
 print("on", flush=True)
 while True:
-    with store.stage("a") as staging:
+    with store.stage_entry("a") as staging:
         for name in ("first", "second"):
             (staging / name).write_text("whole")
 """
@@ -173,23 +173,23 @@ def test_whoever_is_killed_at_any_moment_leaves_whole_entries_and_nothing_that_s
         time.sleep(random.Random(seed).random() / 20)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        for entry in store.entries("a"):
+        for entry in store.list_entries("a"):
             assert [(entry / name).read_text() for name in ("first", "second")] == ["whole", "whole"]
     for path in store.root.glob(".*"):
         os.utime(path, (0, 0))
-    assert replace(store, limits=KeptLimits(per_key=1)).collect() == []
+    assert replace(store, limits=KeptLimits(per_key=1)).remove_surplus() == []
     assert names(store) == ["a"]
 
 
 def test_what_is_being_made_stays_however_long_it_takes_and_a_lock_while_it_is_held(store: KeyedStore) -> None:
     free, taken = store.lock_path("free"), store.lock_path("taken")
-    with store.stage("a") as staging, store.stage("b"):
+    with store.stage_entry("a") as staging, store.stage_entry("b"):
         free.touch()
         taken.touch()
         for path in (staging, free, taken):
             os.utime(path, (0, 0))
-        with store.hold(taken):
-            assert store.collect() == []
+        with store.hold_entry(taken):
+            assert store.remove_surplus() == []
             assert taken.exists()
         assert staging.exists()
         assert not free.exists()

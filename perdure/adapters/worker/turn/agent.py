@@ -51,7 +51,7 @@ class TurnContext:
 
 
 class Agent(Protocol):
-    """Whoever takes the turns of a step. `needed_abilities` says what it has to be able to."""
+    """An agent that takes the turns of a step, built in or with a command line of its own."""
 
     async def run_turn(self, turn: TurnContext, waiting: WaitingAgent | None) -> TurnResult:
         """Begin, or go on from the turn's checkpoint, let one model request through, run its tools, make the next

@@ -218,5 +218,5 @@ async def test_what_was_not_used_for_longest_goes_first(deliveries: Deliveries) 
     assert await deliveries.made("a3", setups[0]) == a
     assert await deliveries.made("c2", setups[2]) == c
     assert await deliveries.made("b2", setups[1]) != b
-    assert KeyedStore(deliveries.home.root / "environments", KeptLimits(total_bytes=1)).collect() == []
+    assert KeyedStore(deliveries.home.root / "environments", KeptLimits(total_bytes=1)).remove_surplus() == []
     assert deliveries.entries() == []
