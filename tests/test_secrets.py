@@ -14,7 +14,7 @@ import pytest
 
 from perdure import secrets
 from perdure.adapters.agents.builtin import model
-from perdure.adapters.forges.github import access
+from perdure.adapters.forges.github import site
 from perdure.adapters.notify import addresses
 from tests.secret_watch import SecretWatch, hits, recording
 
@@ -104,7 +104,7 @@ def test_a_crash_writes_no_memory_to_a_file() -> None:
 
 
 def test_every_variable_that_an_adapter_takes_for_a_secret_is_one() -> None:
-    theirs = {*model.KEY_VARIABLES, model.HEADERS_VARIABLE, *access.SECRET_VARIABLES, *addresses.SECRET_VARIABLES}
+    theirs = {*model.KEY_VARIABLES, model.HEADERS_VARIABLE, *site.SECRET_VARIABLES, *addresses.SECRET_VARIABLES}
     assert theirs <= secrets.NAMES
 
 

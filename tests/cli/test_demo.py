@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.forges.github.access import SECRET_VARIABLES
+from perdure.adapters.forges.github.site import SECRET_VARIABLES
 from perdure.demo.environment import DemoDirectories, demo_variables, open_directories
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places

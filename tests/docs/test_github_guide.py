@@ -6,7 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-from perdure.adapters.forges.github.access import APP_ID, SECRET_VARIABLES, URL
+from perdure.adapters.forges.github.server import URL
+from perdure.adapters.forges.github.site import APP_ID, SECRET_VARIABLES
 from perdure.adapters.repository.host import OTHER_VARIABLES, VARIABLES
 from perdure.cli.request.issue import parse_issue_name
 from perdure.models.issue import mentioned_issues

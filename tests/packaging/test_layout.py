@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import pytest
+from grimp import build_graph
 from importlinter.application.use_cases import lint_imports
 from importlinter.configuration import configure
 from packaging.markers import Marker
@@ -152,3 +154,10 @@ def test_every_arrow_of_the_architecture_holds(
     monkeypatch.chdir(ROOT)  # the linter finds its configuration there
     configure()
     assert lint_imports(config_filename="pyproject.toml", cache_dir=None), capsys.readouterr().out
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = build_graph("perdure", "workflows", "activities", cache_dir=None)
+    imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imported) > 300
+    list(TopologicalSorter(imported).static_order())  # raises CycleError, which names the modules of a circle

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Forge, ForgeSite
-from perdure.adapters.forges.github import access as github
+from perdure.adapters.forges.github.site import sites_from_environment
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.credentials import Credential, Keyring
 
-_SITE_READERS = (github.sites_from_environment,)
+_SITE_READERS = (sites_from_environment,)
 """A function for each kind of forge: environment → its servers, with our accounts. Its facts are in
 perdure/models/forges.py."""
 

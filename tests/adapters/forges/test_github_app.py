@@ -12,7 +12,7 @@ import pytest
 from canned_github import canned
 from twin_repository import TwinRepository
 
-from perdure.adapters.forges.github.access import AppAccount
+from perdure.adapters.forges.github.account import AppAccount
 from perdure.adapters.forges.github.forge import GitHub
 from perdure.adapters.forges.select import Forges
 from perdure.models.errors import ForgeRefused, ForgeUnavailable

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from canned_github import Canned, canned
 
-from perdure.adapters.forges.github.access import AppAccount, GitHubServer, TokenAccount
+from perdure.adapters.forges.github.account import AppAccount, TokenAccount
 from perdure.adapters.forges.github.forge import GitHub
+from perdure.adapters.forges.github.server import GitHubServer
 from perdure.adapters.worker.attempt import _to_application_error
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 

@@ -151,7 +151,7 @@ def test_plain_http_is_for_this_machine_alone(url: str) -> None:
 
 
 def test_where_the_api_is() -> None:
-    from perdure.adapters.forges.github.access import GitHubServer
+    from perdure.adapters.forges.github.server import GitHubServer
 
     assert GitHubServer.parse("https://github.com").api_url == "https://api.github.com"
     assert GitHubServer.parse(ENTERPRISE).api_url == f"{ENTERPRISE}/api/v3"

@@ -15,11 +15,12 @@ import stat
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from perdure.adapters.agents.builtin.model_request import closed_schema
+from perdure.adapters.agents.builtin.tools.background import BackgroundCommand
 from perdure.adapters.sandbox.base import GitView, Sandbox, SandboxCommand
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
@@ -27,10 +28,6 @@ from perdure.models.delivery.decisions import Question
 from perdure.models.delivery.steps import STEPS
 from perdure.models.limits import READ_FILE_BYTES
 from perdure.models.phases import Step
-
-if TYPE_CHECKING:
-    from perdure.adapters.agents.builtin.tools.bash import BackgroundCommand
-
 
 READ_ONLY_DIRECTORIES = (".venv", "node_modules")
 """Directories that setup installs, at any depth."""
