@@ -237,7 +237,8 @@ def _write_checkpoint(
     session: WorkspaceSession, ref: str, work: RebaseInput, merged: MergeResult, result: RebaseResult
 ) -> RebaseResult:
     """Write a checkpoint of the merged files with the result in it, restore the worktree to it, and move the run's ref
-    there: after this the rebase has happened. Returns the result with its checkpoint. Raises Superseded."""
+    there: after this the rebase has happened. Returns the result with its checkpoint. Raises Superseded, before the ref
+    is moved, when a newer attempt has taken over the workspace."""
     vault = session.vault
     metadata = {"format": 1, "delivery": work.delivery, "step": Step.REBASE, "attempt": work.number}
     metadata |= {"summary": result.summary, "result": result.model_dump(mode="json", exclude={"checkpoint"})}

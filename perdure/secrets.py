@@ -99,6 +99,11 @@ def within(world: Mapping[str, str]) -> Iterator[None]:
 
 
 def _received(descriptor: str) -> dict[str, str]:
+    """Read the secrets that the parent process wrote into a pipe, as a JSON object, and close it.
+
+    Returns values by name, only of names that `is_secret` knows; empty where `descriptor`, the pipe's number, is no
+    number. Raises OSError where the pipe cannot be read, ValueError where it holds no JSON.
+    """
     if not descriptor.isdigit():
         return {}
     with open(int(descriptor), "rb") as pipe:

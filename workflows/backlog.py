@@ -109,8 +109,12 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         return self.progress()
 
     async def verify_state(self) -> None:
-        """Check that the state this run was given comes from a run of ours: whoever may start a workflow may send any.
-        Raises ApplicationError InvalidRequest where it does not."""
+        """Check that the state this run was given comes from a run of ours, and mark it as verified: whoever may start
+        a workflow may send any.
+
+        Raises ApplicationError InvalidRequest where it does not; updates are answered with the same error from then on,
+        and the Web UI shows the reason.
+        """
         if reason := await self.items.previous_run_problem():
             self.submission_error = invalid_request(reason)
             workflow.set_current_details(render_refused(reason))

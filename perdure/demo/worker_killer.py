@@ -189,7 +189,12 @@ class WorkerKiller:
         return now - self._reply_started[1] >= line.seconds / 2
 
     def _current_moment(self) -> WorkMoment:
-        """Return what the worker does now; for a worker that has just died, what it did."""
+        """Return what the worker does now; for a worker that has just died, what it did.
+
+        The rehearsal's last model call counts first, as a reply half received, where it has not ended or was dropped
+        and no death was reported since it began. Else it is the first step that the delivery's last description has in
+        flight; an empty moment where there is none.
+        """
         calls = self._rehearsal.calls
         last_call = calls[-1] if calls else None
         if (

@@ -300,7 +300,8 @@ def no_worker_reason() -> str:
 
 
 def adapt_no_worker_error(error: PerdureError) -> PerdureError:
-    """Return the error; a NoWorker error without advice to start a worker, where this home's supervisor does that."""
+    """Return the error as people should see it: where this home's supervisor starts workers, a plain PerdureError that
+    advises to ask again replaces a NoWorker error, which advises to start one; any other error is returned itself."""
     if not (isinstance(error, NoWorker) and has_supervisor()):
         return error
     return PerdureError(

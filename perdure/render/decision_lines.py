@@ -60,7 +60,10 @@ def verdict_lines(progress: Progress) -> list[str]:
 
 
 def plan_lines(written: str) -> list[str]:
-    """Return the title and tasks of a stored plan or items as lines; a plan in somebody's own words as it is."""
+    """Return a stored plan as lines: its title, and its tasks with their files; stored items as `item_lines` has them.
+
+    Any other text is a plan in somebody's own words: its lines, indented and without invisible characters.
+    """
     with suppress(ValueError):
         return item_lines(Decomposition.model_validate_json(written))
     try:

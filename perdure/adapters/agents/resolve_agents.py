@@ -89,7 +89,10 @@ def second_model(config: RepositoryConfig, step: Step) -> str:
 
 
 def _check_fallback(settings: StepSettings, where: str) -> None:
-    """Raise InvalidRequest where a step's second model is its own one, or its agent is not the built-in one."""
+    """Raise InvalidRequest where a step's second model is its own one, or its agent is not the built-in one.
+
+    Only for settings with a second model: without one, any agent but the built-in one is refused too.
+    """
     if settings.fallback == settings.model:
         what = f"{settings.fallback} is the step's own model: where that cannot go on, it cannot either"
         raise InvalidRequest(what, where=where, fix="name another model, or leave it out")

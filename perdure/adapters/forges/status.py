@@ -88,8 +88,11 @@ def _status_headline(work: CommentInput) -> str:
 
 
 def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None, spend: Spend | None) -> list[str]:
-    """Return the facts of a delivery, one a line: branch and budget while it runs; afterwards tests, changed promises,
-    review, cost and receipt as far as there are any."""
+    """Return the facts of a delivery for the comment on its issue, one a line.
+
+    While its status is `running`: branch and budget. Afterwards, receipt or not, as far as there are any: the branch if
+    it has a pull request, tests, changed promises, review, cost and receipt.
+    """
     origin = f"{code_span(contract.base)} at `{contract.base_sha[:12]}`"
     if work.status == "running":
         budget = dollars(contract.config.limits.budget_usd)

@@ -96,8 +96,11 @@ class WorkspaceSession:
         return ChangeSize(files=files, added=added, deleted=deleted)
 
     def base_command(self) -> SandboxCommand:
-        """Return a command with what all commands of this delivery share; script, time limit and output are for the
-        caller to fill in."""
+        """Return a command with what all commands of this delivery share: worktree, setup's files, git, variables, the
+        lock, and the fence that refuses to start it when a newer attempt has taken over.
+
+        Script and time limit are for the caller to fill in; so is the output, which goes to command.log else.
+        """
         return SandboxCommand(
             script="",
             worktree=self.workspace.path,

@@ -1,4 +1,4 @@
-"""The command group `perdure backlog`, and its commands `start`, `status`, `graph`, `report`."""
+"""The commands `perdure backlog status`, `graph` and `report`: they read a backlog and print it, changing nothing."""
 
 from __future__ import annotations
 

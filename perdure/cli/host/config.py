@@ -1,5 +1,5 @@
-"""`perdure config`: which settings count here, and where each comes from; `perdure init`: a first `perdure.toml`, its
-commands tried out."""
+"""`perdure config`: the settings that a delivery of this repository would run with, and where each comes from. `perdure
+doctor` reads those of a base branch here."""
 
 from __future__ import annotations
 
@@ -60,10 +60,11 @@ def _read_effective(repo: str, base: str | None, file: Path | None) -> Effective
 def read_base_settings(
     target: TargetRepository, base: str | None = None, overrides: RepositoryConfig | None = None
 ) -> EffectiveConfig:
-    """Return the settings that count for a delivery from the base branch.
+    """Return the settings that count for a delivery from the base branch, and where each comes from.
 
-    The branch's perdure.toml is read where its commit is on this machine; nothing is fetched. `overrides`: the settings
-    of `--config`. Raises BadInput.
+    Merges the host's settings, the branch's perdure.toml and PERDURE_* variables of this process. That file is read
+    where its commit is on this machine, else left out; nothing is fetched. `overrides`, the settings of `--config`,
+    count instead of that file. Raises BadInput.
     """
     host = load_host_config(os.environ)
     name, sha = target.base_branch(base)

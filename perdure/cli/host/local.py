@@ -51,7 +51,8 @@ def worker(publisher: bool) -> None:
 
 
 def gc(days: int, unmerged: bool, dry_run: bool, json: bool) -> None:
-    """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago."""
+    """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago. What runs, and what was committed
+    and is not merged, stays. Exit code 1 when something could not be removed."""
     from perdure.local.connect import connect_to_temporal
     from perdure.local.retention import RetentionVerdict, collect_garbage
 

@@ -244,9 +244,11 @@ class Decisions(ABC):
     async def _send_decision(self, update: str, message: dict[str, Any]) -> DecisionReply:
         """Send a decision as an update, or as a signal where no worker takes the update; return the reply.
 
-        Without `of` in `message` it is bound to what the delivery waits for now. The update's id names what is decided,
-        and how: sent again it is the same update. Raises NotCounted when the delivery refuses it, or when somebody
-        decided otherwise before, with who and when; BadInput when the delivery has ended.
+        Without `of` in `message` it is bound to what the delivery waits for now, but for `add_budget`, which needs
+        nothing that waits. The update's id names what is decided, and how: sent again it is the same update. Before a
+        signal the decision is checked here by the delivery's own rules, as nobody can be told later; `received` is
+        False then. Raises NotCounted when the delivery waits for nothing or refuses it, or when somebody decided
+        otherwise before, with who and when; BadInput when the delivery has ended.
         """
         decision = parse_input(DECISION_MODELS[update], {name: value for name, value in message.items() if value})
         described = await self._require_running()

@@ -1,4 +1,5 @@
-"""The events of many workflows in one stream: of a backlog with its deliveries, or of a whole namespace."""
+"""The events of many workflows in one stream, for `perdure logs` and the page: of a backlog with its deliveries, or of
+a whole namespace."""
 
 from __future__ import annotations
 

@@ -58,9 +58,13 @@ def steps_of(acts: Iterable[ActivityRecord]) -> list[StepRecord]:
 def _record_changes(
     record: StepRecord, first: ActivityRecord, act: ActivityRecord, state: DeliveryState
 ) -> dict[str, Any]:
-    """Return the fields of a step's record that one more of its activities changes. `state`: with its result applied.
+    """Return the fields of a step's record that one more of its activities changes; the record itself stays as it is.
 
-    `first` is the step's first activity, from which its duration counts.
+    These are status, duration_s and summary, the commit of a commit, turns and cost_usd of an agent's turn. A step has
+    failed, too, where its agent did not end it well, or its result is a negative verdict: red tests, blockers.
+
+    first  the step's first activity, from which the duration counts
+    state  with the activity's result applied
     """
     if act.ended is None:
         return {"status": "running", "duration_s": None}

@@ -196,7 +196,11 @@ def _edit_refusal(state: BacklogState, item_state: ItemState, item: BacklogItem 
 
 
 def _item_refusal(state: BacklogState, item: BacklogItem, repository: str) -> str:
-    """Return the reason why an item, new or changed, does not fit into the backlog, as `field: why`; empty: it fits."""
+    """Return the reason why an item, new or changed, does not fit into the backlog, as `field: why`; empty: it fits.
+
+    It does not where it depends on itself or an unknown item, is an issue of another repository, makes the items
+    together larger than ITEMS_BYTES, or closes a cycle of items that wait for each other.
+    """
     items = {id: item_state.item for id, item_state in state.items.items()} | {item.id: item}
     if reason := invalid_item_reason(item, items, repository):
         return reason

@@ -109,10 +109,11 @@ class Inbox:
         return f"{verdict}: {pending.gate.replace('_', ' ')} {pending.target}"
 
     def receive_decision(self, raw: Any) -> None:
-        """Record a decision that came as a signal.
+        """Record a decision that came as a signal. Nobody can be answered, so nothing is raised.
 
-        Nobody can be answered, so a decision that does not count, or that comes after another one, is noted in the
-        state.
+        A decision that does not count is noted in the state instead: it is not valid, does not say what it decides
+        (`of`, or the `id` of added budget), or nothing waits for it. One that comes after another changes nothing, and
+        is noted where its verdict or its sender is a different one.
         """
         try:
             signal = decisions.parse_input(decisions.Decide, raw)

@@ -209,9 +209,9 @@ def initial_attempt_state(state: DeliveryState, prepared: PreparedWorkspace, num
 
 
 def attempt_settings(contract: Contract) -> dict[str, Any]:
-    """Return the fields of BuildSettings that say how many attempts are made at a plan; empty: it is built once.
+    """Return the fields `attempts` and `after_red` of BuildSettings, as the contract's settings have them.
 
-    It is built once on an existing branch, as a task of a plan, and where the phases have no build.
+    Empty, so that the plan is built once: on an existing branch, for a task of a plan, where the phases have no build.
     """
     settings = contract.config.delivery
     if contract.existing or contract.is_task or Phase.BUILD not in settings.phases:

@@ -41,7 +41,8 @@ class BacklogReceipt:
         return not (self.lost or self.twice or self.ownerless or self.bent or self.unread)
 
     def lines(self) -> list[str]:
-        """Return the receipt as lines for a person: a summary, then every case."""
+        """Return the receipt as lines for a person: how many items landed and how many cases of each kind went wrong,
+        then one line for each such case; items that are in order get none."""
         counts = (
             f"items lost {len(self.lost)} · landed twice {len(self.twice)} · "
             f"branches without an owner {len(self.ownerless)}"

@@ -280,8 +280,10 @@ def parse_headers(text: str) -> dict[str, str]:
 
 
 def parse_window(value: str | None) -> int | None:
-    """Parse the value of the window's variable, a number of tokens; None without a value. Raises BadInput for anything
-    but a positive number."""
+    """Parse the value of the window's variable, a number of tokens; return None where it is not set.
+
+    Raises BadInput for anything but a positive number, an empty text too.
+    """
     if value is None:
         return None
     if not value.isascii() or not value.isdigit() or not int(value):

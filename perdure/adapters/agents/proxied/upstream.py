@@ -220,10 +220,12 @@ class UpstreamClient:
     async def _post_request(
         self, request: ProxiedRequest, headers: Mapping[str, str], on_begun: OnBegun
     ) -> ProxiedReply:
-        """Send a request by POST with the upstream's key and return the parsed reply, once all of it has come.
+        """Send a request by POST, once, and return the parsed reply when all of it has come.
 
-        Raises WireError for any status but 200 and for an error inside a reply, and IncompleteReply for a reply that is
-        not of the kind requested (events or JSON), or that the wire cannot parse.
+        Of `headers` only those that the wire forwards are sent, with the upstream's key; `on_begun` is called when the
+        first bytes of the reply come. Raises WireError for any status but 200 and for an error inside a reply,
+        IncompleteReply for a whole reply that is not of the kind requested (events or JSON) or that the wire cannot
+        parse, and what httpx2 raises where the connection fails or breaks off.
         """
         client = await self._open_client()
         request_headers = {name: headers[name] for name in self._wire.forwarded_headers if name in headers}

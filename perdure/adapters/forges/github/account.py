@@ -196,8 +196,11 @@ def _open_client(api: str, token: str | None = None, *, app: tuple[str, str] | N
 
 
 def _token_owner(requester: Requester) -> str:
-    """Return the login of a token's owner. For a token that a build server made, GitHub tells it over GraphQL only.
-    Raises what PyGithub raises."""
+    """Return the login of a token's owner, from `/user` of the REST API.
+
+    Where that is refused with a 403 that no waiting mends, as for a token that a build server made, ask over GraphQL.
+    Raises what PyGithub raises.
+    """
     from github import GithubException
 
     try:

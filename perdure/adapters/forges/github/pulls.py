@@ -102,10 +102,11 @@ def _adopt_existing(
 ) -> ProposedPullRequest | None:
     """Return the existing pull request that serves for this delivery, or None when one has to be created.
 
-    First choice is our own open one: it is updated, and any further open one of ours is closed. Next is an open one of
-    somebody else into the same base, which is left as it is and noted. Last is one of ours for this very commit that
-    somebody has closed or merged. Where the proposal shares a text, an open one of another delivery of ours counts as
-    our own. `created` was opened just now and may not be listed yet.
+    First choice is our own open one: it is updated, and any further open one of ours is closed. Where the proposal
+    shares a text and none of ours is open, the first open one of another delivery into the same base takes its place;
+    it is never closed. Next is an open one of somebody else into the same base, which is left as it is and noted. Last
+    is one of ours for this very commit that somebody has closed or merged. `created` was opened just now and may not be
+    listed yet.
     """
     listed = pulls_of_branch(repository, proposal.head, "all")
     if created is not None and created.number not in {pull.number for pull in listed}:

@@ -147,8 +147,11 @@ def _log_lines(vault: Vault, work: VaultReadInput) -> Iterator[str]:
 
 
 def _message_lines(message: dict[str, Any]) -> Iterator[str]:
-    """Yield one message of a transcript as indented lines: texts, tool calls with their arguments (300 characters), and
-    tool results."""
+    """Yield one message of a transcript as indented lines: texts, tool calls with their arguments, and tool results.
+
+    Arguments are cut at 300 characters; of each text and result only the first _SHOWN_LINES lines come, then how many
+    more there are. Thinking is left out.
+    """
     content = message["content"]
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]

@@ -67,8 +67,9 @@ class RequestGate:
         """Return the reply for the agent's request, bought or stored, once the request has its turn; this is the
         proxy's ledger.
 
-        Raises ModelRefusesUs for a model that the step does not have, the error of `end` once that was called, before
-        anything more is paid, and as `PaidReplies.get_or_buy`. The turn keeps the reply or the error.
+        The turn keeps the reply or the error of a request of the conversation only, never of one beside it; it may take
+        another request when its own is given up. Raises ModelRefusesUs for a model that the step does not have, the
+        error of `end` once that was called, before anything more is paid, and as `PaidReplies.get_or_buy`.
         """
         if not any(fnmatchcase(request.model, name) for name in self._models):
             await self._refuse_model(request)
