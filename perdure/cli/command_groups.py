@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from importlib import import_module
-from typing import Any, ParamSpec
+from inspect import Signature, signature
+from typing import Annotated, Any, ParamSpec, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -30,19 +31,34 @@ P = ParamSpec("P")
 def runs(target: str, **settings: Any) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Make a command of a function that has only parameters and help: it calls `target`, with the parameters by name.
 
+    A parameter `options` stands for the options that are declared in its dataclass.
+
     target    `module:function`; imported when the command begins, not before
     settings  Typer's settings of the command
     """
 
-    def make_command(signature: Callable[P, None]) -> Callable[P, None]:
-        @wraps(signature)
+    def make_command(declared: Callable[P, None]) -> Callable[P, None]:
+        options = get_type_hints(declared)["options"] if "options" in declared.__annotations__ else None
+
+        @wraps(declared)
         def call_target(*arguments: P.args, **parameters: P.kwargs) -> None:
-            import_object(target)(*arguments, **parameters)
+            values: dict[str, Any] = parameters if options is None else {"options": options(**parameters)}
+            import_object(target)(*arguments, **values)
 
         vars(call_target).update(target=target, settings=settings)
+        if options is not None:
+            vars(call_target)["__signature__"] = _options_signature(options)
         return call_target
 
     return make_command
+
+
+def _options_signature(options: type) -> Signature:
+    """Return a signature with the fields of a dataclass that are declared as options or arguments of a command."""
+    fields = signature(options, eval_str=True)
+    return fields.replace(
+        parameters=[field for field in fields.parameters.values() if get_origin(field.annotation) is Annotated]
+    )
 
 
 def import_object(target: str) -> Any:

@@ -145,7 +145,7 @@ class Screen:
         return coloured
 
 
-def text_or_stdin(text: str) -> str:
-    """Return the text that was typed, or for `-` what standard input holds, up to one byte more than a message may
+def text_or_stdin(text: str, most_bytes: int = MESSAGE_BYTES) -> str:
+    """Return the text that was typed, or for `-` what standard input holds, up to one byte more than such a text may
     have."""
-    return sys.stdin.buffer.read(MESSAGE_BYTES + 1).decode(errors="replace") if text == "-" else text
+    return sys.stdin.buffer.read(most_bytes + 1).decode(errors="replace") if text == "-" else text

@@ -111,6 +111,20 @@ def test_a_request_over_64_kib(nowhere: Cli) -> None:
     refused(nowhere, "deliver", "ä" * (33 * 1024), says="longer than 64 KiB")
 
 
+def test_a_request_of_a_backlog_is_read_whole(nowhere: Cli) -> None:
+    too_long = "x" * (64 * 1024 + 1)
+    refused(
+        nowhere,
+        "backlog",
+        "start",
+        "--request",
+        "-",
+        stdin=too_long,
+        says="request: is 65537 bytes",
+        fix="",
+    )
+
+
 def test_no_key_and_no_rehearsal(nowhere: Cli) -> None:
     refused(nowhere, "deliver", "x", says="no key", fix="ANTHROPIC_API_KEY.*perdure demo", ANTHROPIC_API_KEY="")
 
@@ -159,6 +173,16 @@ def test_words_without_quotes_are_told_to_be_put_in_quotes(nowhere: Cli) -> None
 def test_a_value_that_the_request_cannot_take_names_its_option(cli: Cli, option: str, value: str) -> None:
     ran = refused(cli, "deliver", "x", option, value, says="Input should|at least", fix="see perdure deliver --help")
     assert f"  where: {option}" in ran.err
+
+
+def test_a_repository_whose_path_is_too_long_names_its_option(nowhere: Cli, tmp_path: Path) -> None:
+    repository = tmp_path.joinpath(*["d" * 200] * 11)
+    repository.mkdir(parents=True)
+    git(repository, "init", "-q")
+    ran = refused(
+        nowhere, "deliver", "x", "--repo", str(repository), says="repository: String should have at most 2048"
+    )
+    assert "  where: --repo\n" in ran.err
 
 
 def test_a_budget_that_is_nothing(nowhere: Cli) -> None:

@@ -8,10 +8,14 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
+from pydantic import BaseModel
 from typer.main import get_command
 
 from perdure.cli.app import app
 from perdure.cli.command_groups import import_object
+from perdure.cli.commands.options import option_name
+from perdure.models.backlog.request import BacklogRequest
+from perdure.models.delivery.request import DeliveryRequest
 from tests.cli.conftest import Cli
 
 ROOT: Any = get_command(app)
@@ -37,13 +41,29 @@ def plain_type(annotation: Any) -> Any:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_a_command_does_takes_the_parameters_that_are_typed(name: str) -> None:
     callback = COMMANDS[name].callback.__wrapped__
-    typed = inspect.signature(callback, eval_str=True).parameters
+    typed = inspect.signature(callback.__wrapped__, eval_str=True).parameters
     taken = inspect.signature(import_object(callback.target), eval_str=True).parameters
     named = {key: value for key, value in taken.items() if value.kind is not value.VAR_KEYWORD}
     assert {key: plain_type(typed[key].annotation) for key in named} == {
         key: value.annotation for key, value in named.items()
     }
     assert len(named) < len(taken) or named.keys() == typed.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "request_type", "others"),
+    [
+        ("deliver", DeliveryRequest, {"--id", "--new", "--no-wait"}),
+        ("run", DeliveryRequest, {"--id", "--new", "--no-wait"}),
+        ("backlog start", BacklogRequest, {"--id", "--request", "--yes", "-y"}),
+    ],
+)
+def test_every_option_fills_the_field_for_which_it_is_named_or_is_no_field(
+    name: str, request_type: type[BaseModel], others: set[str]
+) -> None:
+    options = {name for param in COMMANDS[f"perdure {name}"].params for name in param.opts if name[0] == "-"}
+    named = {option_name(field) for field in request_type.model_fields}
+    assert options - named == others | {"--at", "--every", "--detach", "-d", "--json"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from perdure.cli.request.validation import workers_elsewhere
 from perdure.cli.screen import Screen, text_or_stdin
 from perdure.cli.session import login_name, run_with_backlog
 from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.limits import REQUEST_BYTES
 from perdure.models.rules.backlog import parse_item
 from perdure.render.step_lines import GOOD
 from perdure.text import one_line
@@ -110,7 +111,7 @@ def _build_item(params: dict[str, Any], previous: dict[str, Any]) -> BacklogItem
     """
     fields = {
         "id": params["item"],
-        "request": text_or_stdin(params["request"]) if params["request"] is not None else None,
+        "request": text_or_stdin(params["request"], REQUEST_BYTES) if params["request"] is not None else None,
         "budget_usd": params["budget"],
         **{name: params[name] for name in ("issue", "depends_on", "touches", "check", "priority", "role", "attempts")},
         "after_red": params["after_red"] or None,

@@ -14,6 +14,7 @@ from perdure.adapters.git.command import Git
 from perdure.adapters.git.publish import conflicting_branch
 from perdure.adapters.git.target import resolve_repository
 from perdure.adapters.repository.config import load_repository_config
+from perdure.cli.commands.options import option_name
 from perdure.cli.request.issue import hosted_forge
 from perdure.cli.request.validation import CheckedRequest, check_gates
 from perdure.client.backlog import Backlog, list_known_issues
@@ -170,21 +171,16 @@ async def without_proposed_issues(
     return request.model_copy(update={"items": items}), lines
 
 
-_OPTION_NAMES = {"budget_usd": "budget", "gates": "gate", "labels": "label", "after_red": "after-red"}
-"""By field, the name of the option that sets it, where the two differ."""
-
-
 def ignored_settings_line(existing: BacklogRequest, resubmitted: BacklogRequest) -> str:
     """Return one line that names the settings in which the resubmitted request differs from the existing one.
 
     `parallel 8 (it has 2), config did not count`: the backlog keeps what it was started with. Empty: nothing differs.
     """
-    parts = [
-        name
-        if name == "config"
-        else f"{_OPTION_NAMES.get(name, name)} {_field_text(name, resubmitted)} (it has {_field_text(name, existing)})"
-        for name in ignored_fields(existing, resubmitted)
-    ]
+    parts = []
+    for field in ignored_fields(existing, resubmitted):
+        values = f" {_field_text(field, resubmitted)} (it has {_field_text(field, existing)})"
+        name = option_name(field).removeprefix("--").removeprefix("no-")
+        parts.append(name + (values if field != "config" else ""))
     return f"{', '.join(parts)} did not count" if parts else ""
 
 

@@ -7,7 +7,7 @@ import asyncio
 import sys
 import zoneinfo
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,16 +26,16 @@ from perdure.cli.backlog.checks import (
     missing_issues_line,
     without_proposed_issues,
 )
+from perdure.cli.commands.backlog import BacklogOptions
+from perdure.cli.commands.options import option_name
+from perdure.cli.commands.start import DeliverOptions
 from perdure.cli.event_loop import run_coroutine
-from perdure.cli.request.repository import read_config
 from perdure.cli.request.start_time import StartTime, parse_start_time
 from perdure.cli.request.validation import (
     CheckedRequest,
-    DeliverOptions,
     check_id,
     check_request,
-    parse_gates,
-    parse_labels,
+    parse_options,
 )
 from perdure.cli.screen import Screen, text_or_stdin
 from perdure.client import BacklogSubmission
@@ -43,7 +43,7 @@ from perdure.client.yaml_files import BACKLOG_BYTES, BacklogFile, parse_backlog_
 from perdure.models.backlog.request import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
-from perdure.models.limits import DECISION_ACCEPTED
+from perdure.models.limits import DECISION_ACCEPTED, REQUEST_BYTES
 from perdure.models.rules.backlog import parse_backlog
 from perdure.render.formatting import money, pluralise
 
@@ -56,21 +56,21 @@ _PLACEHOLDER_REQUEST = "a backlog"
 number."""
 
 
-def start(at: str | None, every: str | None, detach: bool, json: bool, **params: Any) -> None:
+def start(options: BacklogOptions) -> None:
     """Land many requests on one branch: each built, tested and reviewed, several at a time."""
-    values = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
-    values["request"] = text_or_stdin(params["request"]) if params["request"] is not None else None
-    backlog_options = BacklogOptions(**{field.name: values[field.name] for field in fields(BacklogOptions)})
-    screen, submitted, start_time = Screen(json=json), list["BacklogSubmission"](), parse_start_time(at, every)
+    if options.request is not None:
+        options = replace(options, request=text_or_stdin(options.request, REQUEST_BYTES))
+    screen, start_time = Screen(json=options.json), parse_start_time(options.at, options.every)
+    submitted: list[BacklogSubmission] = []
 
     async def work() -> int:
         checked = await asyncio.to_thread(
-            check_backlog, backlog_options, secrets.environment(), is_scheduled=start_time is not None
+            check_backlog, options, secrets.environment(), is_scheduled=start_time is not None
         )
         if start_time is not None:
             return await schedule_backlog(checked, start_time, screen)
-        submission = await submit_backlog(checked, screen, submitted, detach=detach)
-        if detach:
+        submission = await submit_backlog(checked, screen, submitted, detach=options.detach)
+        if options.detach:
             return 0
         # Imported only now: loading it takes longer than finding a mistake in the backlog.
         from perdure.cli.look.watch import follow_backlog
@@ -86,52 +86,6 @@ def start(at: str | None, every: str | None, detach: bool, json: bool, **params:
         from perdure.cli.look.watch import leave_backlog
 
         raise leave_backlog(screen, submitted[0].backlog.id) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BacklogOptions:
-    """The options of `perdure backlog start` as they were typed; None and empty: the file decides."""
-
-    file: str | None = None
-    issues: str | None = None
-    request: str | None = None
-    yes: bool = False
-    id: str | None = None
-    repo: str | None = None
-    base: str | None = None
-    land: str | None = None
-    parallel: int | None = None
-    budget: float | None = None
-    attempts: int | None = None
-    after_red: bool = False
-    window: str | None = None
-    gate: list[str] | None = None
-    labels: tuple[str, ...] = ()
-    questions: bool = True
-    model: str | None = None
-    agent: str | None = None
-    config: Path | None = None
-
-    def overrides(self) -> dict[str, tuple[str, Any]]:
-        """Return the options that count instead of the file's: by field of the request, the option's name and its
-        value."""
-        all_options = {
-            "repository": ("--repo", self.repo),
-            "base": ("--base", self.base),
-            "land": ("--land", self.land),
-            "parallel": ("--parallel", self.parallel),
-            "budget_usd": ("--budget", self.budget),
-            "attempts": ("--attempts", self.attempts),
-            "after_red": ("--after-red", self.after_red or None),
-            "window": ("--window", self.window),
-            "gates": ("--gate", parse_gates(",".join(self.gate)) if self.gate else None),
-            "labels": ("--label", parse_labels(self.labels) or None),
-            "questions": ("--no-questions", None if self.questions else False),
-            "model": ("--model", self.model),
-            "agent": ("--agent", self.agent),
-            "config": ("--config", read_config(self.config) if self.config else None),
-        }
-        return {field: (option, value) for field, (option, value) in all_options.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -165,10 +119,10 @@ def check_backlog(options: BacklogOptions, env: Mapping[str, str], *, is_schedul
     """
     check_id(options.id)
     file = _backlog_file(options, env)
-    overrides = options.overrides() | (
-        {"issues": ("--issues", options.issues)} if is_scheduled and options.issues is not None else {}
-    )
-    raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in overrides.items()}
+    overrides = parse_options(options, BacklogRequest)
+    if not is_scheduled:
+        overrides.pop("issues", None)  # they become items here
+    raw = {"repository": ".", **file.raw} | overrides
     pulls_by_issue: Mapping[int, int] = {}
     if options.issues is not None:
         forge, query = find_issue_forge(options.issues, str(raw["repository"]), env)
@@ -186,7 +140,7 @@ def check_backlog(options: BacklogOptions, env: Mapping[str, str], *, is_schedul
             model=draft.model,
             agent=draft.agent,
             config=options.config,
-            labels=draft.labels,
+            label=list(draft.labels),
             written=(f"{file.name}: config", draft.config) if draft.config is not None else None,
         ),
         env,
@@ -230,7 +184,7 @@ def _raw_items(raw: Mapping[str, Any]) -> list[Any]:
 def _parse_and_check(
     raw: dict[str, Any],
     file: BacklogFile,
-    overrides: Mapping[str, tuple[str, Any]],
+    overrides: Mapping[str, Any],
     extra_check: Callable[[BacklogRequest], None] = lambda _: None,
 ) -> BacklogRequest:
     """Parse the backlog's request, check the zone of its hours, call `extra_check` with it, and return it.
@@ -245,7 +199,7 @@ def _parse_and_check(
     except InvalidRequest as error:
         field = error.what.partition(":")[0].partition(".")[0]
         if field in overrides:
-            raise BadInput(error.what, where=overrides[field][0], fix=error.fix) from None
+            raise BadInput(error.what, where=option_name(field), fix=error.fix) from None
         raise file.locate_error(error) from None
 
 

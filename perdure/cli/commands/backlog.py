@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -49,55 +50,60 @@ backlog = CommandGroup(
 )
 
 
-@backlog.command()
-@runs("perdure.cli.backlog.start:start")
-def start(
+@dataclass(frozen=True, kw_only=True)
+class BacklogOptions:
+    """The options of `perdure backlog start`; what is not typed, the file decides."""
+
     file: Annotated[
         str | None, typer.Argument(metavar="FILE|-", help="The items, as YAML or JSON; - reads standard input.")
-    ] = None,
+    ] = None
     issues: Annotated[
         str | None,
         typer.Option("--issues", metavar="WHICH", help='Open issues as items: label:bug, milestone:1.0 or search:"…".'),
-    ] = None,
+    ] = None
     request: Annotated[
         str | None,
         typer.Option("--request", metavar="TEXT|-", help="One large request: made into items, which you approve."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Its items begin without your approval.")] = False,
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Its items begin without your approval.")] = False
     id: Annotated[
         str | None, typer.Option("--id", metavar="NAME", help="Name of the backlog; default: the file's.")
-    ] = None,
+    ] = None
     repo: Annotated[
         str | None, typer.Option("--repo", metavar="PATH|URL", help="As for deliver; default: the one you are in.")
-    ] = None,
+    ] = None
     base: Annotated[
         str | None, typer.Option("--base", metavar="BRANCH", help="To begin from; default: the default branch.")
-    ] = None,
+    ] = None
     land: Annotated[
         str | None,
         typer.Option("--land", metavar="HOW", help="branch: one for all; stack: a pull request for each item."),
-    ] = None,
-    parallel: Annotated[
-        int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")
-    ] = None,
-    budget: Budget = None,
-    attempts: Attempts = None,
-    after_red: AfterRed = False,
+    ] = None
+    parallel: Annotated[int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")] = (
+        None
+    )
+    budget: Budget = None
+    attempts: Attempts = None
+    after_red: AfterRed = False
     window: Annotated[
         str | None,
         typer.Option("--window", metavar="HH:MM-HH:MM", help="Begin items in these hours only: 23:00-07:00."),
-    ] = None,
-    at: At = None,
-    every: Every = None,
-    gate: Gate = None,
-    label: Label = None,
-    no_questions: NoQuestions = False,
-    model: Model = None,
-    agent: Agent = None,
-    config: ConfigFile = None,
-    detach: Detach = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+    ] = None
+    at: At = None
+    every: Every = None
+    gate: Gate = None
+    label: Label = None
+    no_questions: NoQuestions = False
+    model: Model = None
+    agent: Agent = None
+    config: ConfigFile = None
+    detach: Detach = False
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False
+
+
+@backlog.command()
+@runs("perdure.cli.backlog.start:start")
+def start(options: BacklogOptions) -> None:
     """Land many requests on one branch: each built, tested and reviewed, several at a time.
 
     What an option says counts instead of the file's. Ctrl-C leaves, the work goes on. The same backlog again comes back

@@ -1,4 +1,5 @@
-"""Arguments and options that several commands have, with the same names and help texts."""
+"""Arguments and options that several commands have, with the same names and help texts; which of them fill which field
+of a request."""
 
 from __future__ import annotations
 
@@ -8,6 +9,21 @@ from typing import Annotated
 import typer
 
 from perdure.models.limits import ATTEMPTS_MOST
+
+OPTION_OF_FIELD = {
+    "repository": "repo",
+    "budget_usd": "budget",
+    "gates": "gate",
+    "labels": "label",
+    "questions": "no_questions",
+}
+"""By field of a request, the parameter that fills it, where they are named differently."""
+
+
+def option_name(field: str) -> str:
+    """Return the option that fills a field of a request, as it is typed: `--budget` for `budget_usd`."""
+    return f"--{OPTION_OF_FIELD.get(field, field).replace('_', '-')}"
+
 
 LAST = "@last"
 WAITING = "@waiting"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -68,54 +69,72 @@ def init(
     """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
 
 
-@runs("perdure.cli.request.deliver:deliver")
-def deliver(
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What you want, in your own words.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class DeliverOptions:
+    """The options of `perdure deliver`, and what `perdure run` and a backlog add to them without an option.
+
+    plan      a plan in Markdown, used instead of making one
+    fix       red tests and blockers are fixed, not only reported
+    push      new commits are pushed although no pull request is asked for
+    wordless  no text is required: an existing branch is looked at, or a plan says what is wanted
+    written   settings in a backlog's file, as (`night.yaml: config`, their text); --config counts instead
+    """
+
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What you want, in your own words.")] = None
     request: Annotated[
         str | None, typer.Option("--request", metavar="TEXT|-", help="The same; - reads it from standard input.")
-    ] = None,
+    ] = None
     issue: Annotated[
         str | None,
         typer.Option("--issue", metavar="N|URL", help="An open issue says what you want; #12 in TEXT names it too."),
-    ] = None,
+    ] = None
     repo: Annotated[
         str | None,
         typer.Option(
             "--repo", metavar="PATH|URL", help="A path with an origin means that origin; default: the one you are in."
         ),
-    ] = None,
+    ] = None
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="BRANCH", help="To start from and merge into; default: the default branch."),
-    ] = None,
+    ] = None
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="BRANCH", help="An existing one to work on instead of the base.")
-    ] = None,
+    ] = None
     phases: Annotated[
         str | None, typer.Option("--phases", metavar="LIST", help="Some of plan,build,test,review,ship.")
-    ] = None,
+    ] = None
     id: Annotated[
         str | None,
         typer.Option("--id", metavar="NAME", help="Name of the delivery: the same name is never delivered twice."),
-    ] = None,
-    budget: Budget = None,
-    tokens: Tokens = None,
-    model: Model = None,
-    agent: Agent = None,
-    attempts: Attempts = None,
-    after_red: AfterRed = False,
-    config: ConfigFile = None,
-    allow_test_changes: AllowTestChanges = False,
-    at: At = None,
-    every: Every = None,
-    gate: Gate = None,
-    label: Label = None,
-    no_questions: NoQuestions = False,
-    new: New = False,
-    detach: Detach = False,
-    no_wait: NoWait = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+    ] = None
+    budget: Budget = None
+    tokens: Tokens = None
+    model: Model = None
+    agent: Agent = None
+    attempts: Attempts = None
+    after_red: AfterRed = False
+    config: ConfigFile = None
+    allow_test_changes: AllowTestChanges = False
+    at: At = None
+    every: Every = None
+    gate: Gate = None
+    label: Label = None
+    no_questions: NoQuestions = False
+    new: New = False
+    detach: Detach = False
+    no_wait: NoWait = False
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False
+
+    plan: str | None = None
+    fix: bool = True
+    push: bool = False
+    wordless: bool = False
+    written: tuple[str, str] | None = None
+
+
+@runs("perdure.cli.request.deliver:deliver")
+def deliver(options: DeliverOptions) -> None:
     """Turn one request into one tested, reviewed pull request.
 
     Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
@@ -123,47 +142,52 @@ def deliver(
     """
 
 
-@runs("perdure.cli.request.deliver:run")
-def run(
-    phase: Annotated[str, typer.Argument(metavar="PHASE", help="plan, build, test, review or ship.")],
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of `perdure run`."""
+
+    phase: Annotated[str, typer.Argument(metavar="PHASE", help="plan, build, test, review or ship.")]
     request: Annotated[
         str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it from standard input.")
-    ] = None,
-    issue: Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says it.")] = None,
+    ] = None
+    issue: Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says it.")] = None
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="A plan to build, or to review against.")
-    ] = None,
+    ] = None
     fix: Annotated[
         bool, typer.Option("--fix", help="test, review: mend what is found, and push that to the branch.")
-    ] = False,
+    ] = False
     repo: Annotated[
         str | None,
         typer.Option("--repo", metavar="PATH|URL", help="As for deliver; default: the one you are in."),
-    ] = None,
+    ] = None
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="BRANCH", help="An existing one, as it is on the remote.")
-    ] = None,
+    ] = None
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="BRANCH", help="To compare with and merge into; default: the default branch."),
-    ] = None,
-    id: Annotated[str | None, typer.Option("--id", metavar="NAME", help="Name of the delivery.")] = None,
-    budget: Budget = None,
-    tokens: Tokens = None,
-    model: Model = None,
-    agent: Agent = None,
-    config: ConfigFile = None,
-    allow_test_changes: AllowTestChanges = False,
-    gate: Gate = None,
-    label: Label = None,
-    no_questions: NoQuestions = False,
-    new: New = False,
-    at: At = None,
-    every: Every = None,
-    detach: Detach = False,
-    no_wait: NoWait = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
-) -> None:
+    ] = None
+    id: Annotated[str | None, typer.Option("--id", metavar="NAME", help="Name of the delivery.")] = None
+    budget: Budget = None
+    tokens: Tokens = None
+    model: Model = None
+    agent: Agent = None
+    config: ConfigFile = None
+    allow_test_changes: AllowTestChanges = False
+    gate: Gate = None
+    label: Label = None
+    no_questions: NoQuestions = False
+    new: New = False
+    at: At = None
+    every: Every = None
+    detach: Detach = False
+    no_wait: NoWait = False
+    json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False
+
+
+@runs("perdure.cli.request.deliver:run")
+def run(options: RunOptions) -> None:
     """Carry out one phase alone: plan, build, test, review or ship.
 
     plan prints a plan. build commits and pushes. test and review say what they found and stop, or mend it with --fix.

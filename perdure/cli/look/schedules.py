@@ -23,7 +23,8 @@ from perdure.models.schedule import RecurringTime
 from perdure.render.formatting import align_columns, pluralise, span
 
 if TYPE_CHECKING:
-    from perdure.cli.request.validation import CheckedRequest, DeliverOptions
+    from perdure.cli.commands.start import DeliverOptions
+    from perdure.cli.request.validation import CheckedRequest
     from perdure.client import Perdure, ScheduleInfo
     from perdure.models.backlog.request import BacklogRequest
     from perdure.models.delivery.request import DeliveryRequest

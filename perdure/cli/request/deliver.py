@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from perdure import secrets
+from perdure.cli.commands.start import DeliverOptions, RunOptions
 from perdure.cli.event_loop import run_coroutine
-from perdure.cli.request.single_phase import PhaseOptions, parse_phase, to_deliver_options
+from perdure.cli.request.single_phase import parse_phase, to_deliver_options
 from perdure.cli.request.start_time import StartTime, parse_start_time
-from perdure.cli.request.validation import DeliverOptions, check_request
+from perdure.cli.request.validation import check_request
 from perdure.cli.screen import Screen
 from perdure.models.checks.report import Findings, Review, TestReport
 from perdure.models.delivery.result import DeliveryResult, TestsStatus
@@ -26,18 +27,13 @@ if TYPE_CHECKING:
     from perdure.client import Delivery, Submission
 
 
-def deliver(at: str | None, every: str | None, detach: bool, no_wait: bool, json: bool, **params: Any) -> None:
+def deliver(options: DeliverOptions) -> None:
     """Turn one request into one tested, reviewed pull request."""
-    deliver_options = DeliverOptions.from_params(params)
-    screen = Screen(json=json)
+    screen = Screen(json=options.json)
     submitted: list[Submission] = []
-    start_time = parse_start_time(at, every)
+    start_time = parse_start_time(options.at, options.every)
     try:
-        raise typer.Exit(
-            run_coroutine(
-                _submit_and_follow(deliver_options, start_time, screen, submitted, detach=detach, wait=not no_wait)
-            )
-        )
+        raise typer.Exit(run_coroutine(_submit_and_follow(options, start_time, screen, submitted)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -48,21 +44,17 @@ def deliver(at: str | None, every: str | None, detach: bool, no_wait: bool, json
 
 
 async def _submit_and_follow(
-    deliver_options: DeliverOptions,
+    options: DeliverOptions,
     start_time: StartTime | None,
     screen: Screen,
     submitted: list[Submission],
-    *,
-    detach: bool,
-    wait: bool,
 ) -> int:
-    """Check and submit the request, or make its schedule; follow the delivery unless `detach`, and return the exit
+    """Check and submit the request, or make its schedule; follow the delivery unless `--detach`, and return the exit
     code.
 
     The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
     """
-
-    checked = await asyncio.to_thread(check_request, deliver_options, secrets.environment())
+    checked = await asyncio.to_thread(check_request, options, secrets.environment())
 
     # Imported only now: loading these takes longer than finding a mistake in the request.
     from perdure.cli.look.schedules import schedule_delivery
@@ -70,25 +62,20 @@ async def _submit_and_follow(
     from perdure.cli.request.submit import submit_delivery
 
     if start_time is not None:
-        await schedule_delivery(checked, deliver_options, start_time, screen)
+        await schedule_delivery(checked, options, start_time, screen)
         return 0
-    submission = await submit_delivery(checked, deliver_options, screen, submitted, detach=detach)
-    return 0 if detach else await follow_delivery(submission.delivery, screen, wait=wait)
+    submission = await submit_delivery(checked, options, screen, submitted, detach=options.detach)
+    return 0 if options.detach else await follow_delivery(submission.delivery, screen, wait=not options.no_wait)
 
 
-def run(phase: str, at: str | None, every: str | None, detach: bool, no_wait: bool, json: bool, **params: Any) -> None:
+def run(options: RunOptions) -> None:
     """Carry out one phase alone: plan, build, test, review or ship."""
-    wanted_phase = parse_phase(phase)
-    phase_options = PhaseOptions.from_params(params)
-    screen = Screen(json=json, to_stderr=wanted_phase is Phase.PLAN and not detach)
+    wanted_phase = parse_phase(options.phase)
+    screen = Screen(json=options.json, to_stderr=wanted_phase is Phase.PLAN and not options.detach)
     submitted: list[Submission] = []
-    start_time = parse_start_time(at, every)
+    start_time = parse_start_time(options.at, options.every)
     try:
-        raise typer.Exit(
-            run_coroutine(
-                _run_phase(wanted_phase, phase_options, start_time, screen, submitted, detach=detach, wait=not no_wait)
-            )
-        )
+        raise typer.Exit(run_coroutine(_run_phase(wanted_phase, options, start_time, screen, submitted)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -100,21 +87,17 @@ def run(phase: str, at: str | None, every: str | None, detach: bool, no_wait: bo
 
 async def _run_phase(
     phase: Phase,
-    phase_options: PhaseOptions,
+    options: RunOptions,
     start_time: StartTime | None,
     screen: Screen,
     submitted: list[Submission],
-    *,
-    detach: bool,
-    wait: bool,
 ) -> int:
-    """Check and submit the request for one phase, or make its schedule; follow it unless `detach`, return the exit
+    """Check and submit the request for one phase, or make its schedule; follow it unless `--detach`, return the exit
     code.
 
     The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
     """
-
-    deliver_options = to_deliver_options(phase, phase_options)
+    deliver_options = to_deliver_options(phase, options)
     checked = await asyncio.to_thread(check_request, deliver_options, secrets.environment())
 
     # Imported only now: loading these takes longer than finding a mistake in the request.
@@ -122,12 +105,12 @@ async def _run_phase(
     from perdure.cli.request.submit import submit_delivery
 
     # Not made from the issue alone: that id belongs to the delivery which closes the issue.
-    name = f"{phase} {phase_options.branch or checked.request.caption}"
+    name = f"{phase} {options.branch or checked.request.caption}"
     if start_time is not None:
         await schedule_delivery(checked, deliver_options, start_time, screen, name=name)
         return 0
-    submission = await submit_delivery(checked, deliver_options, screen, submitted, name=name, detach=detach)
-    return 0 if detach else await _follow_phase(phase, submission.delivery, screen, wait=wait)
+    submission = await submit_delivery(checked, deliver_options, screen, submitted, name=name, detach=options.detach)
+    return 0 if options.detach else await _follow_phase(phase, submission.delivery, screen, wait=not options.no_wait)
 
 
 async def _follow_phase(phase: Phase, delivery: Delivery, screen: Screen, *, wait: bool) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
-from perdure.cli.request.options import RequestOptions
-from perdure.cli.request.validation import DeliverOptions, suggest_name
+from perdure.cli.commands.start import DeliverOptions, RunOptions
+from perdure.cli.request.validation import suggest_name
+from perdure.cli.screen import text_or_stdin
 from perdure.models.delivery.steps import plan_title
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
@@ -15,14 +15,6 @@ from perdure.models.phases import Phase
 
 _FIXING_PHASES = (Phase.TEST, Phase.REVIEW)
 """Phases whose findings can be fixed; the others find nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhaseOptions(RequestOptions):
-    """The options of `perdure run`."""
-
-    plan: Path | None = None
-    fix: bool = False
 
 
 def parse_phase(name: str) -> Phase:
@@ -35,7 +27,7 @@ def parse_phase(name: str) -> Phase:
     return Phase(value)
 
 
-def to_deliver_options(phase: Phase, options: PhaseOptions) -> DeliverOptions:
+def to_deliver_options(phase: Phase, options: RunOptions) -> DeliverOptions:
     """Convert the options of `run` to those of `deliver`; read the plan's file and `--request -`.
 
     Raises BadInput for options that do not go together, and for a request that is missing. A review with `--fix` tests
@@ -48,16 +40,16 @@ def to_deliver_options(phase: Phase, options: PhaseOptions) -> DeliverOptions:
         _require_text(phase, is_empty_text=options.request is not None)
     if phase is Phase.BUILD and plan is not None and not (text or options.issue):
         text = plan_title(plan)
-    phases = f"{Phase.TEST},{phase}" if phase is Phase.REVIEW and options.fix else str(phase)
-    shared_options = {field.name: getattr(options, field.name) for field in fields(RequestOptions)}
-    return DeliverOptions(
-        **shared_options | {"request": text or None},
-        phases=phases,
-        plan=plan,
-        fix=options.fix if phase in _FIXING_PHASES else True,
-        push=options.fix or phase is Phase.BUILD,
-        wordless=True,
-    )
+    names = {field.name for field in fields(RunOptions)} & {field.name for field in fields(DeliverOptions)}
+    changed_options = {
+        "request": text or None,
+        "phases": f"{Phase.TEST},{phase}" if phase is Phase.REVIEW and options.fix else str(phase),
+        "plan": plan,
+        "fix": options.fix if phase in _FIXING_PHASES else True,
+        "push": options.fix or phase is Phase.BUILD,
+        "wordless": True,
+    }
+    return DeliverOptions(**{name: getattr(options, name) for name in names} | changed_options)
 
 
 def read_plan_file(path: Path) -> str:
@@ -81,7 +73,7 @@ def read_plan_file(path: Path) -> str:
     return text
 
 
-def _check_options(phase: Phase, options: PhaseOptions) -> None:
+def _check_options(phase: Phase, options: RunOptions) -> None:
     """Raise BadInput for options that this phase does not have, and for a phase that needs `--branch` without one."""
     if options.fix and phase not in _FIXING_PHASES:
         fix = f"perdure run test --fix or perdure run review --fix mends what they find; {phase} finds nothing"
@@ -115,14 +107,12 @@ def _require_text(phase: Phase, *, is_empty_text: bool) -> None:
     raise BadInput(what, where=where, fix=fix)
 
 
-def _read_request_text(options: PhaseOptions) -> str:
+def _read_request_text(options: RunOptions) -> str:
     """Return the text of `--request`, of standard input for `-`; empty when there is none, or only spaces.
 
     Raises BadInput when it is longer than 64 KiB.
     """
-    text = options.request or ""
-    if text == "-":
-        text = sys.stdin.buffer.read(REQUEST_BYTES + 1).decode(errors="replace")
+    text = text_or_stdin(options.request or "", REQUEST_BYTES)
     if len(text.encode()) > REQUEST_BYTES:
         fix = "shorten it; put long material into the repository and name its path"
         raise BadInput("the request is longer than 64 KiB", where="--request", fix=fix)

@@ -22,7 +22,8 @@ from perdure.render.formatting import money, short_sha, with_tilde
 from perdure.render.progress_lines import Header
 
 if TYPE_CHECKING:
-    from perdure.cli.request.validation import CheckedRequest, DeliverOptions
+    from perdure.cli.commands.start import DeliverOptions
+    from perdure.cli.request.validation import CheckedRequest
 
 
 async def submit_delivery(

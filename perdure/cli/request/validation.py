@@ -6,19 +6,22 @@ Adapters are imported where they are needed: loading them takes longer than find
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.request.options import RequestOptions
+from pydantic import BaseModel
+
+from perdure.cli.commands.options import OPTION_OF_FIELD, option_name
+from perdure.cli.commands.start import DeliverOptions
 from perdure.cli.request.repository import (
     find_local_repository,
     read_config,
     read_file_at_commit,
     read_working_tree_config,
 )
+from perdure.cli.screen import text_or_stdin
 from perdure.local import access
 from perdure.models.config.host import HostConfig
 from perdure.models.config.repository import BUILT_IN, RepositoryConfig
@@ -33,26 +36,6 @@ if TYPE_CHECKING:
     from perdure.cli.request.issue import RequestedWork
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeliverOptions(RequestOptions):
-    """The options of `perdure deliver`, and what `perdure run` adds to them.
-
-    plan      a plan in Markdown, used instead of making one
-    fix       red tests and blockers are fixed, not only reported
-    push      new commits are pushed although no pull request is asked for
-    wordless  no text is required: an existing branch is looked at, or a plan says what is wanted
-    written   settings in a backlog's file, as (`night.yaml: config`, their text); --config counts instead
-    """
-
-    text: str | None = None
-    phases: str | None = None
-    plan: str | None = None
-    fix: bool = True
-    push: bool = False
-    wordless: bool = False
-    written: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,18 +79,17 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
 
     issue_name = parse_issue_name(options.issue, options.text if options.text is not None else options.request)
     text = request_text(options, is_required=issue_name is None and not options.wordless)
-    phases = parse_phases(options.phases) if options.phases is not None else None
+    filled_fields = parse_options(options, DeliveryRequest)
+    phases: tuple[Phase, ...] | None = filled_fields.get("phases")
     if phases is not None and (problem := invalid_phases_reason(phases, options.branch)):
         raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
-    gates = parse_gates(",".join(options.gate)) if options.gate else ()
-    labels = parse_labels(options.labels)
     check_id(options.id)
     if options.id is not None and options.new:
         fix = "give one of them: a name that is not taken starts another as well"
         raise BadInput("--new finds a name by itself", where="--id and --new", fix=fix)
     settings_name, settings_text = options.written or ("", None)
     if options.config:
-        settings_name, settings_text = f"{options.config} (--config)", read_config(options.config)
+        settings_name, settings_text = f"{options.config} (--config)", filled_fields["config"]
 
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.target import resolve_repository
@@ -155,32 +137,16 @@ def check_request(options: DeliverOptions, env: Mapping[str, str]) -> CheckedReq
     ):
         raise BadInput(problem, where=f"{file}: [delivery] phases", fix="--phases selects others")
     selected = phases or (config.delivery.phases if config is not None else tuple(Phase))
-    check_gates(gates, selected, push=options.push)
+    check_gates(filled_fields.get("gates", ()), selected, push=options.push)
     ships = Phase.SHIP in selected
     if (ships or options.push) and not elsewhere:
         check_token(target.url, forges, env)
     work = find_requested_work(issue_name, text, target.url, forges, elsewhere=elsewhere)
-    raw = {
+    raw = filled_fields | {
         "repository": target.url,
         "request": work.text,
         "issue": work.number,
-        "base": options.base,
-        "branch": options.branch,
-        "phases": phases,
-        "gates": gates,
-        "labels": labels,
-        "budget_usd": options.budget,
-        "tokens": options.tokens,
-        "questions": None if options.questions else False,
-        "model": options.model,
-        "agent": options.agent,
-        "attempts": options.attempts,
-        "after_red": options.after_red or None,
         "config": settings_text,
-        "plan": options.plan,
-        "allow_test_changes": options.allow_test_changes,
-        "fix": options.fix,
-        "push": options.push,
         "source": str(target.checkout) if target.checkout else None,
     }
     return CheckedRequest(_parse_request(raw), work, elsewhere, target, base, base_sha, host, file, config)
@@ -191,8 +157,8 @@ def _parse_request(raw: dict[str, Any]) -> DeliveryRequest:
     try:
         return parse_request(raw)
     except InvalidRequest as error:
-        option = error.what.partition(":")[0].removesuffix("_usd").replace("_", "-")
-        raise InvalidRequest(error.what, where=f"--{option}", fix="see perdure deliver --help") from None
+        field = error.what.partition(":")[0].partition(".")[0]
+        raise InvalidRequest(error.what, where=option_name(field), fix="see perdure deliver --help") from None
 
 
 def request_text(options: DeliverOptions, *, is_required: bool = True) -> str:
@@ -206,9 +172,7 @@ def request_text(options: DeliverOptions, *, is_required: bool = True) -> str:
     if text is None and is_required:
         fix = 'perdure deliver "what you want", --request - to read it, or --issue 12'
         raise BadInput("no request was given", fix=fix)
-    if text == "-":
-        text = sys.stdin.buffer.read(REQUEST_BYTES + 1).decode(errors="replace")
-    text = text or ""
+    text = text_or_stdin(text or "", REQUEST_BYTES)
     if not text.strip() and is_required:
         raise BadInput("the request is empty", where="TEXT", fix='say what you want: perdure deliver "…"')
     if len(text.encode()) > REQUEST_BYTES:
@@ -254,7 +218,7 @@ def parse_gates(text: str) -> tuple[str, ...]:
     return tuple(gate for gate in names if gate in gates)
 
 
-def parse_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+def parse_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Return each label once, in the order they were given; a comma is part of a label, as it is on a forge.
 
     Raises BadInput for a label that is empty or too long, and for too many.
@@ -267,6 +231,30 @@ def parse_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     if len(distinct) > LABELS_MOST:
         raise BadInput(f"{len(distinct)} labels were given", where="--label", fix=f"at most {LABELS_MOST} go together")
     return distinct
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "phases": parse_phases,
+    "gates": lambda lists: parse_gates(",".join(lists)),
+    "labels": parse_labels,
+    "questions": lambda no_questions: not no_questions,
+    "config": read_config,
+}
+"""By field of a request, how the option that fills it is checked and parsed; of other options the value is taken."""
+
+
+def parse_options(options: object, request: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of this type of request that are filled by options; an option that was not typed fills none.
+
+    Raises BadInput for an option that cannot be parsed.
+    """
+    filled_fields = {}
+    for field in request.model_fields:
+        name = OPTION_OF_FIELD.get(field, field)
+        value, default = getattr(options, name, None), getattr(type(options), name, None)
+        if value not in (default, []):
+            filled_fields[field] = _PARSERS[field](value) if field in _PARSERS else value
+    return filled_fields
 
 
 def check_id(id: str | None) -> None:

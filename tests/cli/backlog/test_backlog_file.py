@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.backlog.start import BacklogOptions, check_backlog, read_backlog_file
+from perdure.cli.backlog.start import check_backlog, read_backlog_file
+from perdure.cli.commands.backlog import BacklogOptions
 from perdure.cli.request.validation import check_key
 from perdure.client.yaml_files import BACKLOG_BYTES, parse_backlog_file
 from perdure.models.errors import BadInput, InvalidRequest

@@ -6,10 +6,12 @@ import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from perdure.cli.request.single_phase import PhaseOptions, parse_phase, to_deliver_options
+from perdure.cli.commands.start import RunOptions
+from perdure.cli.request.single_phase import parse_phase, to_deliver_options
 from perdure.cli.request.validation import needs_model
 from perdure.models.delivery.steps import Plan, plan_title
 from perdure.models.errors import BadInput
@@ -26,7 +28,12 @@ def plan(tmp_path: Path) -> Path:
     return file
 
 
-def refused(phase: Phase, options: PhaseOptions) -> BadInput:
+def typed(**options: Any) -> RunOptions:
+    """The options of `perdure run PHASE` as they are typed; the phase is given beside them."""
+    return RunOptions(phase="", **options)
+
+
+def refused(phase: Phase, options: RunOptions) -> BadInput:
     with pytest.raises(BadInput) as error:
         to_deliver_options(phase, options)
     assert error.value.fix
@@ -49,17 +56,17 @@ def test_an_unknown_phase_like_none_is_refused_with_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("phase", "options", "phases", "fix", "push", "model"),
     [
-        (Phase.PLAN, PhaseOptions(request="x"), "plan", True, False, True),
-        (Phase.BUILD, PhaseOptions(request="x"), "build", True, True, True),
-        (Phase.TEST, PhaseOptions(branch="b"), "test", False, False, False),
-        (Phase.TEST, PhaseOptions(branch="b", fix=True), "test", True, True, True),
-        (Phase.REVIEW, PhaseOptions(branch="b", request="x"), "review", False, False, True),
-        (Phase.REVIEW, PhaseOptions(branch="b", request="x", fix=True), "test,review", True, True, True),
-        (Phase.SHIP, PhaseOptions(branch="b"), "ship", True, False, False),
+        (Phase.PLAN, typed(request="x"), "plan", True, False, True),
+        (Phase.BUILD, typed(request="x"), "build", True, True, True),
+        (Phase.TEST, typed(branch="b"), "test", False, False, False),
+        (Phase.TEST, typed(branch="b", fix=True), "test", True, True, True),
+        (Phase.REVIEW, typed(branch="b", request="x"), "review", False, False, True),
+        (Phase.REVIEW, typed(branch="b", request="x", fix=True), "test,review", True, True, True),
+        (Phase.SHIP, typed(branch="b"), "ship", True, False, False),
     ],
 )
 def test_each_phase_fixes_pushes_and_pays_as_it_says(
-    phase: Phase, options: PhaseOptions, phases: str, fix: bool, push: bool, model: bool
+    phase: Phase, options: RunOptions, phases: str, fix: bool, push: bool, model: bool
 ) -> None:
     asked = to_deliver_options(phase, options)
     assert (asked.phases, asked.fix, asked.push) == (phases, fix, push)
@@ -68,23 +75,23 @@ def test_each_phase_fixes_pushes_and_pays_as_it_says(
 
 @pytest.mark.parametrize("phase", [Phase.PLAN, Phase.BUILD, Phase.SHIP])
 def test_what_finds_nothing_cannot_fix_anything(phase: Phase) -> None:
-    error = refused(phase, PhaseOptions(request="x", branch="b", fix=True))
+    error = refused(phase, typed(request="x", branch="b", fix=True))
     assert (error.what, error.where) == (f"--fix does not go with {phase}", "--fix")
 
 
 def test_planning_makes_a_plan_and_takes_none(plan: Path) -> None:
-    assert "perdure run build --plan" in refused(Phase.PLAN, PhaseOptions(request="x", plan=plan)).fix
+    assert "perdure run build --plan" in refused(Phase.PLAN, typed(request="x", plan=plan)).fix
 
 
 @pytest.mark.parametrize("phase", [Phase.TEST, Phase.REVIEW, Phase.SHIP])
 def test_what_looks_at_something_needs_a_branch(phase: Phase) -> None:
-    assert f"perdure run {phase} --branch" in refused(phase, PhaseOptions(request="x")).fix
+    assert f"perdure run {phase} --branch" in refused(phase, typed(request="x")).fix
 
 
 @pytest.mark.parametrize("words", [None, "", " \n"])
 @pytest.mark.parametrize("phase", [Phase.PLAN, Phase.BUILD, Phase.REVIEW])
 def test_without_words_it_is_said_where_they_may_come_from(phase: Phase, words: str | None) -> None:
-    error = refused(phase, PhaseOptions(request=words, branch="b"))
+    error = refused(phase, typed(request=words, branch="b"))
     assert error.what.startswith("no request was given" if words is None else "the request is empty")
     assert "--issue 12" in error.fix
     assert ("--plan FILE" in error.fix) is (phase is not Phase.PLAN)
@@ -92,26 +99,26 @@ def test_without_words_it_is_said_where_they_may_come_from(phase: Phase, words: 
 
 @pytest.mark.parametrize("phase", [Phase.TEST, Phase.SHIP])
 def test_testing_and_publishing_need_no_words(phase: Phase) -> None:
-    assert to_deliver_options(phase, PhaseOptions(branch="b")).request is None
-    assert to_deliver_options(phase, PhaseOptions(branch="b", request="  ")).request is None
-    asked = to_deliver_options(phase, PhaseOptions(branch="b", request="Add sub", labels=("team-a",)))
-    assert (asked.request, asked.labels) == ("Add sub", ("team-a",))
+    assert to_deliver_options(phase, typed(branch="b")).request is None
+    assert to_deliver_options(phase, typed(branch="b", request="  ")).request is None
+    asked = to_deliver_options(phase, typed(branch="b", request="Add sub", label=["team-a"]))
+    assert (asked.request, asked.label) == ("Add sub", ["team-a"])
 
 
 def test_a_plan_is_enough_to_build_and_to_review(plan: Path) -> None:
-    built = to_deliver_options(Phase.BUILD, PhaseOptions(plan=plan))
+    built = to_deliver_options(Phase.BUILD, typed(plan=plan))
     assert (built.request, built.plan) == ("Add sub", plan.read_text())
-    reviewed = to_deliver_options(Phase.REVIEW, PhaseOptions(plan=plan, branch="b"))
+    reviewed = to_deliver_options(Phase.REVIEW, typed(plan=plan, branch="b"))
     assert (reviewed.request, reviewed.plan) == (None, plan.read_text())
-    assert to_deliver_options(Phase.BUILD, PhaseOptions(plan=plan, request="Only sub")).request == "Only sub"
-    assert to_deliver_options(Phase.BUILD, PhaseOptions(plan=plan, issue="12")).request is None
+    assert to_deliver_options(Phase.BUILD, typed(plan=plan, request="Only sub")).request == "Only sub"
+    assert to_deliver_options(Phase.BUILD, typed(plan=plan, issue="12")).request is None
 
 
 def test_a_request_of_one_dash_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"Add sub\n")))
-    assert to_deliver_options(Phase.PLAN, PhaseOptions(request="-")).request == "Add sub\n"
+    assert to_deliver_options(Phase.PLAN, typed(request="-")).request == "Add sub\n"
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"x" * (REQUEST_BYTES + 1))))
-    assert "longer than 64 KiB" in refused(Phase.PLAN, PhaseOptions(request="-")).what
+    assert "longer than 64 KiB" in refused(Phase.PLAN, typed(request="-")).what
 
 
 @pytest.mark.parametrize(
@@ -128,14 +135,14 @@ def test_a_plan_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path, con
     file = tmp_path / "mine.md"
     if content is not None:
         file.write_bytes(content)
-    error = refused(Phase.REVIEW, PhaseOptions(branch="b", plan=file))
+    error = refused(Phase.REVIEW, typed(branch="b", plan=file))
     assert what in error.what
     assert error.where == f"--plan {file}"
 
 
 def test_a_plan_that_is_a_directory_or_without_end_is_refused(tmp_path: Path) -> None:
-    assert "cannot be read" in refused(Phase.BUILD, PhaseOptions(plan=tmp_path)).what
-    assert "longer than 64 KiB" in refused(Phase.BUILD, PhaseOptions(plan=Path("/dev/zero"))).what
+    assert "cannot be read" in refused(Phase.BUILD, typed(plan=tmp_path)).what
+    assert "longer than 64 KiB" in refused(Phase.BUILD, typed(plan=Path("/dev/zero"))).what
 
 
 @pytest.mark.parametrize(

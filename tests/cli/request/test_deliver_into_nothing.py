@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.remote import FIRST_COMMIT
+from perdure.cli.commands.start import DeliverOptions
 from perdure.cli.request.submit import base_line
-from perdure.cli.request.validation import DeliverOptions, check_request
+from perdure.cli.request.validation import check_request
 from perdure.models.errors import BadInput
 from tests.engine import git
 

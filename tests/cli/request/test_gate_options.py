@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.request.validation import DeliverOptions, check_gates, check_request, parse_gates, parse_labels
+from perdure.cli.commands.start import DeliverOptions
+from perdure.cli.request.validation import check_gates, check_request, parse_gates, parse_labels
 from perdure.models.delivery.request import LABEL_CHARS, LABELS_MOST, parse_request
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
@@ -65,7 +66,7 @@ def test_the_request_says_what_was_asked_for_and_nothing_when_nothing_was(
     monkeypatch.chdir(cli.cwd)
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     wanted = check_request(
-        DeliverOptions(text="Add sub", gate=["plan"], labels=("a",), tokens=5, questions=False), KEY
+        DeliverOptions(text="Add sub", gate=["plan"], label=["a"], tokens=5, no_questions=True), KEY
     ).request
     assert (wanted.gates, wanted.labels, wanted.tokens, wanted.questions) == (("plan",), ("a",), 5, False)
     plain = check_request(DeliverOptions(text="Add sub"), KEY).request.model_dump(mode="json", exclude_defaults=True)

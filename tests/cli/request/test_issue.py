@@ -13,8 +13,9 @@ from temporalio.client import Client
 
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.select import Forges
+from perdure.cli.commands.start import DeliverOptions
 from perdure.cli.request.issue import parse_issue_name
-from perdure.cli.request.validation import CheckedRequest, DeliverOptions, check_request
+from perdure.cli.request.validation import CheckedRequest, check_request
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin

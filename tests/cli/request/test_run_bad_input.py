@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.request.validation import DeliverOptions, check_request
+from perdure.cli.commands.start import DeliverOptions
+from perdure.cli.request.validation import check_request
 from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
 from tests.cli.request.test_issue import env, github, here
