@@ -103,7 +103,7 @@ chaos-backlog: $(READY) ## N=1 nights of examples/backlog, each with KILLS=20 of
 	  CHAOS_BACKLOG=$$first:$(or $(KILLS),20):$(or $(N),1) $(PYTEST) -q --no-header -rP tests/chaos/test_chaos_backlog.py $(ARGS)
 
 chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (FORGE_KILLS=1-25: the seeds)
-	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)
+	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github.py -k exactly_one $(ARGS)
 
 bench-recovery: $(READY) ## from SIGKILL of the worker to the next turn: median, p95, worst (KILLS=100)
 	@$(BIN)/python benchmarks/recovery.py $(ARGS)

@@ -20,7 +20,7 @@ WHERE_A_BASE_MOVES = (CrashPoint.DURING_FOLLOW, CrashPoint.AFTER_FOLLOW, CrashPo
 """Points that only a backlog comes by whose base moves, or whose stack is merged while it runs."""
 
 WHERE_IT_IS_LONG = (CrashPoint.DURING_COMPACTION,)
-"""Points that only a delivery comes by whose conversation is made shorter: tests/e2e/test_long_conversations.py."""
+"""Points that only a delivery comes by whose conversation is made shorter: tests/e2e/test_history.py."""
 
 WHERE_SEVERAL_BUILD = (CrashPoint.AFTER_TASKS, CrashPoint.AFTER_ATTEMPTS)
 """Points that only a delivery comes by whose plan is built by several, its tasks or the whole of it: test_specialists,

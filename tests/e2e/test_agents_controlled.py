@@ -1,4 +1,4 @@
-"""Claude Code and Codex in a delivery that people stop, speak to, cancel and rewind: one session, each reply once."""
+"""Agents that are programs, in whole deliveries: stopped, spoken to, forked, held to a budget; each reply once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from pathlib import Path
 
 import psutil
 import pytest
+from temporalio.service import RPCError
 
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.journal import SpendLog
 from perdure.client import Delivery, Submission
-from perdure.client.delivery.rewinding import rewind
+from perdure.client.delivery.rewinding import fork, rewind
 from perdure.client.delivery.turns import turns
+from perdure.models.delivery.decisions import PendingDecision
+from perdure.models.errors import BadInput
+from perdure.models.ids import delivery_key
 from tests import needs
-from tests.engine import Engine, finished, make_target, until
-
-pytestmark = [pytest.mark.long, pytest.mark.timeout(150)]
+from tests.engine import BUILT, Engine, finished, git, make_target, sandboxes, until
+from tests.stand_in_agent import PYTHON, TWO_FILES, StandIn
+from tests.waiting import patient
 
 ID = "calc-sub"
 TURNS = 4
@@ -118,6 +122,8 @@ async def check_once(engine: Engine, delivery: Delivery, *, paid: int = TURNS) -
     return asked
 
 
+@pytest.mark.long
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_words_are_in_the_next_request_of_the_same_session(agent: str, tmp_path: Path, ports: int) -> None:
     async with working(tmp_path, agent, ports) as (engine, submitted):
@@ -129,6 +135,8 @@ async def test_words_are_in_the_next_request_of_the_same_session(agent: str, tmp
         assert begun(engine) == 2, "its words were a prompt"
 
 
+@pytest.mark.long
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_an_agent_that_is_held_is_ended_after_a_while_and_goes_on_from_its_session(
     agent: str, tmp_path: Path, ports: int
@@ -149,6 +157,8 @@ async def test_an_agent_that_is_held_is_ended_after_a_while_and_goes_on_from_its
         assert begun(engine) == 2
 
 
+@pytest.mark.long
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_cancel_ends_it_in_the_middle_of_a_turn_and_a_retry_buys_nothing_again(
     agent: str, tmp_path: Path, ports: int
@@ -168,6 +178,8 @@ async def test_a_cancel_ends_it_in_the_middle_of_a_turn_and_a_retry_buys_nothing
         await check_once(engine, submitted.delivery)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_rewind_takes_files_and_session_back_together_and_pays_no_earlier_turn(
     agent: str, tmp_path: Path, ports: int
@@ -198,3 +210,187 @@ async def test_a_rewind_takes_files_and_session_back_together_and_pays_no_earlie
         assert "begun-2" not in again, "it remembers what was taken back"
         await delivery.cancel()
         await asyncio.wait_for(finished(submitted, engine), 60)
+
+
+ASKS = r"""
+import json, os, sys, urllib.error, urllib.request
+for model in ("claude-opus-5-5", "claude-sonnet-5-5"):
+    body = {"model": model, "max_tokens": 16000,
+            "messages": [{"role": "user", "content": "Step: implement\n\nA title, please."}]}
+    headers = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+    try:
+        told = urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)).read()
+    except urllib.error.HTTPError as error:
+        told = error.read()
+    print(model, told.decode())
+"""
+PLAY = """
+[[line]]
+step = "implement"
+last = "A title, please"
+say = "A title"
+[[line]]
+step = "implement"
+turn = 1
+[[line.use]]
+tool = "bash"
+input.command = '''echo before > before.txt; {python} -IS - <<'ASKS'
+{asks}
+ASKS'''
+[[line]]
+step = "implement"
+turn = 2
+contains = ["may ask claude-sonnet-5-5, not 'claude-opus-5-5'", "A title"]
+use = [{{ tool = "bash", input = {{ command = "echo after > after.txt" }} }}]
+[[line]]
+step = "implement"
+turn = 3
+say = "Add both"
+"""
+CONFIG = """version = 1
+[setup]
+commands = []
+[ship]
+allow_untested = true
+[steps.implement]
+agent = "{agent}"
+"""
+
+
+async def _asked(engine: Engine) -> PendingDecision | None:
+    try:
+        asked = (await engine.handle().query("progress"))["asked"]
+    except RPCError:  # a busy machine: it is asked again
+        return None
+    return PendingDecision.model_validate(asked) if asked else None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("agent", ["stand-in", pytest.param("claude-code", marks=pytest.mark.needs("claude"))])
+async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does_it_again(
+    tmp_path: Path, ports: int, agent: str
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    play = PLAY.format(python=PYTHON, asks=ASKS)
+    async with Engine.open(
+        tmp_path / "engine",
+        play,
+        ports=ports,
+        env={**StandIn(tmp_path).env, "PATH": f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}"},
+        measured=True,
+    ) as engine:
+        engine.worker()
+        submitted = await engine.submit(
+            origin, phases=["build", "ship"], config=CONFIG.format(agent=agent), budget_usd=0.1
+        )
+        asked = await until(lambda: _asked(engine))
+        assert (asked.gate, asked.limit) == ("budget", "usd")
+        assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.summary
+        assert sandboxes(engine) == []
+        assert engine.model_calls() == 1, "neither the title nor the other model was asked"
+        spent = SpendLog(engine.home.workspace("calc-sub")).total_spend()
+        workspace = Workspace.open(engine.home, "calc-sub")
+        assert spent.at_risk_usd == 0.0
+        assert spent.usd
+        assert not (workspace.path / "before.txt").exists()
+        await asyncio.sleep(1)
+        assert engine.model_calls() == 1, "it goes on while it waits"
+
+        await engine.handle().execute_update("add_budget", {"of": asked.target, "usd": 1})
+        result = await finished(submitted, engine)
+        assert result.status == "delivered", result
+        assert engine.model_calls() == 4, "the reply that began the turn was not bought again"
+        assert result.receipt.replies_paid_twice == 0
+        assert result.usage.cost_usd == SpendLog(engine.home.workspace("calc-sub")).total_spend().usd
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_fork_goes_on_with_an_agents_memory_and_another_agent_begins_only_at_the_beginning(
+    tmp_path: Path, ports: int
+) -> None:
+    origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path).env
+    async with Engine.open(tmp_path / "engine", TWO_FILES, ports=ports, env=env) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, phases=["build", "ship"], config=CONFIG.format(agent="stand-in"))
+        assert (await finished(submitted, engine)).status == "delivered"
+        assert [one.place for one in await turns(submitted.delivery)] == ["implement:1", "implement:2", "implement:3"]
+
+        calls = engine.model_calls()
+        sibling = await fork(submitted.delivery, "implement:2", id="with-memory")
+        ended = await asyncio.wait_for(sibling.delivery.result(), 120)
+        assert ended.status == "delivered", ended.message
+        assert engine.model_calls() == calls + 2, "it began anew, without the agent's memory"
+        assert engine.rehearsal is not None
+        assert "echo one" in str(engine.rehearsal.calls[calls].body), "the conversation until then"
+
+        for attempt in (
+            fork(submitted.delivery, "implement:2", agent="built-in"),
+            rewind(submitted.delivery, "implement:2", agent="built-in"),
+        ):
+            with pytest.raises(BadInput, match="in the middle of a conversation of stand-in"):
+                await attempt
+        calls = engine.model_calls()
+        other = await fork(submitted.delivery, "implement:1", agent="built-in", id="built-in")
+        whole = await asyncio.wait_for(other.delivery.result(), 120)
+        assert whole.status == "delivered", whole.message
+        asked = engine.rehearsal.calls[calls].body
+        assert "edit" in str(asked["tools"]), "the tools of the built-in agent"
+        for id, head in (("with-memory", ended.head_sha), ("built-in", whole.head_sha)):
+            files = git(origin, "show", f"{head}:one.txt"), git(origin, "show", f"{head}:two.txt")
+            assert files == ("one", "two"), id
+
+
+SPOKEN_PLAY = TWO_FILES.replace("echo two", "touch started; sleep SECONDS; echo two")
+SPOKEN_CONFIG = {**BUILT, "config": BUILT["config"] + '[steps.implement]\nagent = "stand-in"\n'}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_it_implements_a_step_is_killed_with_its_worker_and_held_and_its_change_is_shipped_once(
+    tmp_path: Path, ports: int
+) -> None:
+    origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path, "speaks", spoken=True).env
+    async with Engine.open(tmp_path, SPOKEN_PLAY.replace("SECONDS", "2"), ports=ports) as engine:
+        engine.worker(**env)
+        submitted = await engine.submit(origin, **SPOKEN_CONFIG)
+        started = engine.home.tree(delivery_key("calc-sub")) / "started"
+        await until(started.exists)
+        await submitted.delivery.hold("let me look")
+        engine.kill_workers()
+        engine.worker(**env)
+
+        async def held() -> bool:
+            seen = await submitted.delivery.describe()
+            return seen.outcome == "waiting" and not seen.pending
+
+        await until(held, timeout=patient(60))
+        await asyncio.sleep(2)
+        asked = engine.model_calls()
+        await asyncio.sleep(2)
+        assert engine.model_calls() == asked, "nothing is asked while it is held"
+        await submitted.delivery.resume()
+        result = await finished(submitted, engine, 150)
+        assert result.status == "delivered", result.message
+        assert git(origin, "show", "perdure/calc-sub:one.txt") == "one"
+        assert git(origin, "show", "perdure/calc-sub:two.txt") == "two"
+        assert result.receipt.worker_deaths >= 1
+        assert result.receipt.replies_paid_twice == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_it_is_cancelled_in_the_middle_of_a_tool_and_nothing_of_it_lives(tmp_path: Path, ports: int) -> None:
+    origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path, "speaks", spoken=True).env
+    async with Engine.open(tmp_path, SPOKEN_PLAY.replace("SECONDS", "100"), ports=ports) as engine:
+        engine.worker(**env)
+        submitted = await engine.submit(origin, **SPOKEN_CONFIG)
+        started = engine.home.tree(delivery_key("calc-sub")) / "started"
+        await until(started.exists)
+        await submitted.delivery.cancel()
+        result = await finished(submitted, engine, 90)
+        assert result.status == "cancelled"
+        await until(lambda: not sandboxes(engine))
+        assert git(origin, "branch", "--list", "perdure/*") == ""

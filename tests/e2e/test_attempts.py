@@ -1,4 +1,4 @@
-"""Several attempts at one plan: the verdict chooses, whatever dies meanwhile, and one pull request comes of it."""
+"""Several attempts at one plan or item: the verdict chooses, whatever dies meanwhile."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
+from perdure.client.delivery.rewinding import fork, rewind
 from perdure.models.crash import CrashPoint
+from perdure.models.delivery.comparison import Comparison
 from perdure.models.delivery.result import DeliveryResult
+from perdure.models.errors import BadInput
+from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
+from tests.commands import perdure
+from tests.e2e.test_backlogs import CONFIG, ended
 from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.engine import CALC, Engine, finished, git, heads, make_target, pulls, until
 
@@ -215,3 +221,130 @@ async def test_attempts_that_cannot_be_are_refused_before_anything_is_paid_for(
         assert isinstance(refusal.value.cause, ApplicationError)
         assert words in refusal.value.cause.message
         assert engine.model_calls() == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_two_attempts_are_compared_and_their_delivery_is_what_goes_back(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, story((SUB, TESTS, LARGE), (SUB, TESTS)), ports=ports) as engine:
+        engine.worker()
+        submitted = await engine.submit(origin, attempts=2, config=NO_FIXES)
+        first = await finished(submitted, engine, 200)
+        assert first.status == "delivered", first.message
+        ids = [one.delivery for one in first.attempts]
+        beside = Comparison.model_validate_json(await perdure(engine, "compare", *ids, "--json"))
+        assert beside.related == "attempts of calc-sub"
+        assert {one.path: one.same for one in beside.files} == {"calc.py": False, "tests/test_sub.py": True}
+        assert beside.left_delivery.added == beside.right_delivery.added + 4
+
+        one = engine.perdure.delivery(ids[0])
+        with pytest.raises(BadInput, match="an attempt is begun and chosen by its delivery"):
+            await rewind(one, "implement:1")
+        alone = await fork(one, "implement:2", id="alone")
+        assert (await asyncio.wait_for(alone.delivery.result(), 120)).status == "completed"
+
+        back = await rewind(submitted.delivery, "plan:1", say="once more")
+        await until(lambda: _other(engine, back.run_id), 30)
+        again = await asyncio.wait_for(submitted.delivery.result(), 200)
+        assert (again.status, again.run_id) == ("delivered", back.run_id), again.message
+        assert [pull["head"] for pull in pulls(origin)] == ["perdure/calc-sub"]
+
+
+async def _other(engine: Engine, run: str) -> bool:
+    return (await engine.perdure.delivery("calc-sub").describe()).run_id == run
+
+
+PAUSE = "touch in-the-middle && sleep 5 && rm in-the-middle"
+HELLO = "echo hello > hello.txt"
+STORY = "".join(
+    (
+        attempt('["This is attempt 1 of", "Add sub"]', PAUSE, SUB, RED),
+        attempt('["This is attempt 2 of", "Add sub"]', PAUSE, SUB, TESTS, LARGE),
+        attempt('["This is attempt 3 of", "Add sub"]', PAUSE, SUB, TESTS),
+        attempt('["This is attempt 2 of", "Say hello"]', HELLO, say="Say hello"),
+        attempt('["Say hello"]', HELLO, RED, say="Say hello"),
+    )
+)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_the_best_attempt_at_an_item_lands_and_a_worker_killed_in_the_middle_changes_nothing(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    items = [
+        {"id": "sub", "request": "Add sub", "attempts": 3},
+        {"id": "hello", "request": "Say hello", "after_red": True, "depends_on": ["sub"]},
+    ]
+    asked = {"repository": str(origin), "items": items, "config": CONFIG, "attempts": 2, "parallel": 1}
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker()
+        handle = await engine.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
+        await until(lambda: tools_run(engine, 3), timeout=90)
+        engine.kill_workers()
+        engine.worker()
+        progress = await ended(handle, engine)
+        assert [item["phase"] for item in progress["items"]] == ["landed", "landed"], progress
+        assert heads(origin).keys() == {"main", "perdure/night"}
+        told = "--format=%(trailers:key=Perdure-Item,valueonly,separator=%x2C)"
+        assert git(origin, "log", "--reverse", told, "main..perdure/night").split() == ["sub", "hello"]
+        code = git(origin, "show", "perdure/night:calc.py")
+        assert "def sub" in code
+        assert "# four" not in code
+        assert "a + b" in code
+        sub = await engine.perdure.delivery("night/sub").result()
+        assert [(one.number, one.tests) for one in sub.attempts] == [(1, "red"), (2, "green"), (3, "green")]
+        assert [one.delivery for one in sub.attempts if one.chosen] == ["night/sub/attempt-3"]
+        assert sub.receipt.worker_deaths >= 1
+        assert sub.receipt.replies_paid_twice == 0
+        hello = await engine.perdure.delivery("night/hello").result()
+        assert [(one.delivery, one.tests, one.chosen) for one in hello.attempts] == [
+            ("night/hello", "red", False),
+            ("night/hello/attempt-2", "green", True),
+        ]
+        ran = await asyncio.to_thread(
+            Cli(engine.home.root, engine.root, engine.env), "backlog", "report", "night", "--json"
+        )
+        receipt = json.loads(ran.out)["receipt"]
+        assert (receipt["landed"], receipt["lost"], receipt["twice"], receipt["ownerless"]) == (2, [], [], []), ran.out
+
+
+ASKS = (
+    """
+[[line]]
+step = "implement"
+turn = 1
+contains = ["This is attempt 2 of"]
+use = [{ tool = "ask", input = { text = "Which greeting?", kind = "text", why = "There are several." } }]
+[[line]]
+step = "implement"
+turn = 2
+contains = ["This is attempt 2 of"]
+use = [{ tool = "bash", input = { command = "echo hello > hello.txt" } }]
+"""
+    + attempt('["This is attempt 2 of"]', HELLO, say="Say hello")
+    + attempt('["This is attempt 1 of"]', HELLO, RED, say="Say hello")
+)
+
+
+@pytest.mark.timeout(200)
+async def test_what_an_attempt_at_an_item_asks_is_shown_at_the_backlog(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    asked = {"repository": str(origin), "items": [{"id": "hello", "request": "Say hello", "attempts": 2}]}
+    async with Engine.open(tmp_path, ASKS, ports=ports) as engine:
+        engine.worker()
+        request = {**asked, "config": CONFIG}
+        handle = await engine.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+
+        async def shown() -> bool:
+            [item] = (await handle.query("progress"))["items"]
+            return "night/hello/attempt-2 waits: question: Which greeting?" in item.get("because", "")
+
+        await until(shown, timeout=90)
+        cli = Cli(engine.home.root, engine.root, engine.env)
+        ran = await asyncio.to_thread(cli, "answer", "night/hello/attempt-2", "hello")
+        assert ran.code == 0, ran
+        progress = await ended(handle, engine)
+        assert [item["phase"] for item in progress["items"]] == ["landed"], progress

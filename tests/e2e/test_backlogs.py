@@ -1,4 +1,4 @@
-"""A backlog on a real repository: each item's commit was tested as it landed, whatever dies meanwhile."""
+"""Backlogs on real repositories: each commit tested as it landed, whatever dies or moves meanwhile."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.workspace import Workspace
+from perdure.client.schedules import Schedules
 from perdure.models.backlog.request import CHECKS_MOST
 from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Ran
 from tests.engine import Engine, git, heads, make_target
 from tests.waiting import patient
 
@@ -250,3 +252,150 @@ async def test_what_the_last_one_broke_while_there_was_no_time_to_see_it_is_foun
         assert progress.get("asks", "") == ""
         assert git(origin, "show", "perdure/night:hello.txt") == "hello"
         assert not Workspace.open(engine.home, delivery_key("night/~base")).path.exists()
+
+
+MOVED_BASE_DEATHS = ("during-follow", "after-follow")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_base_that_moves_is_followed_once_whatever_dies(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    git(tmp_path, "clone", "-q", str(origin), "hers")
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT=",".join(MOVED_BASE_DEATHS))
+        request = {"repository": str(origin), "items": [ITEMS[0], ITEMS[4]], "config": CONFIG}
+        handle = await engine.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+        async with asyncio.timeout(patient(100)):
+            while "perdure/night" not in heads(origin):
+                await asyncio.sleep(0.2)
+        (tmp_path / "hers" / "hers.txt").write_text("hers\n")
+        git(tmp_path / "hers", "add", "-A")
+        git(tmp_path / "hers", "commit", "-q", "-m", "hers")
+        git(tmp_path / "hers", "push", "-q", "origin", "HEAD:main")
+        progress = await ended(handle, engine)
+        assert {path.name.partition(".")[0] for path in engine.home.crashes.iterdir()} == set(MOVED_BASE_DEATHS)
+        items = {item["id"]: item for item in progress["items"]}
+        assert [items[id]["phase"] for id in ("sub", "hello")] == ["landed", "landed"]
+        told = "--format=%H %(trailers:key=Perdure-Item,valueonly,separator=%x2C)"
+        on = [line.split() for line in git(origin, "log", "--reverse", told, "main..perdure/night").splitlines()]
+        assert on == [[items[id]["commit"], id] for id in ("sub", "hello")]
+        assert git(origin, "merge-base", "main", "perdure/night") == git(origin, "rev-parse", "main")
+        assert progress["head"] == heads(origin)["perdure/night"]
+        cli = Cli(engine.home.root, engine.root, engine.env)
+        ran = await asyncio.to_thread(cli, "backlog", "report", "night", "--json")
+        found = json.loads(ran.out)["receipt"]
+        assert (found["lost"], found["twice"], found["ownerless"], found["bent"]) == ([], [], [], []), ran.out
+        ran = await asyncio.to_thread(cli, "verify", "night/sub", "--json", "--no-tests")
+        claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
+        assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
+        assert not list((engine.home.root / "workspaces").glob("night-base*/tree"))
+
+
+@pytest.mark.timeout(200)
+async def test_what_a_schedule_starts_comes_from_this_home_lands_and_has_a_clean_receipt(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.worker(PERDURE_LOCAL_REPOSITORIES="/nowhere")
+        (engine.root / "perdure.toml").write_text(CONFIG)
+        (engine.root / "night.json").write_text(json.dumps({"items": [{"id": "hello", "request": "Say hello"}]}))
+        cli = Cli.among(engine)
+
+        async def run(*args: str) -> Ran:
+            ran: Ran = await asyncio.to_thread(cli, *args)
+            assert ran.code == 0, ran
+            return ran
+
+        asked = ("--repo", str(origin), "--config", "perdure.toml", "--every", "weekdays 23:00", "--json")
+        await run("backlog", "start", "night.json", *asked)
+        night = await begun(engine, "night")
+        progress = await ended(engine.client.get_workflow_handle(night), engine)
+        assert [item["phase"] for item in progress["items"]] == ["landed"], progress
+        assert git(origin, "show", f"{progress['branch']}:hello.txt") == "hello"
+        receipt = json.loads((await run("backlog", "report", "night", "--json")).out)["receipt"]
+        assert receipt["clean"], receipt
+        assert "hello" in (await run("show", "night/hello")).out
+        (row,) = [one for one in json.loads((await run("list", "--json")).out) if one.get("backlog_id") == night]
+        assert (row["repository"], row["status"]) == (str(origin), "ended")
+        assert row["pull_request"] == progress["pull_request"]
+        once = ("--repo", str(origin), "--config", "perdure.toml", "--at", "2087-11-23 23:00", "--phases", "build")
+        await run("deliver", "Say hello", "--id", "once", *once)
+        delivery = engine.perdure.delivery(await begun(engine, "once"))
+        assert (await delivery.result()).status == "completed", engine.worker_log()[-4000:]
+        tested = ("--repo", str(origin), "--config", "perdure.toml", "--branch", progress["branch"])
+        schedule = json.loads((await run("run", "test", *tested, "--every", "daily 06:00", "--json")).out)
+        assert schedule["when"] == "daily 06:00 UTC", schedule
+        result = await engine.perdure.delivery(await begun(engine, schedule["id"])).result()
+        assert (result.status, result.tests.status) == ("completed", "green"), engine.worker_log()[-4000:]
+
+
+async def begun(engine: Engine, schedule: str) -> str:
+    """Make it start something, and return the id of that."""
+    await engine.client.get_schedule_handle(schedule).trigger()
+    async with asyncio.timeout(patient(30)):
+        while not (at := await Schedules(engine.client, None).get(schedule)).last:
+            await asyncio.sleep(0.1)
+    return at.last
+
+
+ONLY = [{**{name: value for name, value in item.items() if name != "check"}} for item in ITEMS if item["id"] != "mul"]
+
+
+async def commit_of(handle: Any, id: str) -> str:
+    items = (await handle.query("progress"))["items"]
+    return next((str(item.get("commit", "")) for item in items if item["id"] == id), "")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_each_item_has_a_pull_request_on_what_it_depends_on_and_goes_where_that_one_went(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Engine.open(tmp_path, STORY, ports=ports) as engine:
+        engine.kept(PERDURE_CRASH_AT="after-retarget,after-pull-request")
+        items = [item for item in ONLY if item["id"] != "tidy"]
+        items.append({"id": "bye", "request": "Add multiply", "depends_on": ["hello"]})
+        request = {"repository": str(origin), "items": items, "config": CONFIG, "land": "stack"}
+        handle = await engine.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+        async with asyncio.timeout(patient(100)):
+            while (
+                not (seen := {i["id"]: i for i in (await handle.query("progress"))["items"]})
+                .get("sub", {})
+                .get("commit")
+            ):
+                await asyncio.sleep(0.2)
+        git(origin, "update-ref", "refs/heads/main", seen["sub"]["commit"])  # a person merges it
+        progress = await ended(handle, engine)
+        items_by = {item["id"]: item for item in progress["items"]}
+        assert {id: item["phase"] for id, item in items_by.items()} == {
+            **dict.fromkeys(("sub", "hello", "bye"), "landed"),
+            "broken": "failed",
+            "after": "blocked",
+        }, progress
+        pulls = {
+            pull.title: LocalForge(str(origin)).pull_details(pull.number)
+            for pull, _ in LocalForge(str(origin)).list_pulls()
+        }
+        into = {shown.pull.head: (shown.pull.base, shown.state) for shown in pulls.values()}
+        assert into == {
+            items_by["sub"]["branch"]: ("main", "merged"),
+            items_by["hello"]["branch"]: ("main", "open"),
+            items_by["bye"]["branch"]: (items_by["hello"]["branch"], "open"),
+        }
+        for id in ("hello", "bye"):
+            assert heads(origin)[items_by[id]["branch"]] == items_by[id]["commit"]
+        assert git(origin, "merge-base", "--is-ancestor", items_by["hello"]["commit"], items_by["bye"]["commit"]) == ""
+        assert git(origin, "merge-base", "--is-ancestor", items_by["sub"]["commit"], items_by["hello"]["commit"]) == ""
+        assert "perdure/night" not in heads(origin)
+        assert progress["message"] == "3 of 5 items have a pull request"
+        cli = Cli(engine.home.root, engine.root, engine.env)
+        ran = await asyncio.to_thread(cli, "backlog", "report", "night", "--json")
+        found = json.loads(ran.out)["receipt"]
+        assert (found["landed"], found["lost"], found["twice"], found["ownerless"]) == (3, [], [], []), ran.out
+        assert {path.name.partition(".")[0] for path in engine.home.crashes.iterdir()} == {
+            "after-retarget",
+            "after-pull-request",
+        }

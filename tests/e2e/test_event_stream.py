@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
-from tests.e2e.test_takeover import SHIPPED, SLOW
+from tests.e2e.test_two_workers import SLOW_TURN, TAKEN_OVER
 from tests.engine import BUILT, Engine, check_shipped, finished, make_target, until
 from tests.waiting import patient
 
@@ -44,7 +44,9 @@ async def test_each_event_is_told_once_and_in_order_across_a_killed_worker_and_a
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Engine.open(tmp_path, SLOW, ports=ports, env={"PERDURE_CRASH_AT": CrashPoint.AFTER_REPLY}) as engine:
+    async with Engine.open(
+        tmp_path, SLOW_TURN, ports=ports, env={"PERDURE_CRASH_AT": CrashPoint.AFTER_REPLY}
+    ) as engine:
         engine.kept()
         await engine.submit(origin, **BUILT)
         following = asyncio.create_task(read(engine, follow=True))
@@ -65,7 +67,7 @@ async def test_each_event_is_told_once_and_in_order_across_a_killed_worker_and_a
                 request_id="test-reset",
             )
         )
-        check_shipped(origin, engine, await finished(await engine.submit(origin, **BUILT), engine), SHIPPED)
+        check_shipped(origin, engine, await finished(await engine.submit(origin, **BUILT), engine), TAKEN_OVER)
         async with asyncio.timeout(patient(60)):
             followed = await following
         told = await read(engine)

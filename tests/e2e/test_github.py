@@ -1,15 +1,34 @@
-"""An issue on GitHub becomes one pull request that closes it."""
+"""An issue on GitHub becomes one pull request that closes it, whatever dies, its token stays secret."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
+from google.protobuf.json_format import MessageToJson
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper, WorkflowEnvironment
 
+from activities.prepare import UNKNOWN_HOST_PATIENCE
+from perdure.client import Perdure
+from perdure.local.places import temporal_binary
 from perdure.models.delivery.result import Reason, Status
+from perdure.models.errors import InvalidRequest
+from perdure.models.limits import FORGE_PAUSE_MAX
+from perdure.plugin import perdure_plugin
 from tests.crash_points import AT_A_HOSTED_FORGE
 from tests.engine import HAPPY, finished, git, heads, until
 from tests.engine_with_github import BUILD, ID, TOKEN, EngineWithGitHub, engine_with_github
+from tests.fork_server import Kept
+from tests.secret_watch import SecretWatch, hits, recording
 
 
 @pytest.mark.always
@@ -130,3 +149,234 @@ async def test_branches_that_are_protected_against_us_are_a_refusal_that_says_wh
         assert world.github.pulls("me/calc") == []
         (comment,) = world.github.comments("me/calc", world.issue)[-1:]
         assert "not delivered" in comment["body"].lower()
+
+
+KILLS = 8 if "FORGE_KILLS" in os.environ else 4
+"""Tried in one delivery of `make chaos-github`, and of the suite.
+
+One that comes when a fault has just ended the attempt kills an idle worker."""
+
+REQUESTS = 7
+"""Of the ten or so that an undisturbed attempt asks of GitHub, git's included: each kill comes after some of them."""
+
+OPERATIONS = ("pulls/list", "pulls/create", "pulls/update", "issues/add-labels", "git/push", "git/fetch", "*")
+FAULTS = ("bad_gateway", "bad_gateway_after", "cut", "cut_after", "slow", "secondary", "rate_limit")
+
+
+def _seeds() -> list[int]:
+    first, _, last = os.environ.get("FORGE_KILLS", "1").partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def _attempts(world: EngineWithGitHub) -> int:
+    """How often an attempt at the pull request has begun."""
+    journal = world.engine.home.workspace(ID) / "journal.jsonl"
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return sum('"open_pull_request"' in line for line in lines if _whole(line))
+
+
+def _whole(line: str) -> bool:
+    try:
+        return bool(json.loads(line))
+    except ValueError:
+        return False
+
+
+async def _kill(world: EngineWithGitHub, kept: Kept, rng: random.Random) -> None:
+    seen = 0
+    for _ in range(KILLS):
+        await until(lambda: _attempts(world) > seen, timeout=120, every=0.01)  # noqa: B023
+        seen = _attempts(world)
+        if rng.random() < 0.4:
+            world.github.faults.add(rng.choice(OPERATIONS), rng.choice(FAULTS), times=1, retry_after=1.0)
+        asked = len(world.github.calls) + rng.randint(0, REQUESTS)
+        with suppress(AssertionError):
+            await until(lambda: len(world.github.calls) >= asked, timeout=2, every=0.002)  # noqa: B023
+        await asyncio.sleep(rng.uniform(0.0, 0.03))
+        kept.worker.kill()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", _seeds())
+async def test_a_worker_killed_while_it_opens_the_pull_request_opens_exactly_one(
+    seed: int, tmp_path: Path, ports: int
+) -> None:
+    rng = random.Random(seed)
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        git(world.bare, "branch", "somebody/else", "main")
+        git(world.bare, "branch", "perdure/calc-issue-10", "main")
+        before = heads(world.bare)
+        worker = world.engine.kept()
+        submitted = await world.build()
+        killing = asyncio.create_task(_kill(world, worker, rng))
+        try:
+            result = await finished(submitted, world.engine, timeout=240)
+        finally:
+            killing.cancel()
+        print(f"seed {seed}: {result.receipt}")
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
+        after = heads(world.bare)
+        assert {name: after[name] for name in before} == before
+        for name in ("somebody/else", "perdure/calc-issue-10"):
+            git(world.bare, "branch", "-D", name)
+        world.check_one(result)
+
+
+@asynccontextmanager
+async def skipping(world: EngineWithGitHub) -> AsyncIterator[TimeSkipper]:
+    """A real server on which a running workflow's clock can be moved on, in place of the engine's own."""
+    flag = ["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"]
+    start = WorkflowEnvironment.start_time_skipping_v2
+    async with await start(dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=flag) as server:
+        address = server.client.service_client.config.target_host
+        world.engine.env |= {"TEMPORAL_ADDRESS": address}
+        world.engine.client = await Client.connect(address, plugins=[perdure_plugin()])
+        world.engine.perdure = Perdure(world.engine.client)
+        try:
+            yield TimeSkipper(world.engine.client)
+        finally:
+            world.engine.end_workers()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_path: Path, ports: int) -> None:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
+        world.engine.worker()
+        submitted = await world.build()
+        handle = world.engine.handle(ID)
+        await until(lambda: world.engine.model_calls() >= 2)  # paid for; what is left is the forge's
+        world.github.down = True
+
+        async def waiting() -> str:
+            return str((await handle.query("progress"))["waiting"])
+
+        await until(waiting)
+        for _ in range(6):
+            await clock.fast_forward(handle, timedelta(minutes=10))
+            words = await until(waiting)
+            assert "next try at" in words
+        shown = str(await handle.query("__temporal_workflow_metadata"))
+        assert "**Waiting:**" in shown
+        described = await handle.describe()
+        assert described.typed_search_attributes
+        assert "waiting" in str(described.search_attributes.get("PerdureStatus"))
+        assert world.github.pulls("me/calc") == []
+        world.github.down = False
+        await clock.fast_forward(handle, timedelta(minutes=10))
+        result = await finished(submitted, world.engine)
+        assert result.status is Status.DELIVERED, result.message
+        world.check_one(result)
+        assert world.engine.model_calls() == 2
+
+
+@pytest.mark.timeout(180)
+async def test_github_that_is_away_at_the_first_look_is_waited_for_and_named(tmp_path: Path, ports: int) -> None:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        world.github.down = True
+        world.engine.worker()
+        submitted = await world.build()
+
+        async def named() -> bool:
+            described = await submitted.delivery.describe()
+            return any(
+                "cannot be reached" in pending.failure and "502" in pending.failure for pending in described.pending
+            )
+
+        await until(named)
+        world.github.down = False
+        result = await finished(submitted, world.engine)
+        assert result.status is Status.DELIVERED, result.message
+        world.check_one(result)
+
+
+@pytest.mark.timeout(180)
+async def test_a_host_that_nobody_has_heard_of_is_waited_for_a_while_only(tmp_path: Path, ports: int) -> None:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
+        worker = world.engine.worker()
+        submitted = await world.engine.submit("https://no-such-host.invalid/me/calc.git", id=ID)
+
+        async def named() -> bool:
+            described = await submitted.delivery.describe()
+            return any("check the name, the network" in pending.failure for pending in described.pending)
+
+        await until(named)
+        await clock.fast_forward(world.engine.handle(ID), UNKNOWN_HOST_PATIENCE + FORGE_PAUSE_MAX)
+        with pytest.raises(InvalidRequest, match="no-such-host"):
+            await finished(submitted, world.engine)
+        assert worker.poll() is None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)  # every git it starts is a shell script first
+async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pull_request(
+    tmp_path: Path, ports: int
+) -> None:
+    async with engine_with_github(tmp_path, HAPPY, ports=ports, own_server=True) as world:
+        seen = tmp_path / "seen"
+        shims = recording(seen, ("git", "env"))  # of each that is started, whenever that is
+        worker = world.engine.program(PATH=f"{shims}:{os.environ['PATH']}")
+        with SecretWatch((TOKEN,), roots=(worker.pid,)) as watch:  # and what lives for more than a moment
+            world.github.faults.add("pulls/create", "unauthorized", times=1)  # its error goes into history
+            submitted = await world.submit(phases=["build", "test", "ship"])
+            first = await finished(submitted, world.engine, timeout=150)
+            assert (first.status, first.reason) == (Status.NOT_DELIVERED, "forge_refused")
+            await submitted.delivery.retry()
+            result = await finished(submitted, world.engine, timeout=150)
+        assert result.status is Status.DRAFT, (result.message, world.engine.worker_log()[-3000:])
+        assert {"git", "git-remote-http"} <= watch.seen, watch.seen
+        async for execution in world.engine.client.list_workflows():
+            history = await world.engine.client.get_workflow_handle(
+                execution.id, run_id=execution.run_id
+            ).fetch_history()
+            for event in history.events:
+                watch.scan_bytes(f"history of {execution.id}", MessageToJson(event).encode())
+                watch.scan_bytes(f"history of {execution.id}", event.SerializeToString())  # payloads as they are
+        watch.scan_bytes("result", str(result).encode())
+        watch.scan_bytes("pull requests", str(world.github.pulls("me/calc")).encode())
+        watch.scan_bytes("comments", str(world.github.comments("me/calc", world.issue)).encode())
+        assert TOKEN.encode() not in Path(f"/proc/{worker.pid}/environ").read_bytes()
+        assert {path.name.partition(".")[0] for path in seen.glob("*.*")} == {"git", "env"}
+        watch.scan(seen, world.engine.home.root, world.engine.log, world.bare, Path.home() / ".gitconfig")
+        assert watch.found == [], hits(watch.found)
+        assert ID in str(list(world.engine.home.root.rglob("*")))
+
+
+QUEUE = {"PERDURE_PUBLISHER_QUEUE": "publish"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+async def test_only_the_publisher_needs_the_token(tmp_path: Path, ports: int) -> None:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        agent = world.engine.program(**QUEUE, PERDURE_GITHUB_TOKEN="")
+        submitted = await world.build()
+
+        async def waiting() -> str:
+            return str((await world.engine.handle(submitted.delivery.id).query("progress"))["waiting"])
+
+        assert "the publisher is not there" in await until(waiting, 60)
+        assert world.engine.model_calls() == 0
+        publisher = world.engine.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        result = await finished(submitted, world.engine, timeout=90)
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
+        world.check_one(result)
+        assert TOKEN not in psutil.Process(agent.pid).environ().values()
+        assert publisher.poll() is None
+
+
+@pytest.mark.timeout(120)
+async def test_a_publisher_that_dies_is_buried_by_the_worker_beside_it(tmp_path: Path, ports: int) -> None:
+    async with engine_with_github(tmp_path, BUILD, ports=ports) as world:
+        world.engine.worker(**QUEUE, PERDURE_GITHUB_TOKEN="")
+        first = world.engine.worker(
+            **QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="", PERDURE_CRASH_AT="after-push"
+        )
+        submitted = await world.build()
+        await until(lambda: first.poll() is not None)
+        world.engine.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        result = await finished(submitted, world.engine)
+        assert result.status is Status.DELIVERED, (result.message, world.engine.worker_log()[-3000:])
+        assert result.receipt.worker_deaths == 1
+        world.check_one(result)

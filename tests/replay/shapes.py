@@ -13,10 +13,10 @@ from temporalio.testing import WorkflowEnvironment
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
-from tests.e2e.test_day_never_overspent import ASKED as COSTS
-from tests.e2e.test_day_never_overspent import STORY as COSTLY
-from tests.e2e.test_day_never_overspent import budgets
-from tests.e2e.test_day_never_overspent import waits as for_the_day
+from tests.e2e.test_budget import ASKED as COSTS
+from tests.e2e.test_budget import STORY as COSTLY
+from tests.e2e.test_budget import budgets
+from tests.e2e.test_budget import waits as for_the_day
 from tests.e2e.test_specialists import BESIDE, MEETS, TARGET, story
 from tests.e2e.test_tamper import FILES, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST

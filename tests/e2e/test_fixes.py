@@ -1,15 +1,18 @@
-"""Fixes that break something else: tried again within the limits, and never published untested."""
+"""Fixes: each knows those before it, what breaks something else is tried again, and nothing untested is published."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.models.delivery.result import DeliveryResult
-from tests.engine import CALC, HAPPY, TESTED, Engine, check_shipped, finished, git, heads, make_target, pulls
+from tests.engine import CALC, FIXES, HAPPY, TESTED, Engine, check_shipped, finished, git, heads, make_target, pulls
 
 FILES = {
     **CALC,
@@ -127,3 +130,89 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
         "not converging: two fixes in a row left the same failures: 1 of 2 fail: test_adds",
     )
     assert (results["never"].reason, results["never"].message) == ("blockers", "blockers remain after 1 fix")
+
+
+HOPELESS = """
+[[line]]
+step = "fix_tests"
+turn = 1
+lacks = ["fix_tests 1, to mend"]
+use = [{ tool = "bash", input = { command = "sed -i '1i # hm' calc.py" } }]
+[[line]]
+step = "fix_tests"
+turn = 2
+lacks = ["fix_tests 1, to mend"]
+say = "Make it another thing"
+[[line]]
+step = "fix_tests"
+"""
+
+
+async def test_the_second_and_last_fix_reads_what_the_first_one_changed_and_left_and_asks_with_more_effort(
+    tmp_path: Path, ports: int
+) -> None:
+    screenplay = FIXES.replace('\n[[line]]\nstep = "fix_tests"\n', HOPELESS, 1)
+    async with Engine.open(tmp_path, screenplay, ports=ports) as engine:
+        engine.worker()
+        origin = make_target(tmp_path / "calc.git")
+        config = (origin.with_name("calc.git-work") / "perdure.toml").read_text()
+        config += '[limits]\ntest_fixes = 2\n[steps.fix_tests]\neffort = "medium"\n'
+        result = await finished(await engine.submit(origin, config=config, **TESTED), engine)
+        assert result.status == "delivered", result.message
+        assert engine.rehearsal is not None
+        fixes = [call.body for call in engine.rehearsal.calls if call.step == "fix_tests"]
+    efforts = [body["output_config"]["effort"] for body in fixes]
+    assert efforts == sorted(efforts, reverse=True), "medium, then high"
+    last = efforts.index("high")
+    assert "to mend" not in text(fixes[0])
+    told = text(fixes[last])
+    assert "fix_tests 1, to mend: " in told
+    assert "changed: calc.py (+" in told
+    assert "after it, still there: " in told
+    summaries = [step.summary for step in result.steps if step.step == "fix_tests"]
+    assert [words.startswith("effort high · ") for words in summaries] == [False, True]
+
+
+def text(body: dict[str, Any]) -> str:
+    return "\n".join(block["text"] for block in body["messages"][0]["content"] if block["type"] == "text")
+
+
+TOKEN = "ghp_" + secrets.token_hex(18)
+
+FIX = """
+[[line]]
+step = "fix_review"
+turn = 1
+contains = ["blocker, secret: a GitHub token (calc.py:11)"]
+use = [{ tool = "bash", input = { command = "sed -i /TOKEN/d calc.py" } }]
+[[line]]
+step = "fix_review"
+say = "Take the token out"
+"""
+
+
+def everything(repository: Path) -> bytes:
+    """Every object of a repository, whatever refers to it."""
+    command = "git cat-file --batch-all-objects --batch --buffer"
+    return subprocess.run(command.split(), cwd=repository, capture_output=True, timeout=60, check=True).stdout
+
+
+async def test_a_secret_is_taken_out_before_anything_is_pushed_and_the_history_that_had_it_too(tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    leaks = HAPPY.replace(r"return a - b\\n'", r"return a - b\\nTOKEN = \"" + TOKEN + r"\"\\n'")
+    assert leaks != HAPPY
+    async with Engine.open(tmp_path, leaks + FIX, ports=27400, measured=True) as engine:
+        engine.worker()
+        result = await finished(await engine.submit(origin), engine, timeout=110)
+        assert result.status == "delivered", result.message
+        assert [step.step for step in result.steps].count("fix_review") == 1
+        assert result.review.blockers == 0
+        assert result.tests.tree_sha == git(origin, "rev-parse", f"{result.head_sha}^{{tree}}")
+        [pull] = pulls(origin)
+        assert TOKEN not in str(pull)
+        assert TOKEN.encode() not in everything(origin)
+        assert heads(origin)[f"perdure/{result.delivery_id}"] == result.head_sha
+        assert TOKEN not in result.model_dump_json()
+        assert engine.rehearsal is not None
+        told = [str(call.body) for call in engine.rehearsal.calls if call.step == "fix_review"]
+        assert all("a GitHub token" in body for body in told)
