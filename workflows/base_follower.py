@@ -141,11 +141,11 @@ class BaseFollower:
         )
 
     async def _follow_and_check(self, opened: OpenBacklogResult, *, is_last: bool) -> None:
-        """Bring the branch onto its base, and at the end run the checks that are owed; then close the workspaces and
-        set `items.changed`.
+        """Bring the branch onto its base, where it follows one; at the end, once it stands there, run the checks that
+        are owed. In any case close the workspaces then, clear `state.waiting` and set `items.changed`.
 
-        A failure is put before a person, in `state.asks`, where it is a refusal or this is the last look; else the next
-        look tries again.
+        A failed activity is put before a person, in `state.base.question`, when it is a refusal or this is the last
+        look; else the next look tries again. Raises CancelledError when the look was cancelled.
         """
         state, hosts = self._state, set[str]()
         try:

@@ -91,9 +91,9 @@ async def collect_garbage(
 
 
 async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDelivery, ended: datetime | None) -> str:
-    """Remove a delivery that ended at `ended`, unless somebody has begun it again since.
+    """Remove a delivery's worktree, refs and records from this host, unless it runs again or did not end at `ended`.
 
-    Returns an empty string, or one line that says why it was not removed.
+    Nothing is removed from the server. Returns an empty string, or one line that says why it was not removed.
     """
     if await _find_end_time(client, candidate) != ended:
         return f"{candidate.delivery} stays: it goes on again"

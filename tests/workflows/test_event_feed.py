@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night
 from temporalio.client import Client
+from temporalio.service import RPCError
 
+from perdure.adapters.system.home import Home
 from perdure.client.backlog import Backlog
 from perdure.client.history.event_feed import all_events, backlog_events
+from perdure.local.server import ensure_server, stop_server
 from perdure.models.errors import BadInput
 from perdure.models.events import Event
+from perdure.models.ids import BACKLOG_WORKFLOW
+from perdure.plugin import perdure_plugin
 from tests.deliveries import playing
+from tests.processes import send
 from tests.waiting import patient
 
 
@@ -73,3 +81,20 @@ async def test_decisions_and_a_retry_are_events_of_the_backlog(client: Client, f
 async def test_events_of_an_unknown_id_are_refused_in_words(client: Client, fresh: str) -> None:
     with pytest.raises(BadInput, match=f"no delivery or backlog {fresh}"):
         await read_all(client, fresh)
+
+
+async def test_following_ends_with_the_error_when_the_server_is_gone(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    server = await ensure_server(home, say=lambda _: None)
+    try:
+        client = await Client.connect(server.address, namespace=server.namespace, plugins=[perdure_plugin()])
+        await client.start_workflow(BACKLOG_WORKFLOW, night({"id": "a"}), id="night", task_queue="nobody")
+        events = backlog_events(client, "night", follow=True)
+        assert (await anext(events)).type == "started"
+        following = asyncio.create_task(anext(events))
+    finally:
+        await asyncio.to_thread(send, server.pid, signal.SIGKILL)
+        await stop_server(home)  # the Web UI's proxy with it
+    async with asyncio.timeout(patient(60)):
+        with pytest.raises(RPCError):
+            await following

@@ -121,10 +121,11 @@ class ClosedReport(_ReportReceiver):
     _open_count = _close_count = _attribute_changes = 0
 
     def _open_report(self, report: Path) -> int:
-        """Make an empty file, and return an inotify descriptor that tells when it is opened, closed after writing, or
-        its attributes change, as by a link.
+        """Make an empty file, open it in `_report_fd`, and return an inotify descriptor that tells when it is opened,
+        closed after writing, or its attributes change, as by a link. Its directory is watched too, so that equal events
+        stay two.
 
-        Raises OSError where inotify cannot watch it.
+        Raises OSError, with nothing left open, when inotify cannot watch it.
         """
         report.touch(0o600)
         self._report_fd = os.open(report, os.O_RDONLY | os.O_CLOEXEC)
@@ -134,7 +135,10 @@ class ClosedReport(_ReportReceiver):
         # Equal events that follow each other are made one: that of the directory stands between any two.
         parent_watch = libc.inotify_add_watch(inotify, os.fsencode(report.parent), _OPEN | _CLOSED)
         if -1 in (inotify, self._watch, parent_watch):
-            raise OSError(ctypes.get_errno(), "inotify")
+            error = OSError(ctypes.get_errno(), "inotify")
+            for descriptor in {self._report_fd, inotify} - {-1}:
+                os.close(descriptor)
+            raise error
         return inotify
 
     def _handle_data(self, data: bytes) -> None:

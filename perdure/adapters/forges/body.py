@@ -210,10 +210,11 @@ def _assumptions_section(assumptions: Sequence[str]) -> str:
 
 
 def _evidence_lines(work: ShipInput, links: Mapping[str, str], looks: EngineObservations) -> list[str]:
-    """Return the lines of the evidence: tests, review, the engine's own observations, cost and plan.
+    """Return the lines of the evidence: tests, red tests that a person let through, review, the engine's own look where
+    there was one, cost, and the plan where it was published.
 
     `links`: the addresses of published artifacts by name without ending, such as `tests`; lines link to those that are
-    there.
+    there, and without one the plan has no line.
     """
     tests, review, spend = work.tests, work.review_result, work.spend
     if tests is None:

@@ -167,13 +167,15 @@ def publish_branch(
 ) -> bool:
     """Push `head` to the remote as `branch` and return True; return False when it is there already. Safe to repeat.
 
-    An existing branch only goes forward, from where the delivery began on it. A branch that the delivery made itself
-    may be replaced as long as nobody else's commits are on it: a rewound delivery does so.
+    Push the first commit before, where the repository is still empty. The base and the default branch are refused. An
+    existing branch only goes forward, from where the delivery began on it: refused where it is gone or has moved. A
+    branch that the delivery made itself may be replaced as long as nobody else's commits are on it: a rewound delivery
+    does so.
 
     tested_tree    the tree that tests ran on, which must be what `head` holds; empty: not tested
     retry_command  the command that tries once more, for messages
 
-    Raises ForgeRefused, ForgeUnavailable, and Diverged where `head` does not hold the tested tree.
+    Raises ForgeRefused for what is refused, ForgeUnavailable, and Diverged where `head` does not hold the tested tree.
     """
     if tested_tree and tested_tree != vault.tree_of(head):
         raise Diverged(f"tests ran on tree {tested_tree[:12]}, which is not what {head[:12]} holds")

@@ -1,4 +1,8 @@
-"""The vault: an engine-owned bare repository, one per target repository and host, that loses nothing by itself."""
+"""Open, fetch into, lock and pack the vault: an engine-owned bare repository, one per target repository and host, that
+loses nothing by itself; and keep deliveries' artifacts in it, by their SHA-256.
+
+Refs and objects are read in `repository` and `objects`. For activities, the worker and the adapters, not for the CLI.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 
 def approve(id: str, note: str, target: str, yes: bool, edit: bool, file: Path | None, show: bool, json: bool) -> None:
-    """Say yes to what a delivery waits with: its plan, its items, its pull request, or a price nobody knows."""
+    """Say yes to what a delivery waits with: its plan, its items, its pull request, or a price nobody knows.
+
+    On a terminal, without `yes`, show it and ask first; elsewhere send it at once. `show`: only print plan or items;
+    `edit`, `file`: approve an edited version. `target`: what is meant to be decided; empty: whatever waits. Raises
+    typer.Exit with the exit code, and BadInput where it waits for nothing, for another target, or not for an approval.
+    """
     if edit or file is not None or show:
         _approve_edited(id, note, target, yes, file, show, json)
         return

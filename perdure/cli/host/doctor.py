@@ -312,7 +312,7 @@ def _list_checks() -> tuple[Callable[[], list[Checkup]], ...]:
 
 
 def _run_check(check: Callable[[], list[Checkup]]) -> list[Checkup]:
-    """Run one check and return its lines; an error that it raises becomes one of them."""
+    """Run one check and return its lines; a PerdureError that it raises becomes one failed line. Other errors pass."""
 
     try:
         return check()

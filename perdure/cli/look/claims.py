@@ -355,8 +355,12 @@ def _compare_remote(evidence: Evidence, head: str) -> tuple[str, str]:
 
 
 def _check_counts(evidence: Evidence) -> Iterator[Claim]:
-    """Check each count of the receipt against journal or spend log of the host, and against the receipt in history;
-    yield the claims."""
+    """Check how many worker deaths, redone turns, replies paid twice and cut replies the receipt says; yield a claim
+    each.
+
+    Each is compared with the host's journal or spend log, and with the receipt in history; unknown where the host's are
+    not here. A death that history tells and the journal has not contradicts the receipt too.
+    """
     host = evidence.host
     for field, source in _COUNTS:
         name, receipt_count = field.replace("_", " "), getattr(evidence.result.receipt, field)

@@ -92,8 +92,8 @@ async def _let_turn_end(delivery: Delivery, waits_for_person: bool, screen: Scre
 
 
 async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult:
-    """Wait until the delivery has ended and return its result; print a line when no worker answers that could end
-    it."""
+    """Wait until the delivery has ended and return its result. Where it still runs after WATCH_SILENCE_S, ask it once
+    for its progress, and print a line when no worker answers that could end it."""
 
     result = asyncio.ensure_future(delivery.result())
     finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)

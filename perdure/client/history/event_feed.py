@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from heapq import merge
 from itertools import accumulate
+from typing import Any
 
 from temporalio.client import Client
 
@@ -99,47 +100,51 @@ class _MergedStreams:
         return list(dict.fromkeys(named))
 
     async def follow_events(self, backlog_id: str | None) -> AsyncIterator[Event]:
-        """Yield the events that follow, of all streams read so far and of those that begin, until the backlog ends.
+        """Yield the events that follow, of all streams read so far and of those that begin, until all of them have
+        ended.
 
         `backlog_id` None: for ever, with every delivery and backlog that is new in the namespace. Follows each stream
-        in a task of its own; all are cancelled at the end.
+        in a task of its own; all are cancelled at the end. Raises the error of a stream that fails.
         """
-        queue: asyncio.Queue[Event | str] = asyncio.Queue()
+        queue: asyncio.Queue[Event | str | asyncio.Task[None]] = asyncio.Queue()
         tasks: dict[str, asyncio.Task[None]] = {}
 
         def follow(id: str) -> None:
             if id not in tasks:
-                tasks[id] = asyncio.create_task(self._queue_events(id, queue))
+                work = self._queue_events(id, queue) if id else self._queue_new_ids(queue)
+                tasks[id] = asyncio.create_task(work)
+                tasks[id].add_done_callback(queue.put_nowait)  # its end may be that of all
 
-        for id in self._next_offsets:
+        for id in [*self._next_offsets, *([""] if backlog_id is None else [])]:
             follow(id)
-        if backlog_id is None:
-            tasks[""] = asyncio.create_task(self._queue_new_ids(queue))
         try:
             while not (backlog_id in tasks and all(task.done() for task in tasks.values()) and queue.empty()):
                 received = await queue.get()
                 if isinstance(received, Event):
                     self._record_offset(received)
                     yield received
-                for id in [*self.pop_unread_ids(), *([received] if isinstance(received, str) and received else [])]:
+                elif isinstance(received, str):
+                    follow(received)
+                else:
+                    received.result()
+                for id in self.pop_unread_ids():
                     follow(id)
         finally:
             for task in tasks.values():
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def _queue_events(self, id: str, queue: asyncio.Queue[Event | str]) -> None:
-        """Put a workflow's events into the queue as they happen, from where it was read, and "" when it has ended.
+    async def _queue_events(self, id: str, queue: asyncio.Queue[Any]) -> None:
+        """Put a workflow's events into the queue as they happen, from where it was read, until it has ended.
 
         Nothing where there is no such workflow: a backlog may name a delivery before it starts it, and retention
-        deletes some.
+        deletes some. Raises RPCError when the server cannot be reached.
         """
         with suppress(BadInput):  # named by a backlog that has not started it yet, or taken by retention
             async for event in stream_events(self._client, id, follow=True, since=self._next_offsets.get(id, 0)):
                 await queue.put(event)
-        await queue.put("")  # its end may be that of all
 
-    async def _queue_new_ids(self, queue: asyncio.Queue[Event | str]) -> None:
+    async def _queue_new_ids(self, queue: asyncio.Queue[Any]) -> None:
         """Put the ids of all that runs or has run since this began into the queue, every LOOK_EVERY_S, for ever."""
         while True:
             for id in await _ids_since(self._client, self._began):

@@ -60,12 +60,13 @@ def time_over_reason(state: DeliveryState, prepared: PreparedWorkspace) -> str:
 def reached_limit(
     state: DeliveryState, prepared: PreparedWorkspace, since: datetime, now: datetime, *, paying: bool = True
 ) -> tuple[Limit, str] | None:
-    """Return the limit that is reached, and the reason in words; None: the next piece of work may begin.
+    """Return the limit that is reached (time, money, tokens, or a price that nobody knows), and the reason in words;
+    None: the next piece of work may begin.
 
-    paying  a model's reply comes next; False: a commit or a test run, which is free and never refused for money
+    paying  a model's reply comes next; False: a commit or a test run, which is free: only the time can refuse it
 
-    Without `prepared.asks`, where no person can be asked, work that costs nothing begins even when the time is over:
-    its own time limit ends it.
+    Without `prepared.decisions.asks`, when no person can be asked, work that costs nothing begins even when the time is
+    over (its own time limit ends it), and an unknown price is no limit.
     """
     if (prepared.decisions.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
         return Limit.TIME, time_over_reason(state, prepared)

@@ -58,9 +58,10 @@ class Dependencies:
 
 @lru_cache(maxsize=16)
 def _build_dependencies(nodes: tuple[_DependencyNode, ...]) -> Dependencies:
-    """Return the dependencies of these items, cached by them.
+    """Return by item: dependencies not landed, blocker, how many wait for it or depend on it, and the longest chains.
 
-    A thousand items take 10 ms of a processor, and most messages to a backlog change none of this.
+    Cached by id, phase, order and dependencies of the items: a thousand take 10 ms of a processor, and most messages to
+    a backlog change none of this.
     """
     nodes_by_id = {node.id: node for node in nodes}
     in_order, dependent_count = _order_and_count(tuple((node.id, node.depends_on) for node in nodes))

@@ -102,8 +102,10 @@ def add_promise_blockers(review: Review, promises: ReviewPromises) -> Review:
 
 
 def _make_blocker(label: str, promise: Promise, quote: str, reason: str, problem: str) -> ReviewIssue:
-    """Return the blocker for a changed promise that is not justified. `problem`: the mistake in the reviewer's quote;
-    empty: there is none to tell."""
+    """Return the blocker for a test of the base that now fails, where no words of the request were shown to ask for it.
+
+    It tells the reviewer's reason, and the quote only together with `problem`, the mistake in it (empty: no mistake).
+    """
     quote_text = f" The reviewer's quote “{_shorten(quote)}” {problem}." if problem else ""
     reason_text = f" The reviewer says: {one_line(reason, 500)}" if reason.strip() else ""
     return ReviewIssue(

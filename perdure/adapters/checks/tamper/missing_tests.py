@@ -151,7 +151,8 @@ class _TestComparison:
         return found_tests
 
     def _check_survivor(self, old_test: SourceTest, new_test: SourceTest) -> None:
-        """Record a hit where a test of the base is skipped in the change and was not, or asserts nothing any more."""
+        """Record a hit where a test of the base is newly skipped or expected to fail; else where it asserts nothing any
+        more. None for a test in `named_tests`, which a runner reported on the base: runs judge these."""
         skips = added_items(new_test.skips, old_test.skips)
         if skips and old_test.leaf not in self.named_tests:
             title = f"{new_test.leaf} is skipped or expected to fail"

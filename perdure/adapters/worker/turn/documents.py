@@ -186,7 +186,8 @@ def _list_problems(problems: Mapping[str, str]) -> str:
 
 
 def _list_changes(vault: Vault, fix: FixAttempt) -> str:
-    """Return the files that a fix changed in one line: `src/a.py (+3 -1), docs/b.md (+1 -0)`."""
+    """Return the files that a fix changed in one line: `src/a.py (+3 -1), docs/b.md (+1 -0)`; "nothing" where there is
+    none. At most _FILES are named, the rest is counted."""
     files = patch.line_counts(vault, fix.before, fix.after) if fix.before != fix.after else []
     shown = [f"{one_line(path, _NAME_CHARS)} (+{added} -{deleted})" for path, added, deleted in files[:_FILES]]
     more = [f"{len(files) - _FILES} more files"] if len(files) > _FILES else []

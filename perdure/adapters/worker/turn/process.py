@@ -174,11 +174,11 @@ class AgentProcess:
         return task.result() if task is not None and task.done() and not task.cancelled() else None
 
     async def run_turn(self, work: TurnInput, run_id: str, on_calls: Callable[[Message], None]) -> GatedTurn:
-        """Let the agent take a turn, to the end of the turn's tools: it asks for the next one, or it has ended. Returns
-        the turn. `on_calls` gets the reply as the agent begins to carry out the calls in it.
+        """Let the running agent take a turn, to the end of the turn's tools: it asks for the next one, or it has ended.
+        Return the turn, once its results are in the session's files. `on_calls` gets a reply with calls as they begin.
 
-        An agent that does neither in time is killed, and `fault` says why; so is one that lives on after it has said
-        that it ended. Raises the error that all its requests get from now on.
+        Kill an agent that does neither in time, and say why in this process's `fault`; kill one that lives on after it
+        has said that it ended, without a fault. Raises the error that all its requests get from now on.
         """
         turn = await self._gate.admit_turn(work, run_id)
         next_request = asyncio.create_task(_wait_for_next_request(self._gate, turn, on_calls))

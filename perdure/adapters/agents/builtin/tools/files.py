@@ -196,8 +196,11 @@ class WriteInput(UserInputModel):
 
 def _write_file(arguments: WriteInput, call: ToolCall) -> str:
     """Create a file or replace all of it, and return a line with its new version, which the toolbox then knows. A file
-    whose lines all end in CRLF keeps these ends. Raises ToolError for the repository itself, and for a file that cannot
-    be written."""
+    whose lines all end in CRLF keeps these ends, unless the new text has some.
+
+    Raises ToolError for a path that is the top directory, in .git, outside or installed by setup, and for a file that
+    cannot be written.
+    """
     box = call.box
     path, shown_path = resolve_path(box.worktree, arguments.path, box.inside, writing=True, installed=box.shared)
     if shown_path == ".":
