@@ -1,6 +1,6 @@
-"""The process of a CLI agent: its arguments, variables and home, and what of the host its sandbox shows; its session
-files, as bytes that a checkpoint can name; and its output, parsed as its preset says. What it claims there is no
-verdict."""
+"""The process of a CLI agent, for the worker that runs its turns: its arguments, variables and home, and what of the
+host its sandbox shows; its session files, as bytes that a checkpoint can name; and its output, parsed as its preset
+says. The process is started elsewhere, and what the output claims is no verdict."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def find_program(preset: Preset, path: str | None = None) -> Path:
 
 
 def package_of(file: Path) -> Path:
-    """Return the directory with all that a program needs of its own: its package, else the program alone."""
+    """Return the directory with all that a program needs of its own, among the _PROGRAM_LINKS directories above it: the
+    nearest one with a package.json, or the one that holds a directory `vendor` above the program; else the program
+    alone."""
     for parent in [*file.parents][:_PROGRAM_LINKS]:
         if (parent / "package.json").is_file() or parent.name == "vendor":
             return parent.parent if parent.name == "vendor" else parent
@@ -89,7 +91,8 @@ def package_of(file: Path) -> Path:
 
 
 def write_home_files(home: Path, preset: Preset, start_request: AgentStartRequest) -> None:
-    """Write into a home what the agent finds there: its settings, the prompt, the schema of the answer."""
+    """Write into a home what the agent finds there: the preset's files with their placeholders filled, the prompt, and
+    the schema of the answer where there is one. Missing directories are made, existing files replaced."""
     files = {name: fill_placeholders(text, _placeholder_values(start_request)) for name, text in preset.files.items()}
     files[_PROMPT] = start_request.prompt
     if start_request.schema is not None:
@@ -109,10 +112,12 @@ def make_agent_command(
     output: Path,
     streams: Path | None,
 ) -> SandboxCommand:
-    """Return the sandboxed command: the bridge, and behind it the agent in its home, which is the host's `home`.
+    """Return the sandboxed command: the bridge to the proxy, and behind it the agent in its home, which is the host's
+    `home`. Nothing is started or written.
 
     base_command  what all commands of the delivery share
     socket        the proxy's, to which the bridge connects
+    output        the file for the agent's standard output; its errors go to a file in its home
     streams       the socket that becomes the agent's standard input and output, for one that speaks the Agent Client
                   Protocol; None: it gets its prompt as the preset says
 

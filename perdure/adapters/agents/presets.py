@@ -1,5 +1,6 @@
-"""Presets by name: those that ship with Perdure, and the host owner's own beside the user file; and the program of each
-on this host: whether it is there, its version, and what it needs."""
+"""Presets, which describe a CLI agent as data, by name: those that ship with Perdure, and the host owner's own beside
+the user's configuration file; and the check of each one's program on this host: whether it is there, its version, and
+what it needs."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def preset_names(own_directory: Path | None = None) -> list[str]:
 def read_preset(name: str, own_directory: Path | None = None) -> AgentPreset:
     """Read the preset of that name; the host's own comes before one that ships.
 
-    Raises BadInput for an unknown name, with the nearest one, and for a file that holds no preset, with line and key.
+    Raises BadInput for an unknown name, with the nearest one, for a file whose name cannot be that of a preset, and for
+    one that cannot be read or holds no preset, with line and key.
     """
     files = _preset_files(own_directory or own_presets_directory())
     if (file := files.get(name)) is None:

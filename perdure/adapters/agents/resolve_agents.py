@@ -1,5 +1,6 @@
-"""The agents that a delivery's settings name: known here, able to carry out their steps, installed; and one step more
-of a model's effort, for the last fix that is allowed."""
+"""The check of the agents that a delivery's settings name: known on this host, able to carry out their steps,
+installed; and which model and effort a step goes on with: the second model, and one level more of effort for the last
+fix that is allowed."""
 
 from __future__ import annotations
 
@@ -127,8 +128,8 @@ _EFFORTS: tuple[str, ...] = get_args(Effort)
 
 
 def next_efforts(steps: StepsSettings) -> dict[str, str]:
-    """Return the effort above the one that each fix is made with, by step; without steps whose effort is the highest
-    already, or not known."""
+    """Return for each fixing step, by its name, the effort one level above the one it is made with; steps whose effort
+    is the highest already, or not known, are left out."""
     efforts = {}
     for step in FIXES:
         settings = getattr(steps, step)

@@ -1,5 +1,6 @@
-"""A session with an agent of the Agent Client Protocol: open or resume, one prompt, cancel, each with a deadline; and
-our side of it: no files, no terminal, permissions by policy, and the text with which the agent ends."""
+"""A session with an agent over the Agent Client Protocol, for the worker that runs such an agent: open or resume it,
+send one prompt, cancel it, each with a deadline; and the client that the agent sees: it offers no files and no
+terminal, answers permission requests by a policy, and collects the agent's last text."""
 
 from __future__ import annotations
 
@@ -86,8 +87,8 @@ class PermissionPolicy:
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=option_id))
 
     async def session_update(self, session_id: str, update: object, **_: Any) -> None:
-        """Count an update of the session. The start of a tool call clears the collected text; a text message is added
-        to it, up to TEXT_CHARS."""
+        """Count an update of the session. The start of a tool call is counted and clears the collected text; a text
+        message is added to it, up to TEXT_CHARS; nothing else is kept."""
         self.updates += 1
         if isinstance(update, ToolCallStart):
             self.tools += 1
@@ -164,6 +165,8 @@ class AcpSession:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """Cancel a prompt that still runs, and close the connection within CANCEL_S; errors of both are swallowed. The
+        agent's process is not ended."""
         if self._prompt_task is not None and not self._prompt_task.done():
             self._prompt_task.cancel()
             await asyncio.gather(self._prompt_task, return_exceptions=True)
@@ -172,10 +175,12 @@ class AcpSession:
                 await self._connection.close()
 
     async def open_session(self, cwd: str, session_id: str = "", within_s: float = BEGIN_S) -> str:
-        """Open a session in directory `cwd` and return its id.
+        """Initialize the connection, open a session in directory `cwd`, and return its id; each answer may take
+        `within_s` seconds.
 
         With a `session_id`, whose files were put back before, that session is resumed; where the agent cannot do so a
-        new one is made, and `resumed` is false. Raises AgentFailed for another version of the protocol.
+        new one is made, and `resumed` is false. Raises AgentFailed when the agent speaks another version of the
+        protocol, ends, answers with an error or not in time.
         """
         our_capabilities = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
@@ -205,7 +210,8 @@ class AcpSession:
 
     async def _resume_session(self, cwd: str, session_id: str, within_s: float) -> bool:
         """Ask the agent to resume the session, or to load it where it can only do that, and return whether it did.
-        False where it can do neither, or answers with an error."""
+        False where it can do neither, or answers with an error. Raises AgentFailed when it ends, or does not answer
+        within `within_s` seconds."""
         capabilities = self._agent_info.agent_capabilities
         with contextlib.suppress(AgentRefusal):
             if (
@@ -223,8 +229,11 @@ class AcpSession:
         return False
 
     async def send_prompt(self, text: str, within_s: float) -> PromptEnd:
-        """Send a prompt, wait until it has ended, and return how. When the calling task is cancelled the prompt is
-        cancelled as well, and the agent gets CANCEL_S to end it."""
+        """Send a prompt, wait until the agent has ended it, and return how it ended. Clears the text collected before.
+
+        When the calling task is cancelled the prompt is cancelled as well, and the agent gets CANCEL_S to end it.
+        Raises AgentFailed when the agent ends, answers with an error, or not within `within_s` seconds.
+        """
         self.policy.clear_text()
         self._prompt_task = asyncio.create_task(self._run_prompt(text, within_s))
         try:
@@ -236,7 +245,8 @@ class AcpSession:
 
     async def cancel_prompt(self) -> PromptEnd | None:
         """Ask the agent to end its prompt, for a hold, and return the end that it reports; None when no prompt is
-        running. Raises AgentFailed when the prompt has not ended within CANCEL_S: the process has to be ended then."""
+        running. Raises AgentFailed when the prompt fails, or has not ended within CANCEL_S: the caller has to end the
+        process then."""
         if self._prompt_task is None or self._prompt_task.done():
             return None
         await self._await_answer(self._connection.cancel(session_id=self._session_id), "session/cancel", CANCEL_S)
@@ -247,7 +257,7 @@ class AcpSession:
 
     async def _run_prompt(self, text: str, within_s: float) -> PromptEnd:
         """Send the prompt, wait for the agent's answer, and return how it ended, with the text and counts of the
-        policy."""
+        policy. Raises AgentFailed when the agent ends, answers with an error, or not within `within_s` seconds."""
         request = self._connection.prompt(session_id=self._session_id, prompt=[text_block(text)])
         response = await self._await_answer(request, "session/prompt", within_s)
         policy = self.policy

@@ -36,8 +36,7 @@ def schema_for(step: Step, *, with_promises: bool = False, roles: Sequence[str] 
     """Return the JSON schema of the step's answer; None for steps that answer in free text.
 
     with_promises  a review is shown changed promises (tests of the base that fail on the change), and has to answer
-    each;
-                   else the schema does not ask about any
+                   each; else the schema does not ask about any
     roles          of the specialists that a plan's tasks are for; empty: those that every plan may name
     """
     model = STEPS[step].answer
@@ -60,16 +59,17 @@ def parse_answer(
     *,
     is_last: bool = False,
 ) -> tuple[Outcome, bytes | None]:
-    """Parse the text of a structured step's answer. Returns the step's outcome, and the whole answer as JSON where it
-    is worth keeping, else None.
+    """Parse the text of a structured step's answer. Returns the step's outcome, and the whole answer as JSON; None in
+    place of the JSON for a classification, whose outcome says all.
 
-    change    what a review is about; None: not known, and its places are believed
-    promises  the changed promises a review was shown; None: not known
+    change    what a review is about; None: not known, and its places (file and line) are believed
+    promises  the changed promises a review was shown (tests of the base that fail on the change); None: not known
     is_last   the model cannot be asked again: wrong places are dropped and issues listed twice are merged, because
               neither may turn a blocker into a pass or end a delivery; a promise without a quote that stands in the
               request becomes a blocker
 
-    Raises ValueError with what is wrong with the text, for the model to correct.
+    Raises ValueError with what is wrong with the text, for the model to correct; AssertionError for a step that answers
+    in free text.
     """
     model = STEPS[step].answer
     assert model, f"{step} answers in its own words"
@@ -112,7 +112,7 @@ def _check_review(
     review: Review, change: ReviewedChange | None, promises: ReviewPromises | None, *, is_last: bool
 ) -> Review:
     """Return the review with each issue once, places as the change writes them, and a blocker for each changed promise
-    that the request does not ask for.
+    (a test of the base that fails on the change) that the request does not ask for.
 
     Raises ValueError, for the model to correct, where an issue has no title or description, and unless `is_last` also
     where an issue is listed twice, a place is not in the change, or a promise is not answered as it must be. `change`

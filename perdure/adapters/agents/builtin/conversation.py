@@ -141,7 +141,12 @@ def decide_next(
     change      what a review is about
     promises    the changed promises that a review has to answer
     tests       test commands, of which a step that changes files is reminded before it ends; empty: it is not
-    circle      the circle that the step is in; None: in none
+    circle      a repetition without progress that the step was found in; None: none was
+
+    The step ends with the answer, and without one when the model refused, its context is full, it stopped for an
+    unknown reason, made the same call IDENTICAL_CALLS_STOP times in a row, or the circle must end. The model is asked
+    to go on after a pause or a reply in free text that was cut off, and to correct a structured answer, REASKS times
+    before the step ends as INVALID.
     """
     calls = calls_in(reply.message)
     match reply.stop_reason:
@@ -215,9 +220,11 @@ def _message_text(message: Message) -> str:
 def results_message(
     results: Sequence[Message], transcript: Sequence[Message], circle: DetectedCircle | None = None
 ) -> Message:
-    """Return the user message that brings tool results, with a nudge when the model repeats itself or goes in a circle.
+    """Return the user message that brings tool results, and a text that warns the model when it repeats a call or goes
+    in a circle.
 
     transcript  ends with the assistant message that the results answer
+    circle      a repetition without progress that the step was found in; None: none was
     """
     nudge_text = repetition_nudge(count_identical_calls(transcript)) or (circle.warning if circle is not None else None)
     texts = [{"type": "text", "text": nudge_text}] if nudge_text else []
@@ -254,7 +261,8 @@ def known_file_versions(transcript: Iterable[Message]) -> dict[str, str]:
 
 
 def _file_results(transcript: Iterable[Message]) -> Iterator[str]:
-    """Yield the texts of successful results of the tools in VERSIONED, which say what version of a file they saw."""
+    """Yield the texts of successful results of the tools read, write and edit, which say what version of a file they
+    saw."""
     call_ids: set[str] = set()
     for message in transcript:
         if message["role"] == "assistant":

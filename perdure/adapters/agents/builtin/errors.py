@@ -76,6 +76,8 @@ def _bound_body(response: Response, silence_s: float) -> AsyncByteStream:
             self._inner, self._max_bytes, self._events = inner, max_bytes, events
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
+            """Yield the chunks of the inner stream. Raises UnacceptableResponse for a body that is too long, and of an
+            event stream also for an event that is too long, or when no line ends for `silence_s` seconds."""
             size, last_line_at, event = 0, time.monotonic(), _EventSize()
             async for chunk in self._inner:
                 size += len(chunk)
@@ -197,7 +199,9 @@ def unavailable_error(
 
 
 def translate_error(error: Exception, request: ModelRequest, endpoint: Endpoint) -> StepError | None:
-    """Return the StepError that stands for an error of a request; None for one that is a mistake in our code."""
+    """Return the StepError that stands for an error of a request: ModelRefusesUs where a person has to act (a redirect,
+    an untrusted certificate, a status that refuses), else ModelUnavailable, for a later try. None for an error that is
+    a mistake in our code."""
     import anthropic
     import httpx2
 
@@ -223,8 +227,9 @@ def translate_error(error: Exception, request: ModelRequest, endpoint: Endpoint)
 
 
 def _peer_error(error: BaseException, endpoint: Endpoint) -> StepError | None:
-    """Return the StepError for a fault of the server itself, wherever in the error's chain of causes it stands: an
-    unacceptable response, an untrusted certificate, no TLS. None when there is none."""
+    """Return the StepError for a fault of the server itself, wherever in the error's chain of causes it stands:
+    ModelRefusesUs for an untrusted certificate and a final unacceptable response, ModelUnavailable for any other
+    unacceptable response and failed TLS. None when there is none."""
     import ssl
 
     cause: BaseException | None = error

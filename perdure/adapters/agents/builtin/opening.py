@@ -1,8 +1,8 @@
-"""The beginning of a step: the system prompt, which never varies, and the first message, which holds all that does; and
-the beginning again of a conversation that fills its model's window: its opening, a summary, the change so far, and the
-last failure.
+"""The prompts of a step's conversation, for the built-in agent: the system prompt, which never varies, and the first
+user message, which holds all that does; and the shortened conversation that takes the place of one that fills its
+model's window: the first message, a summary, the change so far, and the last failure.
 
-Beginning again is a turn of its own. The summary is the API's; where it has none, the turn is made without a request,
+Shortening is a turn of its own. The summary is the API's; where it has none, the turn is made without a request,
 nothing is paid for it, and the last turns stand in a line each instead.
 """
 
@@ -219,8 +219,8 @@ def compact_transcript(
     change so far, the last failure, and all messages from people. Equal input gives equal bytes.
 
     diff     of the step so far; empty when nothing was changed
-    reason   the sentence that says why, such as COMPACTED or TAKEN_OVER; what an earlier one of these two began is
-    dropped
+    reason   the sentence that says why, such as COMPACTED or TAKEN_OVER; where the opening has such a sentence of an
+             earlier shortening, it and all behind it are dropped
     summary  of it all; empty: there is none, and the last turns and the last text of the model stand for it
     """
     opening_blocks = list[dict[str, Any]]()

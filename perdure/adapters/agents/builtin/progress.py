@@ -205,12 +205,14 @@ class _TurnSummary:
 def find_circle(
     transcript: Sequence[Message], trees: Sequence[str], tests: Sequence[TestCommand] = (), *, writes: bool = True
 ) -> DetectedCircle | None:
-    """Return the circle that a step is in, one that must end it first; None when it is in none that the model is to be
-    warned of.
+    """Return the circle (a repetition without progress) that a step is in: first one that must end the step, else one
+    that the model is to be warned of now; None when there is neither, also while a warning that was given still has
+    time to work.
 
     transcript  ends with the user message that follows the newest finished turn
     trees       of the files before the first turn and after each finished one, or the newest of these
-    writes      the step changes files
+    tests       the repository's test commands; runs of them are told from other commands
+    writes      the step changes files; else a growing conversation without a change is no circle
     """
     turns = _collect_turns(transcript, trees, tests)
     unchanged = _turns_since_change(turns)
@@ -232,7 +234,8 @@ def find_circle(
 
 
 def may_be_in_circle(transcript: Sequence[Message], tests: Sequence[TestCommand] = ()) -> bool:
-    """Return False where `find_circle` finds no circle, whatever the trees are: they need not be looked at."""
+    """Return False where `find_circle` finds no circle, whatever the trees are, so that nobody has to read them from
+    git; else True."""
     turns = _collect_turns(transcript, (), tests)
     return len(turns) >= min(ALTERNATING_WARN, STANDING_WARN) or _count_retests(turns) >= RETESTING_WARN
 
@@ -248,8 +251,9 @@ def _judge_circle(
 ) -> DetectedCircle | None:
     """Return the circle of one kind with `count` repetitions; None below `warn_at`.
 
-    It has a warning where these turns hold none of this kind yet. Else it must end the step from `stop_at` on, but not
-    before TURNS_AFTER_WARNING turns.
+    Where no warning of this kind stands in these turns, the circle has one for the model, and must not end the step
+    yet. Else it has none, and must end the step when `count` is `stop_at` or more and TURNS_AFTER_WARNING turns or more
+    were made since the warning.
     """
     if count < warn_at:
         return None

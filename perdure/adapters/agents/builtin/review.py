@@ -57,8 +57,8 @@ class ReviewPromises:
 
 
 def describe_wrong_answers(review: Review, promises: ReviewPromises) -> list[str]:
-    """Return a line for each promise without exactly one answer, and for each answer with a mistake; empty: all are
-    right."""
+    """Return a line for each promise without exactly one answer, and for each answer with a mistake, at most
+    REVIEW_ISSUES_REPORTED of them, then one that counts the others; empty: all answers are right."""
     counts, lines = dict.fromkeys(promises.promises, 0), list[str]()
     for answer in review.promises:
         if (label := _match_label(answer, counts)) not in counts:
@@ -206,8 +206,8 @@ class ReviewedChange:
 
 
 def describe_wrong_places(review: Review, change: ReviewedChange) -> list[str]:
-    """Return a line for each issue whose place is not in the change, then one with the files that are; empty when all
-    are right."""
+    """Return a line for each issue whose place is not in the change, at most REVIEW_ISSUES_REPORTED of them, then one
+    that counts the others and one with the files that are in the change; empty when all places are right."""
     lines = [
         f"- {one_line(issue.title, 60)}: {_format_place(issue)} {problem}"
         for issue in review.issues

@@ -250,8 +250,8 @@ class UpstreamClient:
         return await in_thread(self._parse_reply, request, is_stream, b"".join(pieces))
 
     def _parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
-        """Parse the bytes of a reply by the wire. Raises IncompleteReply for a shape that nobody foresaw: nothing of it
-        is kept."""
+        """Parse the bytes of a reply by the wire. Raises IncompleteReply for one that is not whole or of an unknown
+        shape, and WireError when it says that the request failed."""
         try:
             return self._wire.parse_reply(request, is_stream, body)
         except (AttributeError, LookupError, TypeError, ValueError) as error:

@@ -63,8 +63,9 @@ class BackgroundCommand:
     shown_chars: int = 0
 
     async def run_beside(self, script: str, within_s: float) -> str:
-        """Run a script in the same sandbox and wait for its end, at most `within_s` seconds. Returns its exit code and
-        output, then the new output of the background command."""
+        """Run a script in the same sandbox and wait for its end, at most `within_s` seconds. Returns a text: its exit
+        code and output, or that it was killed in the end or its sandbox is gone; then the new output of the background
+        command, and that this one has ended where it has."""
         self.number += 1
         await in_thread(self._write_script, script, within_s)
         end = re.compile(

@@ -47,13 +47,15 @@ def resolve_path(
     writing: bool = False,
     installed: Collection[str] = (),
 ) -> tuple[Path, str]:
-    """Return the resolved path of what the model named, and its path relative to the worktree. Raises ToolError where
-    it may not go there.
+    """Return the resolved path of what the model named, and its path relative to the worktree. The file need not exist.
 
     seen_root  where commands see the worktree, so what an absolute path may begin with; None: where it is
     writing    the file is to be written, which is refused for what setup installed
     installed  paths that setup made: read-only to commands, so to writing here, for other deliveries may run the same
-    files
+               files
+
+    Raises ToolError for a text that is no path, one that leads out of the worktree or into a `.git`, one that the
+    system cannot look up, and with `writing` one below `installed` or READ_ONLY_DIRECTORIES.
     """
     if not requested or len(requested) > _PATH_CHARS or not requested.isprintable():
         raise ToolError("path must be 1 to 4096 printable characters")
@@ -89,8 +91,8 @@ def _relative_to_root(roots: tuple[Path, ...], requested: str) -> str:
 
 
 def read_bytes(path: Path, shown_path: str) -> bytes:
-    """Return the bytes of a regular file of at most READ_FILE_BYTES; raise ToolError otherwise, with what to do
-    instead."""
+    """Return the bytes of a regular file. Raises ToolError, with what to do instead, when there is no such file, it is
+    a link, a directory or a special file, is larger than READ_FILE_BYTES, or cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -114,7 +116,8 @@ def read_bytes(path: Path, shown_path: str) -> bytes:
 
 
 def write_bytes(path: Path, data: bytes, shown_path: str) -> None:
-    """Replace or create a regular file, keeping the mode of an existing one; raise ToolError when that cannot be done.
+    """Replace or create a regular file and the directories above it; an existing one keeps its mode. Raises ToolError
+    when it is a link or no regular file, or cannot be written.
 
     It is written in place: what is half written when the process dies is undone with the turn.
     """
@@ -247,7 +250,7 @@ class AgentTool(Generic[I]):
 
     async def call(self, raw_input: object, call: ToolCall) -> str:
         """Validate the input of a call, run the tool, and return the text of its result. Raises ToolError when
-        `raw_input` is not an input of this tool, and as the tool does."""
+        `raw_input` is not an input of this tool, and whatever the tool raises."""
         try:
             arguments = self.input_type.model_validate(raw_input)
         except ValidationError as error:

@@ -41,10 +41,11 @@ BACKGROUND_TIMEOUT_S = 900.0
 
 
 async def start_command(box: Toolbox, script: str, output: Path) -> str:
-    """Start a script as a background command, and return its handle and first output as the tool's result.
+    """Start a script as a background command, add it to `box.background`, and return its handle and first output as the
+    tool's result, after BACKGROUND_LOOK_S at most. `output`: the file for all output.
 
-    Raises ToolError below the sandbox's full grade and when BACKGROUND_MOST run already, SandboxUnavailable when the
-    sandbox does not start.
+    Raises ToolError below the sandbox's full grade and when BACKGROUND_MOST run already; SandboxUnavailable when the
+    sandbox does not start, WorkCutOff when it was killed.
     """
     if box.sandbox.grade is not SandboxGrade.FULL:
         raise ToolError("background commands need the sandbox's full grade; run it and what uses it in one command")
@@ -122,10 +123,12 @@ class BashInput(UserInputModel):
 
 
 async def run_bash(arguments: BashInput, call: ToolCall) -> str:
-    """Run a command, and return exit code, head and tail of its output; the whole output stays in the log directory.
-    With a handle the call goes to a background command, with `background` it starts one.
+    """Run a command, and return exit code, head and tail of its output; the whole output stays in the log directory. A
+    command that does not end in time is killed, and the result says so.
 
-    Raises ToolError for a command of a wrong length, SandboxUnavailable when the sandbox does not start it.
+    With a handle the call goes to a background command, with `background` it starts one. Raises ToolError for a command
+    of a wrong length or with NUL, a handle under which nothing runs, and a background command that may not be started;
+    SandboxUnavailable when the sandbox does not start it, WorkCutOff when the sandbox was killed.
     """
     box, min_chars = call.box, 0 if arguments.handle else 1
     if (

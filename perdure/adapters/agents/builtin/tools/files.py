@@ -37,8 +37,9 @@ class ReadFileInput(UserInputModel):
 
 
 def _read_file(arguments: ReadFileInput, call: ToolCall) -> str:
-    """Return lines of a file with their numbers, below a line with the file's version, which the toolbox then knows.
-    Raises ToolError for a binary file, and for an offset past its end."""
+    """Return lines of a file with their numbers, below a line with the file's version, which is also kept in the
+    toolbox's `read_files`; at most as many as a tool result may hold, with a line that says how to read on. Raises
+    ToolError for a path that is not allowed or cannot be read, a binary file, and an offset past its end."""
     path, shown_path = resolve_path(call.box.worktree, arguments.path, call.box.inside)
     data = read_bytes(path, shown_path)
     if has_nul_byte(data):
@@ -108,9 +109,9 @@ class EditInput(UserInputModel):
 
 
 def _edit_file(arguments: EditInput, call: ToolCall) -> str:
-    """Replace a text in a file, once or at every place, and return a line with the file's new version, which the
-    toolbox then knows. Raises ToolError unless the file was read before, is unchanged since, and holds the text as
-    often as the call says."""
+    """Replace a text in a file, once or at every place, keep the new version in the toolbox's `read_files`, and return
+    a line that tells it. Raises ToolError for a path that may not be written, a binary file, a replacement that changes
+    nothing, and unless the file was read before, is unchanged since, and holds the text as often as the call says."""
     box = call.box
     path, shown_path = resolve_path(box.worktree, arguments.path, box.inside, writing=True, installed=box.shared)
     data = read_bytes(path, shown_path)
@@ -195,11 +196,12 @@ class WriteInput(UserInputModel):
 
 
 def _write_file(arguments: WriteInput, call: ToolCall) -> str:
-    """Create a file or replace all of it, and return a line with its new version, which the toolbox then knows. A file
-    whose lines all end in CRLF keeps these ends, unless the new text has some.
+    """Create a file, with missing directories, or replace all of it, keep its new version in the toolbox's
+    `read_files`, and return a line that tells it. A file whose lines all end in CRLF keeps these ends, unless the new
+    text has some.
 
-    Raises ToolError for a path that is the top directory, in .git, outside or installed by setup, and for a file that
-    cannot be written.
+    Raises ToolError for a path that is the top directory, in .git, outside or installed by setup, for an existing file
+    that cannot be read or is too large, and for one that cannot be written.
     """
     box = call.box
     path, shown_path = resolve_path(box.worktree, arguments.path, box.inside, writing=True, installed=box.shared)
@@ -304,12 +306,13 @@ _ANOTHER_LANGUAGE = "SyntaxError: Unexpected token '<'"
 
 
 async def check_edited_file(blocks: Sequence[dict[str, Any]], index: int, call: ToolCall) -> str:
-    """Check the file that the call at `index` of these has changed, in the sandbox, and return the mistakes; empty:
-    none, or nobody can tell.
+    """Check the file that the call at `index` of these has changed, with a checker for its ending, in the sandbox, and
+    return the first mistakes as a text; empty: none, no checker, or the call is no edit.
 
-    A file that a later call of the same reply changes again is only checked then. A checker that takes longer than
-    CHECK_TIMEOUT_S is marked, and not run again for files of this ending. Raises SandboxUnavailable as a command of
-    bash does.
+    A file that a later call of the same reply changes again is only checked then. When a checker takes longer than
+    CHECK_TIMEOUT_S, a file is written beside the logs, and none is run again for this ending. Raises SandboxUnavailable
+    when the sandbox cannot run commands, WorkCutOff when it was killed, Superseded when another attempt has the
+    worktree.
     """
     path = _edited_path(blocks[index], call)
     if path is None or any(_edited_path(block, call) == path for block in blocks[index + 1 :]):

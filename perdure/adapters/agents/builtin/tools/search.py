@@ -4,7 +4,8 @@ A process of its own, because `re` holds Python's global lock while it matches: 
 (`(a+)+$`) would stop every heartbeat of the worker. Standard library only; started with `python -I -S`.
 
 request   root, under (relative, a file or directory), pattern, mode (grep or glob), files (glob for grep's files, or
-          null), ignore_case, seconds, max_files, max_bytes, max_results, max_chars
+          null), ignore_case, parent (the process with which this one dies), seconds, max_files, max_bytes, max_results,
+          max_chars
 answer    {"lines": [text], "more": whether results were left out, "skipped": files too large} or {"error": text}
 """
 
@@ -40,8 +41,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Read the request from standard input and write the answer to standard output. An alarm kills this process after
-    the request's seconds."""
+    """Read the request from standard input and write the answer to standard output: the results, or the error for a
+    pattern that is no regular expression. This process is killed after the request's seconds, and when its parent
+    dies."""
     request = json.load(sys.stdin.buffer)
     _die_with_parent(request["parent"])
     signal.alarm(request["seconds"])
@@ -62,8 +64,8 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _collect_results(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of a request, at most its max_results, and how many files were too large. Raises re.error for
-    a wrong pattern."""
+    """Return the answer to a request: `lines`, at most max_results of them, `more`, whether there were more, and
+    `skipped`, how many files were too large. Raises re.error for a wrong pattern."""
     lines: list[str] = []
     skipped = count = 0
     results = _find_matches(request)
@@ -107,8 +109,8 @@ def _matches_path(path: str, under: str, pattern: re.Pattern[str]) -> bool:
 
 
 def _list_files(root: str, under: str, max_files: int) -> Iterator[str]:
-    """Yield the paths of regular files relative to `root`, sorted, links not followed, without SKIPPED_NAMES, at most
-    `max_files`."""
+    """Yield the paths of regular files below `under`, relative to `root`, sorted, links not followed, without
+    SKIPPED_NAMES, at most `max_files`; where `under` is no directory, that path alone."""
     start = os.path.join(root, under)
     if not os.path.isdir(start):
         yield under

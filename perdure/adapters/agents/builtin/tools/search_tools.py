@@ -28,8 +28,9 @@ shown."""
 
 
 async def search_files(call: ToolCall, under: str, **options: Any) -> str:
-    """Search below `under` and return the results as text, one a line, with what was left out. Raises ToolError for a
-    bad pattern, a path that is not there, or a search that does not end.
+    """Search below `under` in a process of its own and return the results as text, one a line, then what was left out;
+    "no matches" without any. Raises ToolError for a bad pattern, a path that is not there or not allowed, or a search
+    that does not end in SEARCH_S.
 
     `options` is what differs between grep and glob, as in perdure.adapters.agents.builtin.tools.search.
     """
@@ -66,8 +67,8 @@ def _resolve_search_path(box: Toolbox, under: str) -> tuple[str, str]:
 
 
 async def _run_search(request: bytes) -> bytes:
-    """Run the search program with a request, and return its answer. The program is killed when that takes longer than
-    SEARCH_S, which raises ToolError, or on cancellation."""
+    """Run the search program with a request, and return its answer. The program is killed on cancellation, and when it
+    takes longer than SEARCH_S. Raises ToolError in that case, and when the program ends without an answer."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", str(Path(search.__file__)),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
@@ -94,7 +95,8 @@ class GlobInput(UserInputModel):
 
 
 async def glob_files(arguments: GlobInput, call: ToolCall) -> str:
-    """Return the files that match a path pattern, one a line. Raises ToolError as `search_files`."""
+    """Return the files that match a path pattern, one a line, or "no matches". Raises ToolError for a path that is not
+    there or not allowed, and a search that does not end."""
     return await search_files(call, arguments.path, mode="glob", pattern=arguments.pattern)
 
 
@@ -114,8 +116,8 @@ class GrepInput(UserInputModel):
 
 
 async def grep_files(arguments: GrepInput, call: ToolCall) -> str:
-    """Return the lines that match a regular expression, one a line with path and number. Raises ToolError as
-    `search_files`."""
+    """Return the lines that match a regular expression, one a line with path and number, or "no matches". Raises
+    ToolError for a bad expression, a path that is not there or not allowed, and a search that does not end."""
     return await search_files(
         call,
         arguments.path,

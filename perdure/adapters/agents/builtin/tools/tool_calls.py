@@ -72,18 +72,18 @@ def texts_in(message: dict[str, Any]) -> list[str]:
 
 
 def count_engine_texts(transcript: Iterable[dict[str, Any]], mark: str) -> int:
-    """Count the texts in user messages that begin with `mark`, as the engine's own to the model do: counted in the
-    transcript, a crash does not grant another one."""
+    """Count the texts in user messages that begin with `mark`, the beginning of one kind of the engine's own messages.
+    They are counted in the transcript, so that a crash does not grant the model another one."""
     texts = (text for message in transcript if message["role"] == "user" for text in texts_in(message))
     return sum(text.startswith(mark) for text in texts)
 
 
 async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> list[dict[str, Any]]:
-    """Carry out a reply's tool calls in order, and return one tool_result block each. Background commands are ended
-    after the last.
+    """Carry out a reply's tool calls one after another, and return one tool_result block each, in order. A mistake of
+    the model's is a result with `is_error`. Background commands are killed after the last call, whatever happens.
 
-    A mistake of the model's is a result with `is_error`. Raises only Superseded (by `toolbox.check`),
-    SandboxUnavailable, and cancellation; every command is dead by then.
+    Raises Superseded (by `toolbox.check`), SandboxUnavailable, WorkCutOff when the sandbox was killed, and
+    cancellation; every command is dead by then.
     """
     blocks = calls_in(message)
     try:
@@ -94,7 +94,8 @@ async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> li
 
 async def _run_call(blocks: Sequence[dict[str, Any]], index: int, toolbox: Toolbox, step: Step) -> dict[str, Any]:
     """Carry out the tool call at `index` and return its tool_result block, with the mistakes that a checker finds in an
-    edited file. Raises Superseded and SandboxUnavailable."""
+    edited file; a ToolError becomes a block with `is_error`. Raises Superseded, SandboxUnavailable, and WorkCutOff when
+    the sandbox was killed."""
     toolbox.check()
     block = blocks[index]
     call = ToolCall(block["id"], step, toolbox)
@@ -108,7 +109,7 @@ async def _run_call(blocks: Sequence[dict[str, Any]], index: int, toolbox: Toolb
 
 async def _call_tool(block: dict[str, Any], call: ToolCall) -> str:
     """Run the tool that a call names, and return the text of its result. Raises ToolError for a tool that the step does
-    not have, and as the tool does."""
+    not have, a wrong input, and what the tool itself refuses."""
     tools = {tool.name: tool for tool in tools_of(call.step, questions=call.box.questions)}
     tool = tools.get(block["name"])
     if tool is None:

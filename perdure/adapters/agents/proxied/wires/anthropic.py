@@ -77,8 +77,8 @@ class ProxiedAnthropicWire:
         """Parse a request for a message, or for a count of its tokens.
 
         Fields and tools with which the API's servers would run or call something are left out. The price is not known
-        with another `speed` or `inference_geo` than the standard one. Raises WireError without a model or messages, and
-        for a picture or document that is named by its address.
+        with another `speed` or `inference_geo` than the standard one. Raises WireError without a model or messages, for
+        tools or a token limit of a wrong shape, and for a picture or document that is named by its address.
         """
         model, messages = require_text(body, "model"), list_objects(body, "messages")
         if not messages:
@@ -116,7 +116,8 @@ class ProxiedAnthropicWire:
         """Parse a message, JSON or a stream, with its usage and price. An answer that only counts tokens is checked to
         be a JSON object, and not read.
 
-        Raises IncompleteReply without content or a stop reason, and WireError for an error inside a stream.
+        Raises IncompleteReply for what is no JSON object or was cut off, and without content or a stop reason;
+        WireError for an error inside a stream.
         """
         if not request.upper_tokens:
             return make_count_reply(is_stream, body)

@@ -76,8 +76,8 @@ class ProxiedGeminiWire:
         """Parse a request to generate content, or to count its tokens. Only tools that the agent runs itself are sent
         on, labels are not.
 
-        Raises WireError without contents, for field names in snake case, content cached at the API, more than one
-        candidate, and a file that is named by its address.
+        Raises WireError without contents (where tokens are not only counted), for a field of a wrong shape or with its
+        name in snake case, content cached at the API, more than one candidate, and a file that is named by its address.
         """
         contents = list_objects(body, "contents")
         if not contents and not route.free:
@@ -120,7 +120,7 @@ class ProxiedGeminiWire:
         a JSON object, and not read.
 
         The stop reason is tool_use wherever a tool is called, and refusal for any reason but STOP and MAX_TOKENS.
-        Raises IncompleteReply without a finish reason, and WireError for an error inside it.
+        Raises IncompleteReply for what is no JSON or has no finish reason, and WireError for an error inside it.
         """
         if not request.upper_tokens:
             return make_count_reply(is_stream, body)

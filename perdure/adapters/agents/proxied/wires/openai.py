@@ -151,7 +151,8 @@ class ProxiedChatWire(ProxiedOpenAIWire):
         """Parse a request for one completion; a stream is also asked to say what it has used.
 
         Tools and options with which the API's servers would search or run something are left out. Raises WireError
-        without a model or messages, for `n` above 1, and for a picture or file that is not in the request itself.
+        without a model or messages, for tools or a token limit of a wrong shape, for `n` above 1, and for a picture or
+        file that is not in the request itself.
         """
         model, messages = require_text(body, "model"), list_objects(body, "messages")
         if not messages:
@@ -191,8 +192,8 @@ class ProxiedChatWire(ProxiedOpenAIWire):
     def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
         """Parse a completion, JSON or a stream, with its usage and price.
 
-        The stop reason is tool_use wherever a tool is called. Raises IncompleteReply without a message or a finish
-        reason, and WireError for an error inside a stream.
+        The stop reason is tool_use wherever a tool is called. Raises IncompleteReply for what is no JSON object or was
+        cut off, and without a message or a finish reason; WireError for an error inside a stream.
         """
         completion = _completion_from_events(body) if is_stream else parse_object(body)
         choices = completion.get("choices")
@@ -302,8 +303,9 @@ class ProxiedResponsesWire(ProxiedOpenAIWire):
     def parse_request(self, route: Route, body: Json) -> ProxiedRequest:
         """Parse a request for one response; tools that the API's servers would run are left out.
 
-        Raises WireError without a model or input, for a request that relies on what is stored at the API (an earlier
-        response, an item by its id), and for a picture or file that is not in the request itself.
+        Raises WireError without a model or input, for tools or a token limit of a wrong shape, for a request that
+        relies on what is stored at the API (an earlier response, an item by its id), and for a picture or file that is
+        not in the request itself.
         """
         model = require_text(body, "model")
         input_value = body.get("input")
@@ -346,8 +348,8 @@ class ProxiedResponsesWire(ProxiedOpenAIWire):
     def parse_reply(self, request: ProxiedRequest, is_stream: bool, body: bytes) -> ProxiedReply:
         """Parse a response, JSON or a stream, with its usage and price.
 
-        Raises IncompleteReply without output, or with a status that is no end, and WireError for a response that
-        failed.
+        Raises IncompleteReply for what is no JSON object or was cut off, without output, or with a status that is no
+        end; WireError for a response that failed.
         """
         response = _response_from_events(body) if is_stream else parse_object(body)
         if response.get("status") == "failed":
