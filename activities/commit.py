@@ -15,6 +15,7 @@ from perdure.adapters.git.landing import predict_conflicts
 from perdure.adapters.git.publish import commit_checkpoint, find_commit
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.models.delivery.result_text import change_line
 from perdure.models.delivery.work import CommitInput, CommitResult
 from perdure.models.ids import branch_name, slug
 from perdure.models.phases import Step
@@ -60,7 +61,7 @@ def _commit_to_branch(session: WorkspaceSession, work: CommitInput) -> CommitRes
         vault.move_ref(ref, commit, tip)
     session.workspace.advance_head(commit)
     files, added, deleted = vault.diff_stat(work.parent, commit)
-    summary = f"+{added} −{deleted} in {files} file" + ("s" if files != 1 else "")
+    summary = change_line(files, added, deleted)
     place = (
         session.contract.landing if not session.contract.forked_from else None
     )  # an attempt's delivery reports conflicts

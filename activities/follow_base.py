@@ -47,6 +47,7 @@ from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.ids import branch_name
+from perdure.text import pluralise
 
 _MAX_PROBLEM_CHARS = 600
 
@@ -114,7 +115,7 @@ class FollowActivities:
         if is_red:
             problem = f"{base_text} its tests are red: {outcome.summary}"[:_MAX_PROBLEM_CHARS]
             return result.model_copy(update={"head": "", "problem": problem})
-        commits_text = f"{candidate.commits} commit{'s' if candidate.commits != 1 else ''}"
+        commits_text = pluralise(candidate.commits, "commit")
         summary = f"stands {base_text}{rewritten}: {commits_text}, {outcome.summary}"[:_MAX_PROBLEM_CHARS]
         checked_items = tuple(item for item in work.check if item not in outcome.unchecked)
         return result.model_copy(update={"summary": summary, "checked_items": checked_items})

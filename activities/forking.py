@@ -36,6 +36,7 @@ from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.ids import branch_name, delivery_key, run_ref
 from perdure.models.phases import Step
+from perdure.text import pluralise
 
 
 class RewindTargetActivity(OnHost):
@@ -184,5 +185,5 @@ def fork_summary(forked: ForkedFrom) -> str:
     or `attempt 2 at the plan of night`."""
     if forked.attempt:
         return f"attempt {forked.attempt} at the plan of {forked.delivery[:100]}"
-    turns = f"{forked.turns} turn{'s' if forked.turns != 1 else ''}"
+    turns = pluralise(forked.turns, "turn")
     return f"forked from {forked.delivery[:100]} at {forked.at} · {turns} of it, not paid again"

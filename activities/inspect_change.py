@@ -26,6 +26,7 @@ from perdure.adapters.worker.attempt import update_heartbeat
 from perdure.adapters.worker.turn.documents import read_report
 from perdure.models.checks.report import Screenshot, Screenshots, Severity, TestReport
 from perdure.models.delivery.publishing import CaptureInput, CaptureResult
+from perdure.models.delivery.result_text import count_severities
 from perdure.models.delivery.turn import SUMMARY_LIMIT
 from perdure.models.delivery.work import InspectInput, InspectResult
 from perdure.models.errors import WorkspaceLost
@@ -76,12 +77,9 @@ def _summarize_findings(engine_findings: EngineFindings) -> str:
     where there is none."""
     if not engine_findings.findings.findings:
         return "nothing found"
-    blockers, debt, skippable = (engine_findings.counts[severity] for severity in Severity)
-    counts = [f"{blockers} blocker{'s' * (blockers > 1)}"] if blockers else []
-    counts += [f"{debt} tech debt"] if debt else []
-    counts += [f"{skippable} skippable"] if skippable else []
+    counts = count_severities(*(engine_findings.counts[severity] for severity in Severity))
     worst = engine_findings.findings.findings[0]
-    return shorten(f"{', '.join(counts)}: {worst.title}" + (f" in {worst.file}" if worst.file else ""), SUMMARY_LIMIT)
+    return shorten(f"{counts}: {worst.title}" + (f" in {worst.file}" if worst.file else ""), SUMMARY_LIMIT)
 
 
 class CapturePagesActivity(OnHost):

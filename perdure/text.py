@@ -1,5 +1,5 @@
 """Text of models, tools and strangers as a person sees it, with nothing hidden in it; how it is cut and redacted; and
-time as people read it."""
+time, money and other numbers as people read them."""
 
 from __future__ import annotations
 
@@ -109,6 +109,35 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m {whole % 60:02d}s"
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def money(usd: float | None, of: float | None = None, *, unknown: str = "cost unknown", digits: int = 2) -> str:
+    """Return dollars as `$0.43`, with a budget `$0.43 of $5.00`; a price nobody knows is `unknown`, never zero.
+
+    digits  after the point; a smaller amount that is not zero is `<$0.01`
+    """
+    least = 10**-digits
+    text = unknown if usd is None else f"<${least}" if 0 < usd < least / 2 else f"${usd:,.{digits}f}"
+    return text if of is None else f"{text} of {money(of)}"
+
+
+def format_tokens(count: int) -> str:
+    """Return a number of tokens as `950`, `118k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def pluralise(number: int, singular: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 turn`, `3 turns`. `plural` empty: the singular and an s."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def short_sha(sha: str) -> str:
+    """Return a commit's first seven digits."""
+    return sha[:7]
 
 
 def is_web_address(url: str) -> bool:

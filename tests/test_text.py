@@ -1,4 +1,4 @@
-"""Text of models, tools and strangers, wherever it is shown: nothing in it is hidden from who reads it."""
+"""Text of models, tools and strangers, wherever it is shown: nothing in it is hidden from who reads it; and amounts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,19 @@ from perdure.models.checks import verdict_text
 from perdure.models.checks.report import Tampering
 from perdure.models.webui import details
 from perdure.render import formatting
-from perdure.text import cut_bytes, cut_middle, one_line, redact_values, shorten, visible, without_control
+from perdure.text import (
+    cut_bytes,
+    cut_middle,
+    format_tokens,
+    money,
+    one_line,
+    pluralise,
+    redact_values,
+    shorten,
+    span,
+    visible,
+    without_control,
+)
 
 UNSEEN = {
     "arabic letter mark": "\u061c",
@@ -111,3 +123,19 @@ def test_a_gap_says_how_much_is_left_out() -> None:
 
 def test_of_two_secrets_the_longer_one_is_replaced_first() -> None:
     assert redact_values("abc-def abc", ["abc", "abc-def", ""], "*") == "* *"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (8.2, "8.2 s"), (9.97, "10 s"), (59.4, "59 s"), (59.6, "1m 00s"), (188, "3m 08s"), (7500, "2h 05m")],
+)
+def test_time_reads_as_people_say_it(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_amounts_read_as_people_say_them() -> None:
+    assert (money(None), money(0), money(0.001), money(1234.5)) == ("cost unknown", "$0.00", "<$0.01", "$1,234.50")
+    assert (money(0.43, 5), money(0.001, 0.5)) == ("$0.43 of $5.00", "<$0.01 of $0.50")
+    assert (money(0.0123, digits=4), money(0.00001, digits=4)) == ("$0.0123", "<$0.0001"), "the price of one turn"
+    assert (format_tokens(950), format_tokens(118_200), format_tokens(999_600)) == ("950", "118k", "1.0M")
+    assert (pluralise(1, "turn"), pluralise(2, "reply", "replies")) == ("1 turn", "2 replies")

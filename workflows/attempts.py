@@ -26,7 +26,12 @@ from perdure.models.delivery.work import AttemptWaits, PreparedWorkspace, TakeAt
 from perdure.models.limits import USD_LEAST
 from perdure.models.phases import Phase, Step
 from perdure.models.rules.allowance import budget_usd, paid_usd, used_tokens
-from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, initial_attempt_state
+from perdure.models.rules.parallel_builds import (
+    attempt_workflow_id,
+    attempts_budget_reason,
+    attempts_summary,
+    initial_attempt_state,
+)
 from workflows.children import Child, Children, Relay, budget_signal, message_signal
 from workflows.endings import DeliveryStopped, not_delivered
 from workflows.signals import send_signal
@@ -186,7 +191,7 @@ class PlanAttempts:
         remaining_usd = round(budget_usd(runner.state, self._prepared) - paid_usd(runner.state), 6)
         usd = round(remaining_usd / len(numbers), 6)
         if usd < USD_LEAST:
-            raise not_delivered(Reason.BUDGET, f"${remaining_usd:.2f} are left, too little for {len(numbers)} attempts")
+            raise not_delivered(Reason.BUDGET, attempts_budget_reason(remaining_usd, len(numbers)))
         ids = {number: attempt_workflow_id(workflow.info().workflow_id, number) for number in numbers}
         runner.state.children.ids = (*runner.state.children.ids, *ids.values())
         self._wait_text = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"

@@ -22,10 +22,9 @@ from perdure.local.places import worker_script
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.delivery.decisions import Gate
 from perdure.models.errors import BadInput
-from perdure.render.formatting import short_sha
 from perdure.render.progress_lines import RETRY, Header
 from perdure.render.step_lines import WARN
-from perdure.text import one_line, visible
+from perdure.text import one_line, short_sha, visible
 
 _MAX_BODY_LINES = 6
 

@@ -16,11 +16,10 @@ from perdure.models.delivery.comparison import (
     parse_patch,
 )
 from perdure.models.delivery.request import ForkedFrom
-from perdure.render.formatting import money, pluralise, short_sha
+from perdure.models.delivery.result_text import change_line, outcome_text, review_line, tests_line
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.gather import gather_report
-from perdure.render.report.view import review_line, tests_line
-from perdure.text import one_line, span, visible
+from perdure.text import money, one_line, short_sha, span, visible
 
 _LABEL = 8
 _FILES_SHOWN = 40
@@ -108,16 +107,13 @@ def comparison_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
 def _cells_of(delivery: ComparedDelivery) -> Iterator[tuple[str, str]]:
     """Yield label and text of each row about one of the deliveries, always the same labels; the text is empty where
     there is nothing to say."""
-    inherited = "unknown" if delivery.inherited_usd is None else money(delivery.inherited_usd)
+    inherited = money(delivery.inherited_usd, unknown="unknown")
     yield "", delivery.delivery_id
-    yield (
-        "status",
-        f"{delivery.status.replace('_', ' ')}{f': {reason}' if (reason := delivery.reason.replace('_', ' ')) else ''}",
-    )
+    yield "status", outcome_text(delivery.status, delivery.reason)
     yield "pull", delivery.pull_request.url if delivery.pull_request else ""
     yield "head", short_sha(delivery.head_sha) if delivery.head_sha else ""
-    files = pluralise(len(delivery.files), "file")
-    yield "change", f"{files}, +{delivery.added} −{delivery.deleted}{' and more' if delivery.cut else ''}"
+    change = change_line(len(delivery.files), delivery.added, delivery.deleted)
+    yield "change", change + (" and more" if delivery.cut else "")
     yield "tests", tests_line(delivery.tests)
     yield "review", review_line(delivery.review)
     yield "cost", money(delivery.cost_usd) + (f", beside {inherited} inherited" if delivery.forked_from else "")

@@ -12,6 +12,7 @@ from perdure.client.delivery.handle import Delivery
 from perdure.models.checks.report import Review, TestReport
 from perdure.models.delivery.decisions import Gate, PendingDecision, Question, QuestionKind
 from perdure.models.delivery.result import DecisionMade
+from perdure.models.delivery.result_text import at_risk_text, pending_text
 from perdure.models.delivery.state import Progress
 from perdure.models.delivery.steps import Decomposition, Plan
 from perdure.models.errors import PerdureError
@@ -19,9 +20,8 @@ from perdure.models.limits import STAT_FILES, STAT_PAGES
 from perdure.models.phases import Step
 from perdure.models.rules.allowance import used_tokens
 from perdure.render.findings_text import promise_lines, report_lines
-from perdure.render.formatting import format_tokens, money, pluralise, span
 from perdure.render.step_lines import WARN
-from perdure.text import one_line, visible
+from perdure.text import format_tokens, money, one_line, pluralise, span, visible
 
 
 async def pending_details(delivery: Delivery, pending_decision: PendingDecision) -> list[str]:
@@ -50,11 +50,10 @@ async def pending_details(delivery: Delivery, pending_decision: PendingDecision)
 def verdict_lines(progress: Progress) -> list[str]:
     """Return the last results of tests and review, and the cost so far, as lines."""
     summaries = {record.step: record.summary for record in progress.steps if record.summary}
-    limit = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
     rows = [
         ("tests", summaries.get(Step.RUN_TESTS, "not run")),
         ("review", summaries.get(Step.REVIEW, "not done")),
-        ("cost", f"{money(progress.spend.usd)}{limit}"),
+        ("cost", money(progress.spend.usd, progress.budget_usd)),
     ]
     return ["", *(f"  {name:<8} {one_line(text, 300)}" for name, text in rows)]
 
@@ -104,15 +103,15 @@ def budget_lines(progress: Progress) -> list[str]:
     """Return what a delivery has spent of what it may spend, a line for each limit: dollars, tokens, time; and messages
     it has not read."""
     spend = progress.spend
-    limit = money(progress.budget_usd) if progress.budget_usd is not None else "no limit yet"
-    risk = f", and up to {money(spend.at_risk_usd)} for replies cut off" if spend.at_risk_usd else ""
+    no_limit = " of no limit yet" if progress.budget_usd is None else ""
+    dollars = [money(spend.usd, progress.budget_usd) + no_limit, at_risk_text(spend.at_risk_usd)]
     most = f" of {format_tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
     at_risk = (
         f", up to {format_tokens(spend.at_risk_tokens)} of them for replies cut off" if spend.at_risk_tokens else ""
     )
     lines = [
         progress.delivery_id,
-        f"  dollars  {money(spend.usd)} of {limit}{risk}",
+        f"  dollars  {', '.join(filter(None, dollars))}",
         f"  tokens   {format_tokens(used_tokens(progress.usage, spend))}{most}{at_risk}",
     ]
     if progress.time_s is not None:
@@ -218,8 +217,7 @@ def commands_for_decision(pending_decision: PendingDecision, id: str) -> list[st
 
 def pending_summary(pending_decision: PendingDecision) -> str:
     """Return the gate and what it is about, in one line: `plan 1a2b3c4d: approve the plan: Add sub`."""
-    summary = pending_decision.summary if pending_decision.question is None else pending_decision.question.text
-    return f"{pending_decision.gate.replace('_', ' ')} {pending_decision.target}: {one_line(summary, 300)}"
+    return f"{pending_decision.gate.replace('_', ' ')} {pending_decision.target}: {pending_text(pending_decision)}"
 
 
 def resolve_choice(question: Question, choice: str) -> str:

@@ -14,15 +14,18 @@ from perdure.models.checks.verdict_text import (
     case_name,
     cases_of,
     changed_promises,
+    count_outcomes,
     experiment_notes,
     find_faults,
     review_points,
     verdict_of,
 )
+from perdure.models.delivery.result import ReviewResult
+from perdure.models.delivery.result_text import review_line
 from perdure.models.delivery.steps import Plan
-from perdure.render.formatting import pluralise, short_sha, span, visible_line, visible_text, wrap_visible
+from perdure.render.formatting import visible_line, visible_text, wrap_visible
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, WARN
-from perdure.text import visible
+from perdure.text import short_sha, span, visible
 
 _SHOWN_CASES = 20
 """Failing tests shown of one command; the whole report is an artifact."""
@@ -124,7 +127,8 @@ def review_lines(review: Review | None, findings: Findings | None) -> list[str]:
     """
     all_points = review_points(review, findings)
     counts = [sum(point.severity is severity for point in all_points) for severity in Severity]
-    lines = [f"review: {pluralise(counts[0], 'blocker')}, {counts[1]} tech debt, {counts[2]} skippable"]
+    result = ReviewResult(blockers=counts[0], tech_debt=counts[1], skippable=counts[2])
+    lines = [f"review: {review_line(result, done=True)}"]
     if review is not None and review.summary.strip():
         lines += [f"  {line}" for line in wrap_visible(review.summary)]
     for point in all_points:
@@ -147,8 +151,8 @@ def _command_lines(command: CommandResult) -> Iterator[str]:
     has_failed = command.verdict != "passed"
     mark = GOOD if not has_failed else BAD if command.required and command.since != "known" else WARN
     cases = cases_of(command)
-    facts = [visible_line(verdict_of(command)), *_format_counts(command.cases), span(command.duration_s)]
-    yield f"{mark} {visible_line(command.name, 60)}: {', '.join(facts)}"
+    facts = (visible_line(verdict_of(command)), count_outcomes(command.cases), span(command.duration_s))
+    yield f"{mark} {visible_line(command.name, 60)}: {', '.join(filter(None, facts))}"
     if command.reason.strip() not in ("", f"exit code {command.exit_code}"):
         yield f"    {visible_line(command.reason, 400)}"
     for case in cases.failed[:_SHOWN_CASES]:
@@ -161,16 +165,6 @@ def _command_lines(command: CommandResult) -> Iterator[str]:
         yield from (f"    {line}" for line in _shorten_text(command.tail, last=True))
     if has_failed:
         yield f"    again: {visible_line(command.command, 400)}"
-
-
-def _format_counts(cases: Iterable[TestCase]) -> list[str]:
-    """Return how many tests had each outcome, such as `44 passed`, without outcomes that none had."""
-    outcomes = [case.outcome for case in cases]
-    return [
-        f"{outcomes.count(outcome)} {outcome}"
-        for outcome in ("passed", "failed", "errored", "skipped")
-        if outcome in outcomes
-    ]
 
 
 def _case_lines(case: TestCase) -> Iterator[str]:

@@ -1,44 +1,12 @@
-"""Amounts as a person reads them, other people's texts, bounded and with nothing invisible in them, and tables; pure
-functions."""
+"""Other people's texts, bounded and with nothing invisible in them, and tables; pure functions."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perdure.text import one_line, shorten, visible
-from perdure.text import span as span
-
-if TYPE_CHECKING:
-    pass
-
-
-def money(usd: float | None) -> str:
-    """Return dollars as `$0.43`; None is `cost unknown`, never zero."""
-    if usd is None:
-        return "cost unknown"
-    return "<$0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
-
-
-def format_tokens(count: int) -> str:
-    """Return a number of tokens as `950`, `118k`, `1.2M`."""
-    if count < 1000:
-        return str(count)
-    if count < 999_500:
-        return f"{count / 1000:.0f}k"
-    return f"{count / 1_000_000:.1f}M"
-
-
-def pluralise(number: int, singular: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 turn`, `3 turns`. `plural` empty: the singular and an s."""
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
-
-
-def short_sha(sha: str) -> str:
-    """Return a commit's first seven digits."""
-    return sha[:7]
 
 
 def with_tilde(path: Path) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.render.formatting import align_columns, money, time_ago
-from perdure.text import one_line
+from perdure.render.formatting import align_columns, time_ago
+from perdure.text import money, one_line
 
 if TYPE_CHECKING:
     from perdure.client import ListEntry

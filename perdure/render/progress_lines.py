@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from perdure.models.delivery.decisions import Gate
 from perdure.models.delivery.result import DecisionMade, DeliveryResult, ReviewStatus, Status, StepRecord
+from perdure.models.delivery.result_text import cost_line, reason_text, receipt_line, review_line, tests_line
 from perdure.models.phases import Phase
 from perdure.render.decision_lines import decision_line, hold_lines, pending_lines
-from perdure.render.formatting import money, pluralise, short_sha, span
-from perdure.render.report.view import cost_line, receipt_line, review_line, tests_line
 from perdure.render.step_lines import (
     GOOD,
     NEUTRAL,
@@ -27,7 +26,7 @@ from perdure.render.step_lines import (
     group_steps,
     line_of,
 )
-from perdure.text import one_line
+from perdure.text import money, one_line, pluralise, short_sha, span
 
 if TYPE_CHECKING:
     from perdure.client import PendingActivity
@@ -336,9 +335,7 @@ def _outcome_text(result: DeliveryResult) -> str:
         kept = " and ".join(part for part in (branch, checkpoint) if part)
         return f"{kept} kept" if kept else "before there was anything to keep"
     if result.reason is not None:
-        reason = result.reason.replace("_", " ")
-        says_reason = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
-        return message if says_reason else f"{reason}: {message}" if message else reason
+        return reason_text(result.reason, message)
     if result.status == Status.COMPLETED:
         names = dict.fromkeys(line_of(chapter).name for chapter in group_steps(result.steps))
         phases = ", ".join(name for name in names if name in tuple(Phase))

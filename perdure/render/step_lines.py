@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from perdure.models.delivery.result import StepRecord
 from perdure.models.delivery.steps import AGENTIC, FIXES, STEPS, WRITERS
 from perdure.models.phases import Step
-from perdure.render.formatting import money, pluralise, short_sha
-from perdure.text import one_line, shorten, span
+from perdure.text import money, one_line, pluralise, short_sha, shorten, span
 
 GOOD, BAD, WARN, RUNNING, NEUTRAL = "✓", "✗", "!", "▸", "–"
 

@@ -35,9 +35,9 @@ def test_the_size_is_said_with_the_tests_of_that_commit(tests: TestVerdict | Non
     state = DeliveryState(
         building=BuildingState(head="h1", change_size=SIZE), testing=TestingState(tested_commit="h1", verdict=tests)
     )
-    assert format_change(state) == "+120 −14, 3 files" + words
+    assert format_change(state) == "+120 −14 in 3 files" + words
     state.building.head = "h2"
-    assert format_change(state) == "+120 −14, 3 files", "a fix that nobody has tested yet is not green"
+    assert format_change(state) == "+120 −14 in 3 files", "a fix that nobody has tested yet is not green"
     assert format_change(DeliveryState(testing=TestingState(verdict=tests))) == ""
 
 

@@ -25,7 +25,7 @@ from perdure.models.delivery.summary import next_commands, progress_of, result_o
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.webui import captions
-from perdure.models.webui.details import dollars, escape_line, render_delivery_details
+from perdure.models.webui.details import escape_line, render_delivery_details
 from perdure.text import visible
 from tests.states import prepared_workspace, with_fields
 
@@ -88,12 +88,14 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
     assert text.startswith("### Not delivered: tests red")
     assert "- branch `perdure/d` at `hhhhhhh`" in text
     # Two bare dollar signs on one line would be a formula to the Web UI.
-    assert "- spent unknown of \\$7.50, and at most \\$0.10 for replies that were cut off" in text
+    cheap = StepRecord(step="plan", turns=1, cost_usd=0.001, duration_s=188)
+    rows = render_delivery_details(DeliveryState(steps=[cheap]), REQUEST).splitlines()
+    assert rows[-1].endswith("| 3m\u00a008s,\u00a0\\<\\$0.01 |"), "as elsewhere, without a place to break the line"
+    assert "- spent unknown of \\$7.50, up to \\$0.10 more for replies cut off" in text
     assert "[#3](file:///r)" in text
     assert text.count("| implement\u00a0") == 11
     assert "| run tests\u00a0" in text.splitlines()[-1]
     assert "| 48 before\u00a0" in text
-    assert dollars(0.434) == "$0.43"
 
 
 def test_details_say_who_decided_what_in_which_words_the_newest_ones() -> None:

@@ -63,7 +63,7 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
         assert result.tests.passed
         passed, all_of_them = result.tests.passed, result.tests.passed + (result.tests.failed or 0)
         files = f"{len(rows)} file" + ("s" if len(rows) != 1 else "")
-        words = f"+{added} −{deleted}, {files} · tests {passed}/{all_of_them}"
+        words = f"+{added} −{deleted} in {files} · tests {passed}/{all_of_them}"
         assert text.count(words) == 2, "where it waits, and on the board"
 
         async def counted() -> str | None:

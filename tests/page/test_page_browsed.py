@@ -162,7 +162,7 @@ async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
     )
     budget = PLAN.model_copy(update={"gate": Gate.BUDGET, "limit": "usd", "options": ("add_budget", "reject")})
     for id, one in (("axe-plan", PLAN), ("axe-question", asked), ("axe-budget", budget), ("axe-runs", None)):
-        words = {"PerdureChange": "+1204 −1401, 31 files · tests 4551/4551", "PerdureRepository": "x" * 200}
+        words = {"PerdureChange": "+1204 −1401 in 31 files · tests 4551/4551", "PerdureRepository": "x" * 200}
         await stands_waiting(desk.client, f"{id}-{scheme}", one, PerdurePhase="build", **words)
     async with looking(desk.browser, desk.page, viewport=TELEPHONE, color_scheme=scheme, bypass_csp=True) as page:
         await expect(page.get_by_role("link", name=f"axe-runs-{scheme}")).to_be_visible()

@@ -41,7 +41,7 @@ DELIVERED = DeliveryResult(
 def test_the_end_says_what_exists_and_what_it_took() -> None:
     assert closing_lines(DELIVERED, 188) == [
         "Delivered  https://github.com/me/durations/pull/12",
-        "  tests    44 passed, 0 new failures                 review  0 blockers, 1 tech debt noted",
+        "  tests    44 passed, 0 new failures                 review  0 blockers, 1 tech debt",
         "  cost     $0.43 · 118k tokens, 92 % from cache      time    3m 08s",
         "  receipt  1 worker death · 1 turn redone · 0 replies paid twice · green on tree c0ffee1",
         "  next     perdure diff durations-parse-3f9c",

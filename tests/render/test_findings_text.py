@@ -122,7 +122,7 @@ def test_issues_are_told_by_severity_with_their_place_and_the_engines_own_among_
     changed = ChangedTest(name="test_adds", file="t.py", line=7)
     found = Findings(base="b", head="h", findings=(secret,), changed_tests=(changed,))
     assert review_lines(review, found) == [
-        "review: 2 blockers, 0 tech debt, 1 skippable",
+        "review: 2 blockers, 1 skippable",
         "  Nearly.",
         "✗ blocker, engine: a key  k.env:1",
         "✗ blocker, reviewer: no docstring  calc.py:5",
@@ -131,7 +131,7 @@ def test_issues_are_told_by_severity_with_their_place_and_the_engines_own_among_
         "– tests that check something else now",
         "    t.py:7  test_adds",
     ]
-    assert review_lines(None, None) == ["review: 0 blockers, 0 tech debt, 0 skippable"]
+    assert review_lines(None, None) == ["review: 0 blockers"]
 
 
 def test_nothing_that_others_wrote_moves_the_cursor() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from perdure.demo.environment import PACKAGE, DemoDirectories
 from perdure.demo.scenario import DemoOutcome, DemoScenario, pull_request_lines
-from perdure.render.formatting import pluralise
 from perdure.render.step_lines import BAD
-from perdure.text import one_line, visible
+from perdure.text import one_line, pluralise, visible
 from tests.twins.github import GitHubTwin
 
 _REPOSITORY = f"me/{PACKAGE}"

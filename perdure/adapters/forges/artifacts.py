@@ -41,15 +41,17 @@ from perdure.models.checks.verdict_text import (
     ReviewPoint,
     case_name,
     changed_promises,
+    count_outcomes,
     experiment_notes,
     find_faults,
     review_points,
     verdict_of,
 )
 from perdure.models.delivery.result import Receipt
+from perdure.models.delivery.result_text import change_line, count_severities
 from perdure.models.delivery.steps import Plan
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.text import visible
+from perdure.text import span, visible
 
 _OUTCOME_MARKS = {"passed": "✓", "failed": "✗", "errored": "✗", "skipped": "–"}
 
@@ -147,11 +149,10 @@ def _render_command(command: CommandResult) -> str:
     """Render one test command as a Markdown section: its verdict and counts, each failure, the last lines unless it
     passed, and all cases."""
     failures = [case for case in command.cases if case.outcome in ("failed", "errored")]
-    counts = {kind: sum(case.outcome == kind for case in command.cases) for kind in _OUTCOME_MARKS}
-    totals = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
+    totals = count_outcomes(command.cases)
     return _join_paragraphs(
         f"## {neutral_line(command.name)}",
-        f"{code_span(command.command)}: {neutral_line(verdict_of(command))}, {command.duration_s:.1f} s.",
+        f"{code_span(command.command)}: {neutral_line(verdict_of(command))}, {span(command.duration_s)}.",
         neutral_line(command.reason) if command.reason.strip() else "",
         f"{totals}." if totals else "",
         *(_render_failure(case) for case in failures),
@@ -204,11 +205,10 @@ def findings_section(findings: Findings | None) -> str:
 
 
 def findings_line(findings: Findings) -> str:
-    """Return the findings in one line: `2 blockers, 1 tech debt, in 3 files, +48 −7`."""
+    """Return the findings in one line: `2 blockers, 1 tech debt, +48 −7 in 3 files`."""
     counts = Counter(finding.severity for finding in findings.findings)
-    severities = [f"{counts[severity]} {_severity_label(severity)}" for severity in Severity if counts[severity]]
-    files = "1 file" if findings.files == 1 else f"{findings.files} files"
-    return f"{', '.join(severities) or 'nothing found'}, in {files}, +{findings.added} −{findings.deleted}"
+    severities = count_severities(*(counts[severity] for severity in Severity)) or "nothing found"
+    return f"{severities}, {change_line(findings.files, findings.added, findings.deleted)}"
 
 
 def _render_findings(findings: Findings) -> str:

@@ -29,10 +29,10 @@ from perdure.adapters.git.remote import FIRST_COMMIT
 from perdure.models.checks.report import Findings, Review, Screenshots, Severity, TestReport
 from perdure.models.delivery.publishing import ShipInput
 from perdure.models.delivery.result import Receipt, ReviewStatus, TestsStatus
+from perdure.models.delivery.result_text import receipt_counts, review_line, spent_line, untested_text
 from perdure.models.delivery.steps import Plan
 from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FORGE_TEXT_CHARS
-from perdure.models.webui.details import dollars
 from perdure.text import is_web_address, shorten
 
 BODY_CHARS = 60_000
@@ -218,22 +218,20 @@ def _evidence_lines(work: ShipInput, links: Mapping[str, str], looks: EngineObse
     """
     tests, review, spend = work.tests, work.review_result, work.spend
     if tests is None:
-        lines = ["tests: not run, the phase was not selected"]
-    elif tests.status is TestsStatus.NONE:
-        lines = ["tests: the repository has no test command"]
+        lines = [f"tests: {untested_text(TestsStatus.SKIPPED)}, the phase was not selected"]
+    elif reason := untested_text(tests.status):
+        lines = [f"tests: {reason}"]
     else:
         lines = [f"tests: {neutral_line(tests.summary)}, on tree `{tests.tree[:12]}`{_link(links, 'tests', 'report')}"]
     if work.accepted:
         lines.append(f"red tests let through by a person who looked, {neutral_line(work.accepted)}")
     if review.status is ReviewStatus.SKIPPED:
-        lines.append("review: not done, the phase was not selected")
+        lines.append(f"review: {review_line(review)}, the phase was not selected")
     else:
-        counts = f"{review.blockers} blockers, {review.tech_debt} tech debt, {review.skippable} skippable"
-        lines.append(f"review: {review.status}, {counts}{_link(links, 'review', 'findings')}")
+        lines.append(f"review: {review.status}, {review_line(review)}{_link(links, 'review', 'findings')}")
     if looks.findings is not None:
         lines.append(f"the engine's own look: {findings_line(looks.findings)}{_link(links, 'findings', 'all of it')}")
-    risk = f", at most {dollars(spend.at_risk_usd)} more for replies cut off" if spend.at_risk_usd else ""
-    lines.append(f"cost: {dollars(spend.usd)}{risk}")
+    lines.append(f"cost: {spent_line(spend.usd, spend.at_risk_usd)}")
     if "plan" in links:
         lines.append(f"plan: [as it was made]({links['plan']})")
     return lines
@@ -242,13 +240,7 @@ def _evidence_lines(work: ShipInput, links: Mapping[str, str], looks: EngineObse
 def _receipt_lines(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> list[str]:
     """Return the lines of the receipt: worker deaths, turns redone, replies paid twice or cut off, the tree tested
     green."""
-    lines = [
-        f"worker deaths: {receipt.worker_deaths}",
-        f"turns redone: {receipt.turns_redone}",
-        f"replies paid twice: {receipt.replies_paid_twice}",
-    ]
-    if receipt.replies_cut:
-        lines.append(f"replies cut off: {receipt.replies_cut}, possibly billed")
+    lines = receipt_counts(receipt)
     if work.tests is not None and work.tests.status is TestsStatus.GREEN:
         lines.append(f"tested green: tree `{work.tests.tree[:12]}`, which is commit `{work.head[:12]}`")
     if receipt.experiment:

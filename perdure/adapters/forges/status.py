@@ -5,10 +5,10 @@ from __future__ import annotations
 from perdure.adapters.forges.markdown import code_span, neutral_line
 from perdure.models.budget.ledger import Spend
 from perdure.models.delivery.publishing import CommentInput
-from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
+from perdure.models.delivery.result import Reason, Receipt, ReviewStatus, Status
+from perdure.models.delivery.result_text import receipt_counts, review_line, spent_line, untested_text
 from perdure.models.delivery.turn import Contract
-from perdure.models.webui.details import dollars
-from perdure.text import is_web_address, shorten
+from perdure.text import is_web_address, money, pluralise, shorten
 
 STATUS_CHARS = 4000
 """The most characters of the comment on an issue: a screen or two."""
@@ -95,27 +95,23 @@ def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None,
     """
     origin = f"{code_span(contract.base)} at `{contract.base_sha[:12]}`"
     if work.status == "running":
-        budget = dollars(contract.config.limits.budget_usd)
+        budget = money(contract.config.limits.budget_usd)
         return [f"branch {code_span(work.branch or contract.branch)}, from {origin}", f"spends at most {budget}"]
     facts = [f"branch {code_span(work.branch or contract.branch)}, from {origin}"] if work.pull_request else []
-    if work.tests is not None and work.tests.status is TestsStatus.NONE:
-        facts.append("tests: the repository has no test command")
+    if work.tests is not None and (reason := untested_text(work.tests.status)):
+        facts.append(f"tests: {reason}")
     elif work.tests is not None:
         facts.append(f"tests: {neutral_line(work.tests.summary, 300)}, on tree `{work.tests.tree[:12]}`")
         if work.tests.promises:
-            number = "1 test" if work.tests.promises == 1 else f"{work.tests.promises} tests"
+            number = pluralise(work.tests.promises, "test")
             facts.append(f"changed promises: {number} of {code_span(contract.base)} that the change does not keep")
     review = work.review_result
     if review.status is not ReviewStatus.SKIPPED:
-        facts.append(f"review: {review.status}, {review.blockers} blockers, {review.tech_debt} tech debt")
+        facts.append(f"review: {review.status}, {review_line(review)}")
     if spend is not None:
-        risk = f", at most {dollars(spend.at_risk_usd)} more for replies cut off" if spend.at_risk_usd else ""
-        facts.append(f"cost: {dollars(spend.usd)}{risk}")
+        facts.append(f"cost: {spent_line(spend.usd, spend.at_risk_usd)}")
     if receipt is not None:
-        facts.append(
-            f"receipt: worker deaths {receipt.worker_deaths}, turns redone {receipt.turns_redone}, "
-            f"replies paid twice {receipt.replies_paid_twice}"
-        )
+        facts.append(f"receipt: {', '.join(receipt_counts(receipt))}")
     return facts
 
 

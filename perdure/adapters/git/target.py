@@ -15,6 +15,7 @@ from perdure.adapters.git.foreign_repository import find_repository, foreign_git
 from perdure.adapters.git.remote import FIRST_COMMIT, Heads, find_first_branch, list_refs_but_head, remote_heads
 from perdure.models import ids
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
+from perdure.text import pluralise
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 ELSEWHERE = Path(os.devnull)
@@ -128,7 +129,7 @@ def list_not_included(
     git = foreign_git(checkout)
     lines = []
     if changed := _count_changed_files(git):
-        lines.append(_plural(changed, "uncommitted file"))
+        lines.append(pluralise(changed, "uncommitted file"))
     branch = git.execute("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
     has_origin = git.execute("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
     base, origin_heads = base or start_branch, heads or {}
@@ -140,14 +141,14 @@ def list_not_included(
     own_branches = [start_branch, *([branch] if branch and upstream in (start_branch, base) else [])]
     for name in dict.fromkeys(own_branches if has_origin else []):
         unpushed = _count_commits_in(git, f"refs/heads/{name}", "--not", *pushed)
-        lines += [f"{_plural(unpushed, 'unpushed commit')} on {name}"] if unpushed else []
+        lines += [f"{pluralise(unpushed, 'unpushed commit')} on {name}"] if unpushed else []
     if branch and branch not in own_branches and upstream not in (start_branch, base):
         base_commits = _present_commits(
             git,
             [origin_heads.get(start_branch, ""), f"refs/remotes/origin/{start_branch}", f"refs/heads/{start_branch}"],
         )
         ahead = _count_commits_in(git, f"refs/heads/{branch}", "--not", *base_commits) if base_commits else 0
-        lines += [f"{_plural(ahead, 'commit')} on {branch}, which is not the base"] if ahead else []
+        lines += [f"{pluralise(ahead, 'commit')} on {branch}, which is not the base"] if ahead else []
     return lines
 
 
@@ -278,10 +279,10 @@ def _empty_target(url: str, checkout: Path | None, keys: Keyring, heads: Heads) 
     if checkout is not None:
         git = foreign_git(checkout)
         if commits := _count_commits_in(git, "--all"):
-            what = f"the repository has no commits yet, and your checkout has {_plural(commits, 'commit')}"
+            what = f"the repository has no commits yet, and your checkout has {pluralise(commits, 'commit')}"
             raise BadInput(what, where=str(checkout), fix=f"push what is to be built on: {push}")
         if changed := _count_changed_files(git):
-            what = f"the repository has no commits yet, and your checkout has {_plural(changed, 'uncommitted file')}"
+            what = f"the repository has no commits yet, and your checkout has {pluralise(changed, 'uncommitted file')}"
             commit = "git add -A && git commit -m first" + ("" if url == str(checkout) else f" && {push}")
             raise BadInput(what, where=str(checkout), fix=f"commit what is to be built on: {commit}")
     return TargetRepository(
@@ -298,8 +299,3 @@ def _count_commits_in(git: Git, *range_: str) -> int:
     """Return the number of commits in a range as `git rev-list` takes it; 0 where git does not know it."""
     output = git.execute("rev-list", "--count", *range_, "--", ok=(0, 128))
     return int(output.text) if output.returncode == 0 else 0
-
-
-def _plural(number: int, thing: str) -> str:
-    """Return a number with its thing, in the plural where needed: `3 commits`."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"

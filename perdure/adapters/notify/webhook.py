@@ -25,8 +25,7 @@ from perdure.models.delivery.decisions import PendingDecision, QuestionKind
 from perdure.models.delivery.summary import local_repository
 from perdure.models.errors import NoticeRefused, NoticeUnheard
 from perdure.models.notice import Links, Notice, WebhookMessage, decision_options
-from perdure.models.webui.details import dollars
-from perdure.text import is_web_address, visible
+from perdure.text import is_web_address, money, pluralise, visible
 
 if TYPE_CHECKING:
     import httpx2
@@ -247,7 +246,7 @@ def _message_text(notice: Notice, links: Links) -> str:
             delivery_id,
             _neutral_text(notice.repository, 200),
             _neutral_text(notice.request, 120),
-            dollars(notice.cost_usd),
+            html.escape(money(notice.cost_usd), quote=False),
         ]
     )
     link_texts = [_markup_link(links.pull_request, _pull_request_label(notice)), _markup_link(links.web_ui, "Web UI")]
@@ -272,7 +271,7 @@ def _headline(notice: Notice) -> str:
 def _waiting_time(notice: Notice) -> str:
     """Return ", for 3 days now": how long the delivery has waited; empty below a day."""
     days = (notice.at - notice.pending_decision.since).days if notice.pending_decision is not None else 0
-    return f", for {days} day{'s' * (days > 1)} now" if days > 0 else ""
+    return f", for {pluralise(days, 'day')} now" if days > 0 else ""
 
 
 def _decision_lines(notice: Notice) -> list[str]:

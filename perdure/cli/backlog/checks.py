@@ -24,8 +24,7 @@ from perdure.models.forges import issue_sources
 from perdure.models.issue import IssueQuery, parse_repository_address
 from perdure.models.phases import Phase
 from perdure.models.rules.backlog import ignored_fields
-from perdure.render.formatting import money
-from perdure.text import one_line
+from perdure.text import money, one_line
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge

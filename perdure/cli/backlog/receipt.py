@@ -18,8 +18,7 @@ from perdure.models.errors import PerdureError
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.rules.parallel_builds import is_tasks_backlog
 from perdure.render.backlog.report import BacklogReceipt, BacklogReport
-from perdure.render.formatting import short_sha
-from perdure.text import one_line
+from perdure.text import one_line, short_sha
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge

@@ -45,7 +45,7 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED, REQUEST_BYTES
 from perdure.models.rules.backlog import parse_backlog
-from perdure.render.formatting import money, pluralise
+from perdure.text import money, pluralise
 
 _ID_CHARS = 40
 DECOMPOSED_ID = "items"

@@ -20,7 +20,8 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import ADDED_MOST_USD, TOKENS_MOST, USD_LEAST, USD_MOST
 from perdure.models.rules.budget_grants import BudgetAllocator
 from perdure.render.decision_lines import budget_json, budget_lines
-from perdure.render.formatting import align_columns, money
+from perdure.render.formatting import align_columns
+from perdure.text import money
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -112,7 +113,7 @@ async def add_for_today(screen: Screen, name: str, usd: float) -> None:
     elif table is None:
         screen.print_line(f"! {not_received_message()}")
     else:
-        screen.print_lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.table_width)])
+        screen.print_lines([f"✓ added {money(usd)} to {name} for today", *budget_rows(table, screen.table_width)])
 
 
 async def _add_and_read(client: Client, name: str, usd: float) -> TreasuryTable | None:

@@ -48,8 +48,9 @@ from perdure.models.config.repository import BUILT_IN, SandboxGrade
 from perdure.models.delivery.steps import AGENTIC
 from perdure.models.errors import PerdureError
 from perdure.models.limits import CONFIG_BYTES
-from perdure.render.formatting import pluralise, with_tilde
+from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
+from perdure.text import pluralise
 
 GIT_NEEDED = (2, 30)
 """For `git worktree` with repairs, `--porcelain=v2`, and safe transactions of references as the vault uses them."""

@@ -18,8 +18,8 @@ from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
 from perdure.local.checks import check_home
 from perdure.local.places import worker_command, worker_environment
-from perdure.render.formatting import pluralise
 from perdure.secrets import environment, handed_over
+from perdure.text import pluralise
 
 
 def up(detach: bool) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from perdure.cli.look.evidence import Evidence, Judgement, UnknownFacts, contradicted, unknown, verified
 from perdure.models.delivery.result import SUCCESSES, ReviewStatus, Status, TestsStatus
 from perdure.models.delivery.verify import Claim, CommitFact, LedgerFact
-from perdure.render.formatting import money, pluralise, short_sha
+from perdure.text import money, pluralise, short_sha
 
 
 def check_start(evidence: Evidence) -> Judgement:

@@ -19,11 +19,10 @@ from perdure.models.delivery.verify import Claim, ClaimStatus
 from perdure.models.errors import PerdureError
 from perdure.models.ids import BACKLOG_WORKFLOW
 from perdure.render.decision_lines import decision_line
-from perdure.render.formatting import money, pluralise, short_sha
 from perdure.render.lists import delivery_rows, entry_json, waiting_delivery_rows
 from perdure.render.progress_lines import closing_lines, current_lines, no_worker_line, retry_lines, waiting_lines
 from perdure.render.step_lines import format_row, group_steps, line_of
-from perdure.text import one_line, visible
+from perdure.text import money, one_line, pluralise, short_sha, visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, ListEntry
@@ -150,8 +149,7 @@ def _fact_lines(progress: Progress) -> list[str]:
     ]
     if progress.branch:
         facts.append(f"  branch        {one_line(progress.branch)}")
-    budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
-    facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
+    facts.append(f"  spent         {money(progress.spend.usd, progress.budget_usd)}")
     facts += [
         f"  {'decided' if n == 0 else '':<13} {decision_line(decision)}"
         for n, decision in enumerate(progress.decisions)

@@ -17,8 +17,8 @@ from perdure.adapters.git.target import resolve_repository
 from perdure.cli.request.repository import origin_url
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
-from perdure.render.formatting import align_columns, short_sha
-from perdure.text import one_line, visible
+from perdure.render.formatting import align_columns
+from perdure.text import one_line, short_sha, visible
 
 
 def pulls(number: int | None, repo: str, json: bool) -> None:

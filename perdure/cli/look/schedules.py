@@ -20,7 +20,8 @@ from perdure.local.connect import web_ui_url
 from perdure.models.ids import delivery_id
 from perdure.models.rules.inbox import request_key
 from perdure.models.schedule import RecurringTime
-from perdure.render.formatting import align_columns, pluralise, span
+from perdure.render.formatting import align_columns
+from perdure.text import pluralise, span
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions

@@ -22,11 +22,12 @@ from perdure.cli.session import connect_client, login_name
 from perdure.client import Delivery, Perdure
 from perdure.client.server.overview import LOOK_S, Overview, OverviewRow, row_data
 from perdure.local.page import page_address
+from perdure.models.delivery.result_text import pending_text
 from perdure.models.errors import PerdureError
 from perdure.render.decision_lines import pending_lines, resolve_answer
-from perdure.render.formatting import align_columns, money, time_ago
+from perdure.render.formatting import align_columns, time_ago
 from perdure.render.step_lines import phase_bar
-from perdure.text import one_line, shorten
+from perdure.text import money, one_line, shorten
 
 SHOWN_ENDED = 5
 """Rows shown of what has ended, the newest: the rest stands in `perdure list`."""
@@ -170,12 +171,7 @@ def activity_text(row: OverviewRow) -> str:
     if row.closed is not None:
         return row.status.replace("_", " ")
     if row.pending_decision is not None:
-        question = (
-            row.pending_decision.question.text
-            if row.pending_decision.question is not None
-            else row.pending_decision.summary
-        )
-        return one_line(f"{row.pending_decision.gate.replace('_', ' ')}: {question}", 120)
+        return one_line(f"{row.pending_decision.gate.replace('_', ' ')}: {pending_text(row.pending_decision)}", 120)
     if row.waits:
         return one_line(row.held, 120) if row.held else "held, or waits for a host"
     turn = f"turn {row.turn}: " if row.turn else ""

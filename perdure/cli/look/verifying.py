@@ -35,7 +35,7 @@ from perdure.models.delivery.result import DeliveryResult, TestsResult, TestsSta
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
-from perdure.render.formatting import pluralise, short_sha
+from perdure.text import pluralise, short_sha
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """Limit for one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is

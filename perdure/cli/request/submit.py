@@ -18,8 +18,9 @@ from perdure.client import BacklogSubmission, Perdure, Submission
 from perdure.local.connect import connect_to_temporal, no_worker_reason, web_ui_url
 from perdure.local.up import ensure_running
 from perdure.models.limits import DECISION_ACCEPTED
-from perdure.render.formatting import money, short_sha, with_tilde
+from perdure.render.formatting import with_tilde
 from perdure.render.progress_lines import Header
+from perdure.text import money, short_sha
 
 if TYPE_CHECKING:
     from perdure.cli.commands.start import DeliverOptions

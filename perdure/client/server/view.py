@@ -19,8 +19,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.delivery.request import ResumePoint
 from perdure.models.delivery.result import DeliveryResult
+from perdure.models.delivery.result_text import outcome_text, reason_text
 from perdure.models.ids import CHANGE, DELIVERY_WORKFLOW, LABELS, WAITING
 from perdure.models.webui.captions import parse_waiting
+from perdure.text import shorten
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""
@@ -188,10 +190,9 @@ def list_entry_of(execution: WorkflowExecution, pending_decision: PendingDecisio
 
 def ending_line(result: DeliveryResult) -> str:
     """Return the end of a delivery in one line: `delivered`, or `tests red: 2 of 44 fail`."""
-    reason, message = str(result.reason or "").replace("_", " "), result.message.partition("\n")[0]
-    has_reason = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
-    line = message if reason and has_reason else f"{reason}: {message}" if reason and message else reason
-    return (line or result.status.replace("_", " "))[:_ENDED_CHARS]
+    if result.reason is None:
+        return outcome_text(result.status)
+    return shorten(reason_text(result.reason, result.message.partition("\n")[0]), _ENDED_CHARS)
 
 
 async def has_pollers(

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from perdure.models.base import PublishedModel, UserInputModel
 from perdure.models.phases import Kind
+from perdure.text import pluralise
 
 
 class CanaryOutcome(StrEnum):
@@ -132,7 +133,8 @@ class Experiment(PublishedModel):
         proving = [command.proving for command in self.commands if command.proving is not None]
         if proving:
             number = sum(map(len, proving))
-            parts.append(f"{number or 'no'} new test{'s fail' if number != 1 else ' fails'} without it")
+            failing = pluralise(number, "new test fails", "new tests fail") if number else "no new tests fail"
+            parts.append(f"{failing} without it")
         if canaries_text := _canaries_text(command.canaries for command in self.commands):
             parts.append(canaries_text)
         return " · ".join(parts)

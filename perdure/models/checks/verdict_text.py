@@ -4,6 +4,7 @@ instructions for whoever has to undo them, test cases and review points. Pure fu
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from perdure.models.checks.report import (
     TestCase,
     TestReport,
 )
-from perdure.text import one_line
+from perdure.text import one_line, pluralise
 
 _NAMES_FOR_PEOPLE, _NAMES_IN_PROMPT = 4, 20
 _NAME_CHARS = 200
@@ -128,7 +129,7 @@ def _join_for_prompt(names: Sequence[str]) -> str:
 
 def _failing_tests_text(names: Sequence[str], base: str) -> str:
     """Return the beginning of a sentence such as `2 tests of main fail`."""
-    return f"{len(names)} test{'s' if len(names) != 1 else ''} of {base} fail{'s' if len(names) == 1 else ''}"
+    return f"{pluralise(len(names), 'test')} of {base} fail{'s' if len(names) == 1 else ''}"
 
 
 def _removal_text(removed: Sequence[str], report: TestReport) -> str:
@@ -339,6 +340,13 @@ def verdict_of(command: CommandResult) -> str:
     parts += ["stops at its first failure"] if command.partial else []
     parts += [] if command.required else ["does not decide"]
     return ", ".join(parts)
+
+
+def count_outcomes(cases: Iterable[TestCase]) -> str:
+    """Return how many tests had each outcome, `44 passed, 1 skipped`, without outcomes that none had."""
+    counts = Counter(case.outcome for case in cases)
+    outcomes = ("passed", "failed", "errored", "skipped")
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in outcomes if counts[outcome])
 
 
 def case_name(case: TestCase) -> str:

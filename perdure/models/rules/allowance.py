@@ -10,7 +10,7 @@ from math import inf
 from perdure.models.budget.ledger import Spend, SpendingLimits, Usage
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.work import PreparedWorkspace
-from perdure.models.webui.details import dollars
+from perdure.text import money
 
 
 class Limit(StrEnum):
@@ -74,7 +74,7 @@ def reached_limit(
         return None
     spend = state.spending.spend
     if round(paid_usd(state), 6) >= round(budget_usd(state, prepared), 6):
-        return Limit.USD, f"${paid_usd(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
+        return Limit.USD, f"{money(paid_usd(state), budget_usd(state, prepared))} are spent"
     used_token_count = used_tokens(state.spending.usage, spend)
     token_limit = prepared.limits.budget_tokens + state.budget.extra_tokens
     if prepared.limits.budget_tokens and used_token_count >= token_limit:
@@ -127,13 +127,14 @@ def exceeded_limit(limits: SpendingLimits, spend: Spend, usd: float | None, toke
         reserved_usd, request_usd = max(limits.day_usd - spend.counted_usd, 0.0), usd or 0.0
         return (
             Limit.DAY,
-            f"${reserved_usd:.2f} are reserved of the day's budget, and the next request may cost ${request_usd:.2f}",
+            f"{money(reserved_usd)} are reserved of the day's budget, "
+            f"and the next request may cost {money(request_usd)}",
         )
     if usd is None and not limits.unpriced:
         return Limit.PRICE, "the price of a model is not known: what its next request costs cannot be counted"
     if round(spend.counted_usd + (usd or 0.0), 6) > round(limits.usd, 6):
-        spent = f"${spend.counted_usd:.2f} of {dollars(limits.usd)} are spent"
-        return Limit.USD, f"{spent}, and the agent's next request may cost ${usd or 0.0:.2f}"
+        spent = f"{money(spend.counted_usd, limits.usd)} are spent"
+        return Limit.USD, f"{spent}, and the agent's next request may cost {money(usd or 0.0)}"
     used_token_count = spend.tokens + spend.at_risk_tokens
     if limits.tokens and used_token_count + tokens > limits.tokens:
         return (

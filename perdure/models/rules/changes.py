@@ -18,7 +18,7 @@ from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.backlog import describe_cycle, invalid_item_reason, oversize_reason
 from perdure.models.rules.dependencies import Dependencies, place_parts
 from perdure.models.rules.inbox import Inbox, NotCounted
-from perdure.text import nearest
+from perdure.text import nearest, pluralise
 
 
 def change_refusal(
@@ -124,7 +124,7 @@ def decompose_item(
         new_items = place_parts(id, new_items, {name: existing.item for name, existing in state.items.items()})
     reason = oversize_reason([*(existing.item for existing in state.items.values()), *new_items])
     if len(state.items) + len(new_items) > ITEMS_MOST:
-        reason = f"{len(new_items)} items more: a backlog has at most {ITEMS_MOST}"
+        reason = f"{pluralise(len(new_items), 'item')} more: a backlog has at most {ITEMS_MOST}"
     if reason:
         item_state.phase, item_state.message = ItemPhase.FAILED, reason
         return
@@ -141,7 +141,7 @@ def decompose_item(
             other.item = other.item.model_copy(update={"depends_on": tuple(dependencies)})
     item_state.phase, item_state.message = (
         ItemPhase.DECOMPOSED,
-        f"into {len(new_items)} item{'s' if len(new_items) != 1 else ''}",
+        f"into {pluralise(len(new_items), 'item')}",
     )
 
 

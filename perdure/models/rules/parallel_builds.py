@@ -18,6 +18,7 @@ from perdure.models.delivery.work import PreparedWorkspace
 from perdure.models.ids import digest
 from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Phase
+from perdure.text import money, pluralise
 
 
 def split_into_tasks(plan: Plan) -> tuple[PlannedTask, ...]:
@@ -217,6 +218,11 @@ def attempt_settings(contract: Contract) -> dict[str, Any]:
     if contract.existing or contract.is_task or Phase.BUILD not in settings.phases:
         return {}
     return {"attempts": settings.attempts, "after_red": settings.after_red}
+
+
+def attempts_budget_reason(remaining_usd: float, attempts: int) -> str:
+    """Return why so many attempts cannot begin with what is left of the budget."""
+    return f"{money(remaining_usd)} are left, too little for {pluralise(attempts, 'attempt')}"
 
 
 def attempts_summary(attempts: Sequence[AttemptResult]) -> str:

@@ -13,6 +13,7 @@ from perdure.models.delivery.decisions import Gate
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.models.rules.scheduling import item_views, unreserved_usd
 from perdure.models.webui.details import DETAILS_BYTES, code_span, copyable_lines, escape_line, page_link, price
+from perdure.text import pluralise
 
 SHOWN = (
     *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),
@@ -89,7 +90,7 @@ def _status_line(state: BacklogState, items: list[ItemView]) -> str:
     """Return the first line: the backlog's status, or that it waits for a person, and its items counted."""
     needs_person = bool(state.base.question) or any(item.phase == "waits" for item in items)
     status = "Waiting for you" if needs_person else state.status.capitalize()
-    return f"{status}: {len(items)} item{'s' if len(items) != 1 else ''} · {count_phases(items)}"
+    return f"{status}: {pluralise(len(items), 'item')} · {count_phases(items)}"
 
 
 def _message_lines(state: BacklogState) -> list[str]:
@@ -148,7 +149,7 @@ def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
     remaining_bytes = _ABOUT_BYTES
     for item in items[:_WAITING]:
         update, payload, command = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
-        unblocks = f"{item.unblocks} item{'s wait' if item.unblocks != 1 else ' waits'} for it"
+        unblocks = f"{pluralise(item.unblocks, 'item waits', 'items wait')} for it"
         since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
         lines.append(f"- **{escape_line(item.id, 40)}**: {escape_line(item.because, 200)} ({unblocks}{since})")
         about = [f"  - {escape_line(line, 300)}" for line in state.items[item.id].waiting.about.splitlines()]
@@ -167,10 +168,10 @@ def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
     if state.opened is not None:
         position = f" at `{state.landing.head[:7]}`" if state.landing.head else ""
         lines.append(f"- branch {code_span(state.opened.branch)}{position}, base {code_span(state.opened.base)}")
-    paid = price(round(sum(position.child.usd for position in state.items.values()), 6))
+    paid_usd = round(sum(position.child.usd for position in state.items.values()), 6)
     free_usd = unreserved_usd(request, state)
     lines.append(
-        f"- paid {paid}" + (f" of {price(request.budget_usd)}, free {price(free_usd)}" if free_usd is not None else "")
+        f"- paid {price(paid_usd, request.budget_usd)}" + (f", free {price(free_usd)}" if free_usd is not None else "")
     )
     lines.append(
         f"- at most {request.parallel} at once" + (f", {escape_line(request.window, 60)}" if request.window else "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.result_text import change_line
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.phases import Step
 from perdure.text import one_line, shorten
@@ -63,14 +64,14 @@ _TESTS, _SINCE, _MOMENT = " · tests ", " · since ", "%Y-%m-%dT%H:%M:%SZ"
 
 
 def format_change(state: DeliveryState) -> str:
-    """Return the size of the change and its tests, `+120 −14, 3 files · tests 455/455`.
+    """Return the size of the change and its tests, `+120 −14 in 3 files · tests 455/455`.
 
     Empty while there is no commit; without the tests where the newest commit was not tested.
     """
     size, tests = state.building.change_size, state.testing.verdict
     if size is None:
         return ""
-    text = f"+{size.added} −{size.deleted}, {size.files} file" + ("s" if size.files != 1 else "")
+    text = change_line(size.files, size.added, size.deleted)
     if (
         tests is None
         or state.testing.tested_commit != state.building.head

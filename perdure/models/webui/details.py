@@ -15,12 +15,13 @@ from urllib.parse import quote, urlsplit
 from perdure.models.delivery.decisions import DecisionRecord, Gate, PendingDecision, Question, QuestionKind
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.result import PullRequest, StepRecord
+from perdure.models.delivery.result_text import outcome_text, spent_line, step_name
 from perdure.models.delivery.state import DeliveryState
 from perdure.models.delivery.summary import local_repository
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line, visible
+from perdure.text import money, one_line, span, visible
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
 _BACKTICK = "\\u0060"
@@ -70,7 +71,7 @@ DETAILS_BYTES = 20_000
 """Of a delivery's current details: what Temporal documents as their limit. The Web UI carries them in an address."""
 
 
-__all__ = ["dollars", "escape_line", "render_delivery_details"]
+__all__ = ["escape_line", "render_delivery_details"]
 
 _MARKS = {"done": "✓", "failed": "✗", "running": "…", "cancelled": "–"}
 _STEPS = 12
@@ -123,8 +124,7 @@ def _status_line(state: DeliveryState) -> str:
     if state.status is None:
         running = f"Running: {state.phase}" if state.phase else "Preparing"
         return waiting_headline(state) or running
-    status = state.status.replace("_", " ").capitalize()
-    return f"{status}: {state.reason.replace('_', ' ')}" if state.reason else status
+    return outcome_text(state.status, state.reason).capitalize()
 
 
 def _message_lines(state: DeliveryState) -> list[str]:
@@ -155,7 +155,10 @@ def _fact_lines(state: DeliveryState, request: DeliveryRequest, id: str) -> list
         )
     if state.testing.verdict is not None and state.testing.verdict.promises:
         lines.append(f"- changed promises: {_changed_promises(state.testing.verdict)}")
-    lines.append(f"- spent {_spending_text(state)}")
+    spend, budget_usd = state.spending.spend, None
+    if prepared is not None:
+        budget_usd = prepared.limits.budget_usd + state.budget.extra_usd
+    lines.append(f"- spent {escape_money(spent_line(spend.usd, spend.at_risk_usd, budget_usd))}")
     lines += [f"- {_decision_text(key, decision)}" for key, decision in list(state.gates.decided.items())[-_NOTES:]]
     lines += [f"- assumed: {escape_line(assumption, 200)}" for assumption in state.turns.assumptions[-_NOTES:]]
     if state.messages.pending:
@@ -184,16 +187,6 @@ def _decision_text(key: str, decision: DecisionRecord) -> str:
     return f"{escape_line(key.replace('_', ' ').replace(':', ' ', 1), 80)}: {verdict}" + (f": {note}" if note else "")
 
 
-def _spending_text(state: DeliveryState) -> str:
-    """Return what was spent, of which budget, and how much at most for replies that were cut off."""
-    text = price(state.spending.spend.usd)
-    if state.prepared is not None:
-        text += f" of {price(state.prepared.limits.budget_usd + state.budget.extra_usd)}"
-    if at_risk := state.spending.spend.at_risk_usd:
-        text += f", and at most {price(at_risk)} for replies that were cut off"
-    return text
-
-
 def _steps_table(steps: list[StepRecord], remaining_bytes: int) -> list[str]:
     """Return the Markdown table of steps: the newest that fit into so many bytes, at most _STEPS, and how many came
     before."""
@@ -213,7 +206,7 @@ def _steps_table(steps: list[StepRecord], remaining_bytes: int) -> list[str]:
 
 def _step_row(record: StepRecord) -> str:
     """Return a step's row: mark, name, result, and how long it took and what it cost."""
-    name = record.step.replace("_", " ") + (f" {record.attempt}" if record.attempt > 1 else "")
+    name = step_name(record.step, record.attempt)
     result = " · ".join(
         part
         for part in (
@@ -223,15 +216,9 @@ def _step_row(record: StepRecord) -> str:
         )
         if part
     )
-    time = _duration(record.duration_s) if record.duration_s is not None else ""
+    time = span(record.duration_s).replace(" ", _GAP[0]) if record.duration_s is not None else ""
     cost = f",{_GAP[0]}".join(part for part in (time, price(record.cost_usd) if record.turns else "") if part)
     return f"| {_MARKS.get(record.status, '')}{_GAP[0]} | {name}{_GAP} | {result}{_GAP} | {cost} |"
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration without a breaking space: a narrow column would be broken at every one."""
-    whole = round(seconds)
-    return "<1\u00a0s" if whole < 1 else f"{whole}\u00a0s" if whole < 120 else f"{whole // 60}\u00a0min"
 
 
 def _pull_request_line(pull: PullRequest) -> str:
@@ -241,17 +228,15 @@ def _pull_request_line(pull: PullRequest) -> str:
     return f"- pull request [#{pull.number}]({pull.url})"
 
 
-def price(amount: float | None) -> str:
-    """Return an amount for Markdown, with its dollar sign escaped: two bare ones on a line would make a formula of what
-    is between."""
-    return dollars(amount).replace("$", "\\$")
+def price(amount: float | None, of: float | None = None) -> str:
+    """Return an amount for Markdown, `\\$0.43 of \\$5.00`."""
+    return escape_money(money(amount, of, unknown="unknown"))
 
 
-def dollars(amount: float | None) -> str:
-    """Return an amount, `$0.43`; a price nobody knows is "unknown", never zero."""
-    if amount is None:
-        return "unknown"
-    return "under $0.01" if 0 < amount < 0.005 else f"${amount:.2f}"
+def escape_money(text: str) -> str:
+    """Escape dollar signs and `<` for Markdown: two bare dollar signs on a line would make a formula of what is
+    between."""
+    return text.replace("<", "\\<").replace("$", "\\$")
 
 
 _UPDATE = "Copy the JSON, then More Actions, Send an Update, choose the name, paste:"

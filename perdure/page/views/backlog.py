@@ -19,7 +19,7 @@ from perdure.page.render import form_text, perdure_of, person_of, redirect_with_
 from perdure.render.backlog.drawing import draw_graph
 from perdure.render.backlog.report import item_state
 from perdure.render.backlog.text import PHASE_MARKS, PHASE_ORDER
-from perdure.render.formatting import short_sha
+from perdure.text import short_sha
 
 _MESSAGES = {
     "hold": "nothing further begins until it is resumed",

@@ -11,9 +11,9 @@ from perdure import __version__
 from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.render.backlog.drawing import draw_graph
 from perdure.render.backlog.text import PHASE_MARKS, phase_reason, status_lines
-from perdure.render.formatting import align_columns, money, short_sha
+from perdure.render.formatting import align_columns
 from perdure.render.report.page import report_environment
-from perdure.text import is_web_address, one_line
+from perdure.text import is_web_address, money, one_line, short_sha
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from perdure.models.backlog.state import BacklogProgress, ItemView
 from perdure.models.delivery.decisions import PendingDecision
 from perdure.models.limits import END_MESSAGE_CHARS
 from perdure.render.decision_lines import commands_for_decision
-from perdure.render.formatting import money, pluralise, short_sha
 from perdure.render.step_lines import BAD, GOOD, NEUTRAL, RUNNING, WARN
-from perdure.text import one_line, span
+from perdure.text import money, one_line, pluralise, short_sha, span
 
 SHOWN_ITEMS = 40
 """Items of one phase that `status` shows: what fits on a screen; `--json` has all of them."""
@@ -46,8 +45,7 @@ def headline(progress: BacklogProgress) -> str:
             singular, plural = _PHASE_LABELS.get(phase, (phase, phase))
             parts.append(f"{number} {singular if number == 1 else plural}")
     left_text = f"{progress.backlog_id}  {' · '.join(parts)}"
-    limit = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
-    right_text = f"{money(progress.usd)}{limit}"
+    right_text = money(progress.usd, progress.budget_usd)
     return f"{left_text}{' ' * max(2, _LINE_WIDTH - len(left_text) - len(right_text))}{right_text}"
 
 

@@ -7,6 +7,7 @@ import base64
 from collections.abc import Mapping
 from functools import cache
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,12 +16,13 @@ from markupsafe import Markup
 from perdure import __version__
 from perdure.models.checks import verdict_text
 from perdure.models.delivery.result import ReviewStatus, TestsStatus
+from perdure.models.delivery.result_text import cost_line, outcome_text, step_name, tests_line
 from perdure.render.decision_lines import decision_line
-from perdure.render.formatting import format_tokens, money, pluralise, visible_line, visible_text
+from perdure.render.formatting import visible_line, visible_text
 from perdure.render.report import view
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.timeline import svg_of, timeline_of
-from perdure.text import is_web_address, span
+from perdure.text import format_tokens, is_web_address, money, pluralise, span
 
 Tile = tuple[str, list[str], str]
 """A tile: its value, the lines below it, and its tone (`good`, `warn`, `bad`, or empty)."""
@@ -31,7 +33,7 @@ def tests_tile(report: DeliveryReport) -> Tile:
     result = report.tests
     if result.status in (TestsStatus.SKIPPED, TestsStatus.NONE):
         return "not run" if result.status is TestsStatus.SKIPPED else "no tests", [], "warn" * (not report.running)
-    _, _, more = view.tests_line(result).partition(", ")
+    _, _, more = tests_line(result).partition(", ")
     value = f"{result.passed} passed" if result.passed is not None else str(result.status)
     return value, more.split(", ") if more else [], "good" if result.status is TestsStatus.GREEN else "bad"
 
@@ -50,7 +52,7 @@ def review_tile(report: DeliveryReport) -> Tile:
 
 def cost_tile(report: DeliveryReport) -> Tile:
     """Return the tile about cost: the amount, below it budget and tokens."""
-    _, *more = view.cost_line(report.usage).split(" · ")
+    _, *more = cost_line(report.usage).split(" · ")
     budget = [f"of {money(report.budget_usd)}"] if report.budget_usd is not None else []
     return money(report.usage.cost_usd), [*budget, *more], ""
 
@@ -95,7 +97,9 @@ def template_values(report: DeliveryReport, pictures: Mapping[str, str]) -> dict
         "points": verdict_text.review_points(report.reviewed, report.findings),
         "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
         "sections": _section_links(report, bool(timeline.rows)),
-        "turns": [(name, list(turns)) for name, turns in groupby(report.turns, key=view.step_name)],
+        "turns": [
+            (step_name(*step), list(turns)) for step, turns in groupby(report.turns, attrgetter("step", "attempt"))
+        ],
         "total": view.total_cost(report.steps),
         "diff_lines": view.diff_lines(report.diff),
     }
@@ -151,6 +155,9 @@ def report_environment() -> Environment:
     environment.filters |= {"status": lambda status: status.replace("_", " ")}
     environment.globals |= {
         "view": view,
+        "outcome": outcome_text,
+        "step_name": step_name,
+        "tests_line": tests_line,
         "wording": verdict_text,
         **{tile.__name__: tile for tile in (tests_tile, review_tile, cost_tile, time_tile, receipt_tile)},
         "count": pluralise,

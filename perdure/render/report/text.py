@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perdure.models.delivery.result_text import cost_line, outcome_text, step_name, tests_line
 from perdure.models.limits import REQUEST_BYTES, STAT_FILES
 from perdure.render.decision_lines import decision_line, diffstat_lines
 from perdure.render.findings_text import report_lines, review_lines
-from perdure.render.formatting import money, pluralise, short_sha, span, visible_line, visible_text, wrap_visible
+from perdure.render.formatting import visible_line, visible_text, wrap_visible
 from perdure.render.report import view
 from perdure.render.report.facts import DeliveryReport
 from perdure.render.report.timeline import timeline_of
 from perdure.render.step_lines import format_row, group_steps, line_of
+from perdure.text import money, pluralise, short_sha, span
 
 
 def lines_of(report: DeliveryReport) -> list[str]:
@@ -51,8 +53,8 @@ def _diffstat_lines(patch: str) -> list[str]:
 def _head_lines(report: DeliveryReport) -> Iterator[str]:
     """Yield the head of the report: id, status and title, then the facts that are known, then the delivery's
     message."""
-    status = report.status.replace("_", " ") + (f", {report.reason.replace('_', ' ')}" if report.reason else "")
-    yield f"{report.delivery_id}  {status}" + (f"  {visible_line(report.title, 100)}" if report.title else "")
+    title = f"  {visible_line(report.title, 100)}" if report.title else ""
+    yield f"{report.delivery_id}  {outcome_text(report.status, report.reason)}{title}"
     base = f" ({visible_line(report.base)} at {short_sha(report.base_sha)})" if report.base and report.base_sha else ""
     pull = report.pull_request
     timing = f"{report.started:%Y-%m-%d %H:%M} UTC · {span(report.seconds)}" + (" so far" if report.running else "")
@@ -61,10 +63,10 @@ def _head_lines(report: DeliveryReport) -> Iterator[str]:
         ("issue", report.issue),
         ("branch", report.branch + (f" at {short_sha(report.head_sha)}" if report.head_sha else "")),
         ("pull request", f"#{pull.number} {pull.url}{' (draft)' if pull.draft else ''}" if pull else ""),
-        ("tests", view.tests_line(report.tests)),
+        ("tests", tests_line(report.tests)),
         ("", report.tests.experiment),
         ("review", view.report_review_line(report)),
-        ("cost", view.cost_line(report.usage, report.budget_usd)),
+        ("cost", cost_line(report.usage, report.budget_usd)),
         ("time", timing),
         ("receipt", view.report_receipt_line(report)),
         ("waiting", report.waiting),
@@ -101,4 +103,5 @@ def _cost_lines(report: DeliveryReport) -> Iterator[str]:
     """Yield turns and cost of each step that had turns or a cost, or whose cost is unknown."""
     for record in report.steps:
         if record.turns or record.cost_usd is None or record.cost_usd:
-            yield f"{view.step_name(record):<20} {pluralise(record.turns, 'turn'):<10} {money(record.cost_usd)}"
+            name, turns = step_name(record.step, record.attempt), pluralise(record.turns, "turn")
+            yield f"{name:<20} {turns:<10} {money(record.cost_usd)}"

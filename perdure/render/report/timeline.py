@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 
-from perdure.render.formatting import pluralise, visible_line
+from perdure.models.delivery.result_text import step_name
+from perdure.render.formatting import visible_line
 from perdure.render.report.facts import DeliveryReport
-from perdure.render.report.view import step_name
 from perdure.render.step_lines import StepGroup, group_steps, line_of
-from perdure.text import span
+from perdure.text import pluralise, span
 
 REPORT_ROWS_SHOWN = 60
 """Rows of the timeline: more do not fit a screen; the table below it has all of them."""
@@ -172,7 +172,11 @@ def _make_row(report: DeliveryReport, group: StepGroup, first_step: int, times: 
     ]
     total_s = sum(bar.end - bar.start for bar in bars)
     return TimelineRow(
-        step_name(group.first) if is_fix else line.name, line.mark, span(total_s), tuple(bars), tuple(deaths)
+        step_name(group.first.step, group.first.attempt) if is_fix else line.name,
+        line.mark,
+        span(total_s),
+        tuple(bars),
+        tuple(deaths),
     )
 
 

@@ -94,7 +94,7 @@ def test_what_a_model_writes_cannot_forge_the_evidence() -> None:
     ]  # fmt: skip
     assert not [line for line in text.splitlines() if line.startswith("```")]
     assert "- tests: 44 green, on tree `c0ffeec0ffee`" in text
-    assert "- cost: $0.50, at most $0.20 more for replies cut off" in text
+    assert "- cost: $0.50, up to $0.20 more for replies cut off" in text
     assert text.count("**tech debt**") == 2
 
 
@@ -160,15 +160,15 @@ def test_the_receipt_says_what_was_survived_and_which_tree_was_green() -> None:
         WORK.model_copy(update={"tests": green("4 green")}), CONTRACT, None, None, receipt
     ).splitlines()
     assert lines[lines.index("### Receipt") + 2 :][:4] == [
-        "- worker deaths: 2",
-        "- turns redone: 1",
-        "- replies paid twice: 0",
+        "- 2 worker deaths",
+        "- 1 turn redone",
+        "- 0 replies paid twice",
         "- tested green: tree `c0ffeec0ffee`, which is commit `h`",
     ]
     red = WORK.model_copy(update={"tests": TestVerdict(status=TestsStatus.RED, tree="c0ffee" * 7, summary="1 red")})
     text = pull_request_body(red, CONTRACT, None, None, Receipt(replies_cut=3))
     assert "tested green" not in text
-    assert "- replies cut off: 3, possibly billed" in text
+    assert "- 3 replies cut off by a death" in text
     assert "### Receipt" not in pull_request_body(WORK, CONTRACT, None, None)
 
 
@@ -178,7 +178,7 @@ def test_artifacts_are_linked_where_they_belong_and_only_to_the_web() -> None:
     work = WORK.model_copy(update={"artifacts": links, "tests": green("4 green"), "review_result": clean})
     text = pull_request_body(work, CONTRACT, None, None, Receipt())
     assert "on tree `c0ffeec0ffee` ([report](https://x/o/r/blob/c/tests.md))" in text
-    assert "0 skippable ([findings](https://x/o/r/blob/c/review.md))" in text
+    assert "review: clean, 0 blockers ([findings](https://x/o/r/blob/c/review.md))" in text
     assert "- plan: [as it was made](https://x/o/r/blob/c/plan.md)" in text
     assert "- [receipt.json](https://x/o/r/blob/c/receipt.json)" in text
     odd = WORK.model_copy(update={"artifacts": {"plan": "javascript:x", "receipt": "https://x/a) <img>"}})
@@ -198,7 +198,7 @@ def test_a_body_that_is_too_long_loses_its_longest_parts_and_nothing_that_counts
     )
     assert 55_000 < len(text) <= 60_000
     assert text.startswith("> **Draft:** rrr")
-    for kept in ("Closes #12", "- worker deaths: 7", "### Evidence", "- w"):
+    for kept in ("Closes #12", "- 7 worker deaths", "### Evidence", "- w"):
         assert kept in text.splitlines()
     assert text.splitlines()[-1] == marker("d")
     assert len(re.findall(r"_… cut here, \d+ more characters_", text)) == 2

@@ -124,7 +124,7 @@ def test_what_the_engine_found_has_a_section_a_line_of_evidence_and_a_page_the_w
     text = text_of(looks=EngineObservations(FINDINGS), **PUBLISHED)
     lines = text.splitlines()
     assert (
-        f"- the engine's own look: 1 blocker, 1 tech debt, in 3 files, +48 −7 ([all of it]({WEB}/findings.md))" in lines
+        f"- the engine's own look: 1 blocker, 1 tech debt, +48 −7 in 3 files ([all of it]({WEB}/findings.md))" in lines
     )
     at = lines.index("### Found by the engine")
     assert lines[at + 2 : at + 4] == ["- **blocker** a binary (`x.bin:3`)", "- **tech debt** a large change"]
@@ -133,7 +133,7 @@ def test_what_the_engine_found_has_a_section_a_line_of_evidence_and_a_page_the_w
     for words in ("`x.bin:3`", "> split it", "### test_a", "`t.py:9`", "> assert 1", "> assert 2"):
         assert words in page.splitlines()
     quiet = text_of(looks=EngineObservations(Findings(base="b", head="h", files=1)))
-    assert "- the engine's own look: nothing found, in 1 file, +0 −0" in quiet.splitlines()
+    assert "- the engine's own look: nothing found, +0 −0 in 1 file" in quiet.splitlines()
     assert "### Found by the engine" not in quiet
 
 

@@ -65,8 +65,8 @@ def test_at_the_end_it_names_the_pull_request_with_its_evidence_and_receipt() ->
         "- branch `perdure/calc-issue-12`, from `main` at `bbbbbbbbbbbb`",
         "- tests: 4 green, on tree `c0ffeec0ffee`",
         "- review: clean, 0 blockers, 1 tech debt",
-        "- cost: $0.43, at most $0.10 more for replies cut off",
-        "- receipt: worker deaths 2, turns redone 1, replies paid twice 0",
+        "- cost: $0.43, up to $0.10 more for replies cut off",
+        "- receipt: 2 worker deaths, 1 turn redone, 0 replies paid twice",
         "",
         "**Next:** Review and merge it: #7. Merging it closes this issue.",
     ]

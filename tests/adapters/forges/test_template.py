@@ -275,7 +275,7 @@ def check_unhidden(text: str) -> None:
     assert not [child for token in tokens for child in token.children or [] if child.type == "html_inline"]
     assert tokens[-1].type == "html_block"
     seen = [token.content for token in tokens if token.type == "inline"]
-    assert [words for words in seen if words == "worker deaths: 0"] == ["worker deaths: 0"]
+    assert [words for words in seen if words == "0 worker deaths"] == ["0 worker deaths"]
     assert [words for words in seen if words.startswith("tests: 4 green")]
     assert [words for words in seen if words == "Closes #12"]
     assert len(text) <= 60_000

@@ -10,6 +10,7 @@ from report_samples import at, sample
 from perdure.cli.look.report import target_of, write_page
 from perdure.models.checks.report import CommandResult, TestCase, TestReport
 from perdure.models.checks.verdict_text import review_points
+from perdure.models.delivery import result_text
 from perdure.models.delivery.result import (
     AttemptResult,
     ReviewResult,
@@ -63,7 +64,7 @@ def test_every_attempt_has_its_line_with_verdict_size_cost_and_branch() -> None:
     )
     text = told(attempts=(red, green, green.model_copy(update={"number": 3, "chosen": False})))
     assert "1 tests are red · tests red · review: not done · 0 lines · cost unknown · p/1" in text
-    assert "2 chosen · tests green · review: 0 blockers, 1 tech debt noted · 12 lines · $0.50 · p/2" in text
+    assert "2 chosen · tests green · review: 0 blockers, 1 tech debt · 12 lines · $0.50 · p/2" in text
     assert "3 not chosen · tests green" in text
     assert "\nAttempts\n" not in told()
 
@@ -108,7 +109,7 @@ def test_unknown_costs_stay_unknown() -> None:
     ],
 )
 def test_a_verdict_is_one_line(tests: ResultOfTests, words: str) -> None:
-    assert view.tests_line(tests) == words
+    assert result_text.tests_line(tests) == words
 
 
 def test_what_strangers_wrote_cannot_move_the_cursor_or_flood_the_screen() -> None:

@@ -21,11 +21,12 @@ from perdure.adapters.agents.builtin.review import (
 from perdure.adapters.agents.text import first_line
 from perdure.models.backlog.touches import patterns_of_paths
 from perdure.models.checks.report import Classification, Justification, Review, ReviewIssue, Severity
+from perdure.models.delivery.result_text import count_severities
 from perdure.models.delivery.steps import STEPS, Decomposition, Plan, Role
 from perdure.models.delivery.turn import SUMMARY_LIMIT, Outcome
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.text import one_line
+from perdure.text import one_line, pluralise
 
 TITLE_CHARS = 60
 
@@ -105,7 +106,7 @@ def _plan_outcome(plan: Plan) -> Outcome:
     files = len(set(plan.relevant_files))
     data = {"title": title, "tasks": len(plan.tasks), "files": files, "words": plan.to_text(PLAN_SHOWN_BYTES)}
     data["touches"] = list(patterns_of_paths(plan.relevant_files, *(task.files for task in plan.tasks)))
-    return Outcome(summary=f"{count_noun(len(plan.tasks), 'task')}, {count_noun(files, 'file')}", data=data)
+    return Outcome(summary=f"{pluralise(len(plan.tasks), 'task')}, {pluralise(files, 'file')}", data=data)
 
 
 def _check_review(
@@ -170,23 +171,11 @@ def _merge_duplicates(review: Review) -> Review:
 def _review_outcome(review: Review) -> Outcome:
     """Return the outcome of a review: how many issues there are of each severity, as summary and as data."""
     counts = Counter(issue.severity for issue in review.issues)
-    labels = {Severity.BLOCKER: "blocker", Severity.TECH_DEBT: "tech debt", Severity.SKIPPABLE: "skippable"}
-    parts = [
-        f"{counts[severity]} {word}" if severity is not Severity.BLOCKER else count_noun(counts[severity], word)
-        for severity, word in labels.items()
-        if counts[severity]
-    ]
-    return Outcome(
-        summary=", ".join(parts) or "no issues", data={str(severity): counts[severity] for severity in Severity}
-    )
+    summary = count_severities(*(counts[severity] for severity in Severity)) or "no issues"
+    return Outcome(summary=summary, data={str(severity): counts[severity] for severity in Severity})
 
 
 def free_text_summary(text: str) -> str:
     """Return the first line of an answer in free text, at most SUMMARY_LIMIT characters, for the commit and for people;
     "done" where it has no words."""
     return first_line(text, SUMMARY_LIMIT) or "done"
-
-
-def count_noun(number: int, word: str) -> str:
-    """Return a number with its noun: `1 task`, `2 tasks`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
