@@ -9,12 +9,21 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from inspect import isfunction
+from types import ModuleType
 
+from perdure.models.errors import PerdureError
 from tests.attack import exhausting_files, exhausting_words
-from tests.attack.exhausting_case import CASES
 
-__all__ = ["CASES", "exhausting_files", "exhausting_words", "run"]
+
+def _cases(module: ModuleType) -> dict[str, Callable[[], object]]:
+    """The public functions of a module, by their names as words: each makes such a text and has it read."""
+    functions = {name: value for name, value in vars(module).items() if isfunction(value)}
+    return {name.replace("_", " "): value for name, value in functions.items() if not name.startswith("_")}
+
+
+CASES = _cases(exhausting_words) | _cases(exhausting_files)
 
 CPU_S, MEMORY_BYTES = 30, 1536 * 1024**2
 """Of one child for all cases: reading them all takes 3 s and 150 MB; any of them unbounded takes more than this."""
@@ -42,6 +51,15 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
+def _outcome(read: Callable[[], object]) -> str:
+    """`read`, or `refused: …`, as it says."""
+    try:
+        read()
+    except (PerdureError, ValueError) as error:
+        return f"refused: {' '.join(str(error).split())[:100]}"
+    return "read"
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or CASES:
-        print(name, CASES[name](), sep="\t", flush=True)
+        print(name, _outcome(CASES[name]), sep="\t", flush=True)

@@ -1,4 +1,4 @@
-"""Words of models, repositories and their tests, made to exhaust who reads it."""
+"""Words of models, repositories and their tests, made to exhaust who reads it; each a function."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from tests.attack.exhausting_case import case
 
-
-@case
 def a_model_answer_nested_a_million_deep() -> None:
     from perdure.adapters.agents.builtin.answers import parse_answer
     from perdure.models.phases import Step
@@ -17,7 +14,6 @@ def a_model_answer_nested_a_million_deep() -> None:
     parse_answer(Step.PLAN, '{"title": ' + "[" * 1_000_000)
 
 
-@case
 def a_model_answer_with_a_number_of_60_000_digits() -> None:
     from perdure.adapters.agents.builtin.answers import parse_answer
     from perdure.models.phases import Step
@@ -37,7 +33,6 @@ def _report(text: str) -> None:
             raise ValueError(str(error)) from None
 
 
-@case
 def a_billion_laughs_in_a_JUnit_report() -> None:
     names = "abcdefghij"
     entities = [f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in pairwise(names)]
@@ -45,18 +40,15 @@ def a_billion_laughs_in_a_JUnit_report() -> None:
     _report(f"{kinds}<testsuite><testcase name='&j;'/></testsuite>")
 
 
-@case
 def an_external_entity_in_a_JUnit_report() -> None:
     kinds = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     _report(f'{kinds}<testsuite><testcase name="n">&a;</testcase></testsuite>')
 
 
-@case
 def a_JUnit_report_nested_a_million_deep() -> None:
     _report("<testsuite>" * 1_000_000)
 
 
-@case
 def a_notes_file_without_end() -> None:
     from perdure.adapters.repository.config import read_notes
 
@@ -69,21 +61,18 @@ def a_notes_file_without_end() -> None:
             raise AssertionError("it was read whole")
 
 
-@case
 def a_tool_output_of_120_000_unended_escapes() -> None:
     from perdure.adapters.system.output import clean_output
 
     clean_output("\x1b]a" * 40_000)
 
 
-@case
 def a_tool_output_of_one_long_line() -> None:
     from perdure.adapters.system.output import clean_output
 
     clean_output("a" * 120_000)
 
 
-@case
 def a_go_mod_of_a_million_empty_lines() -> None:
     from perdure.adapters.repository.detect import detect_commands
 
@@ -114,21 +103,17 @@ def _judged(name: str, before: str, after: str) -> None:
         raise ValueError("; ".join(hit.title for hit in found) or "no hit")
 
 
-@case
 def a_pom_xml_of_unended_comments() -> None:
     _judged("pom.xml", "<project/>", "<!--" * 250_000)
 
 
-@case
 def a_Makefile_of_a_million_spaces() -> None:
     _judged("Makefile", "test:\n\ttrue\n", "a" + " " * 1_000_000 + "x\n")
 
 
-@case
 def a_JavaScript_test_of_unended_braces() -> None:
     _judged("a.test.js", "test('a', () => {})", "const {" * 140_000)
 
 
-@case
 def a_Python_test_of_16_000_minus_signs() -> None:
     _judged("test_a.py", "def test_a():\n    assert 1\n", "x = " + "-" * 16_000 + "1\n")

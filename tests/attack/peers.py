@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perdure.adapters.agents.builtin.errors import MODEL_EVENT_LINES
 from perdure.adapters.agents.builtin.model import Model, ModelRequest
 from perdure.adapters.forges.github import transport
@@ -201,18 +203,19 @@ def forge_case(answer: Callable[[Peer, socket.socket], None], *, within_s: float
     from perdure.adapters.forges.github.transport import open_client
 
     _packed()
-    kept = transport.FORGE_ANSWER_S, transport.FORGE_ANSWER_BYTES
-    transport.FORGE_ANSWER_S, transport.FORGE_ANSWER_BYTES = within_s, most
-    try:
-        with peer(answer) as found, open_client(found.url, "ghp_0123456789", silence_s=2) as forge:
-            try:
-                with raise_forge_errors(found.url, "PERDURE_GITHUB_TOKEN"):
-                    forge.get_repo("o/r").full_name.lower()
-            except PerdureError as error:
-                return f"{type(error).__name__}: {error}"
-        return "an answer"
-    finally:
-        transport.FORGE_ANSWER_S, transport.FORGE_ANSWER_BYTES = kept
+    with (
+        pytest.MonkeyPatch.context() as limits,
+        peer(answer) as found,
+        open_client(found.url, "ghp_0123456789", silence_s=2) as forge,
+    ):
+        limits.setattr(transport, "FORGE_ANSWER_S", within_s)
+        limits.setattr(transport, "FORGE_ANSWER_BYTES", most)
+        try:
+            with raise_forge_errors(found.url, "PERDURE_GITHUB_TOKEN"):
+                forge.get_repo("o/r").full_name.lower()
+        except PerdureError as error:
+            return f"{type(error).__name__}: {error}"
+    return "an answer"
 
 
 def _json_drips(found: Peer, to: socket.socket) -> None:

@@ -14,6 +14,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -24,9 +25,6 @@ from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS, follow_up
 
 FILE = Path(sys.argv[2])
-
-follow_up.FOLLOW_PAUSE = timedelta(seconds=0.3)
-follow_up.HEARTBEAT_TIMEOUT = timedelta(seconds=2)  # nobody here reports the dead
 
 
 @activity.defn
@@ -46,16 +44,20 @@ async def look_at_stack(work: StackInput) -> StackState:
 
 async def main() -> None:
     client = await Client.connect(sys.argv[1], plugins=[perdure_plugin()])
-    async with Worker(
+    worker = Worker(
         client,
         task_queue=TASK_QUEUE,
         workflows=WORKFLOWS,
         activities=[look_at_stack],
         workflow_runner=UnsandboxedWorkflowRunner(),
         max_cached_workflows=0,  # or a server asks a dead worker for ten seconds
-    ):
-        print("follows", flush=True)
-        await asyncio.Event().wait()
+    )
+    with pytest.MonkeyPatch.context() as soon:
+        soon.setattr(follow_up, "FOLLOW_PAUSE", timedelta(seconds=0.3))
+        soon.setattr(follow_up, "HEARTBEAT_TIMEOUT", timedelta(seconds=2))  # nobody here reports the dead
+        async with worker:
+            print("follows", flush=True)
+            await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

@@ -27,38 +27,46 @@ RANGES = PortRanges(backend=(B, B + 4), frontend=(F, F + 4))
 ONE = PortRanges(backend=(B, B), frontend=(F, F))
 
 
+class Attempts:
+    """Attempts at deliveries: each holds its lock while it works."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._locks: dict[str, int] = {}
+
+    def begin(self, delivery: str) -> str:
+        """Begin to work on this delivery, unless somebody does, and return its name."""
+        lock = try_lock(self._home.workspace(delivery) / "lease-tree")
+        if lock is not None:
+            self._locks[delivery] = lock
+        return delivery
+
+    def end(self, delivery: str) -> None:
+        """End as an attempt ends that is over, or was killed."""
+        os.close(self._locks.pop(delivery))
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    yield Home(tmp_path / "home")
-    while WORKING:
-        os.close(WORKING.popitem()[1])
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
 
 
-WORKING: dict[Path, int] = {}
-"""The locks that attempts hold while they work."""
+@pytest.fixture
+def attempts(home: Home) -> Iterator[Attempts]:
+    attempts = Attempts(home)
+    yield attempts
+    for delivery in [*attempts._locks]:
+        attempts.end(delivery)
 
 
-def deliver(home: Home, name: str) -> str:
-    """A delivery that somebody works on."""
-    lock = home.workspace(name) / "lease-tree"
-    if (held := try_lock(lock)) is not None:
-        WORKING[lock] = held
-    return name
-
-
-def rest(home: Home, name: str) -> None:
-    """Its attempt has ended, or was killed."""
-    os.close(WORKING.pop(home.workspace(name) / "lease-tree"))
-
-
-def test_a_lease_dies_with_its_attempt_where_no_pair_is_left(home: Home) -> None:
-    pairs = [lease_ports(home, RANGES, deliver(home, f"d{n}")) for n in range(4)]
-    rest(home, "d2")  # it waits for a person, or its workflow was terminated
-    last = lease_ports(home, RANGES, deliver(home, "last"))
+def test_a_lease_dies_with_its_attempt_where_no_pair_is_left(home: Home, attempts: Attempts) -> None:
+    pairs = [lease_ports(home, RANGES, attempts.begin(f"d{n}")) for n in range(4)]
+    attempts.end("d2")  # it waits for a person, or its workflow was terminated
+    last = lease_ports(home, RANGES, attempts.begin("last"))
     assert last not in pairs, "not while there is another one"
-    assert lease_ports(home, RANGES, deliver(home, "late")) == pairs[2]
+    assert lease_ports(home, RANGES, attempts.begin("late")) == pairs[2]
     with pytest.raises(NoPorts):  # everybody works
-        lease_ports(home, RANGES, deliver(home, "d2"))
+        lease_ports(home, RANGES, attempts.begin("d2"))
     release_ports(home, "d0")
     assert lease_ports(home, RANGES, "d2") == pairs[0]
 
@@ -72,24 +80,24 @@ def listening(port: int, host: str = "127.0.0.1") -> Iterator[None]:
         yield
 
 
-def test_a_retry_gets_the_pair_it_had(home: Home) -> None:
-    assert lease_ports(home, RANGES, deliver(home, "a")) == lease_ports(home, RANGES, "a")
+def test_a_retry_gets_the_pair_it_had(home: Home, attempts: Attempts) -> None:
+    assert lease_ports(home, RANGES, attempts.begin("a")) == lease_ports(home, RANGES, "a")
     assert len(list(home.ports.glob("2*"))) == 1
 
 
-def test_as_many_deliveries_as_pairs_get_different_ones_and_the_next_waits(home: Home) -> None:
-    pairs = {lease_ports(home, RANGES, deliver(home, f"d{n}")) for n in range(5)}
+def test_as_many_deliveries_as_pairs_get_different_ones_and_the_next_waits(home: Home, attempts: Attempts) -> None:
+    pairs = {lease_ports(home, RANGES, attempts.begin(f"d{n}")) for n in range(5)}
     assert len(pairs) == 5
     with pytest.raises(NoPorts, match="all 5 port pairs are in use: 5 by other deliveries") as caught:
-        lease_ports(home, RANGES, deliver(home, "late"))
+        lease_ports(home, RANGES, attempts.begin("late"))
     assert caught.value.retryable
     release_ports(home, "d3")
     assert lease_ports(home, RANGES, "late") in pairs
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_a_pair_somebody_listens_on_is_passed_over(home: Home, host: str) -> None:
-    usual = lease_ports(home, RANGES, deliver(home, "a"))
+def test_a_pair_somebody_listens_on_is_passed_over(home: Home, attempts: Attempts, host: str) -> None:
+    usual = lease_ports(home, RANGES, attempts.begin("a"))
     with listening(usual.frontend, host):
         assert not are_ports_free(usual)
         other = lease_ports(home, RANGES, "a")
@@ -97,29 +105,29 @@ def test_a_pair_somebody_listens_on_is_passed_over(home: Home, host: str) -> Non
     assert not (home.ports / f"{usual.backend}-{usual.frontend}").exists(), "the lease of the lost pair is given back"
 
 
-def test_ports_all_taken_by_others_are_counted_as_such(home: Home) -> None:
+def test_ports_all_taken_by_others_are_counted_as_such(home: Home, attempts: Attempts) -> None:
     with listening(B), pytest.raises(NoPorts, match="0 by other deliveries, 1 by other programs"):
-        lease_ports(home, ONE, deliver(home, "a"))
+        lease_ports(home, ONE, attempts.begin("a"))
     assert lease_ports(home, ONE, "a") == PortPair(B, F)
 
 
-def test_leases_of_deliveries_that_are_gone_are_reclaimed(home: Home) -> None:
-    lease_ports(home, ONE, deliver(home, "gone"))
+def test_leases_of_deliveries_that_are_gone_are_reclaimed(home: Home, attempts: Attempts) -> None:
+    lease_ports(home, ONE, attempts.begin("gone"))
     shutil.rmtree(home.workspace("gone"))
-    assert lease_ports(home, ONE, deliver(home, "a")) == PortPair(B, F)
+    assert lease_ports(home, ONE, attempts.begin("a")) == PortPair(B, F)
     (home.ports / f"{B}-{F}").write_text("")  # killed between making the lease and writing its name
-    assert lease_ports(home, ONE, deliver(home, "b")) == PortPair(B, F)
+    assert lease_ports(home, ONE, attempts.begin("b")) == PortPair(B, F)
 
 
-def test_a_pair_outside_the_configured_ranges_is_given_up(home: Home) -> None:
-    old = lease_ports(home, PortRanges(backend=(B + 10, B + 10), frontend=(F + 10, F + 10)), deliver(home, "a"))
+def test_a_pair_outside_the_configured_ranges_is_given_up(home: Home, attempts: Attempts) -> None:
+    old = lease_ports(home, PortRanges(backend=(B + 10, B + 10), frontend=(F + 10, F + 10)), attempts.begin("a"))
     assert lease_ports(home, RANGES, "a") != old
     assert len(list(home.ports.glob("2*"))) == 1
 
 
 def _lease(root: Path, name: str) -> PortPair:
     home = Home(root)
-    return lease_ports(home, RANGES, deliver(home, name))
+    return lease_ports(home, RANGES, Attempts(home).begin(name))
 
 
 def test_processes_that_lease_at_once_get_different_pairs(home: Home) -> None:
