@@ -1,4 +1,4 @@
-"""Attempts at a plan as children of their delivery: what they are told, what they ask, and how they end."""
+"""Deliveries inside a delivery: attempts at its plan, and the plan's tasks; order, failure, cancel, who may begin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
+from activities.workflow_lookup import former_run, look_for, resume_point
 from perdure.client import Perdure
+from perdure.models.backlog.landing import LandInput, LandResult, RebaseInput, RebaseResult
+from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.decisions import Question
 from perdure.models.delivery.result import TestsStatus
+from perdure.models.delivery.specialists import (
+    PlannedTask,
+    SplitPlanInput,
+    SplitPlanResult,
+    TakeTasksInput,
+    TakeTasksResult,
+)
 from perdure.models.delivery.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.delivery.work import (
     CommitInput,
@@ -27,11 +37,11 @@ from perdure.models.delivery.work import (
 )
 from perdure.models.ids import delivery_key
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.phases import ALL_PHASES, Step
+from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.rules.parallel_builds import attempt_workflow_id, attempts_summary, best_attempt
 from tests.deliveries import WHOLE, Script, at, playing
 from tests.states import with_fields
-from tests.waiting import until
+from tests.waiting import patient, until
 
 
 class Several(Script):
@@ -227,3 +237,237 @@ async def test_an_attempt_that_nobody_but_its_delivery_begins_is_refused(client:
     assert isinstance(failure.value.cause, ApplicationError)
     assert failure.value.cause.message.endswith(f"begun by their delivery: perdure retry {fresh}")
     assert delivery_key(attempt_workflow_id(fresh, 1)) != delivery_key(fresh)
+
+
+TASKS = (
+    PlannedTask(number=1, title="Write it", details="Task 1: Write it", role="backend"),
+    PlannedTask(number=2, title="Describe it", details="Task 2: Describe it", role="docs"),
+    PlannedTask(number=3, title="Test it", details="Task 3: Test it", role="test", after=(1,)),
+)
+
+
+class Team(Script):
+    """`tasks`: what the plan is split into; fails: items whose agent refuses; holding: items that wait in a turn."""
+
+    def __init__(self) -> None:
+        super().__init__(Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, specialists=True)
+        self.tasks = TASKS
+        self.fails: set[str] = set()
+        self.holding: dict[str, asyncio.Event] = {}
+        self.landed: list[str] = []
+        self.built: list[str] = []
+        self.requests: dict[str, Any] = {}
+        self.items: dict[str, str] = {}
+
+    def item(self, delivery: str) -> str:
+        return self.items.get(delivery, "")
+
+    async def plays(self, work: TurnInput) -> TurnResult:
+        item = self.item(work.delivery)
+        if event := self.holding.get(item):
+            await event.wait()
+        if work.step is Step.IMPLEMENT:
+            self.built.append(item)
+        made = await super().plays(work)
+        if item in self.fails:
+            made = made.model_copy(update={"outcome": Outcome(ending=Ending.REFUSED, summary="not that")})
+        return made
+
+    def activities(self) -> list[Callable[..., Any]]:
+        whole: Any
+        whole, *kept = super().activities()
+        assert whole.__name__ == "prepare"
+
+        @activity.defn(name=Step.PREPARE)
+        async def prepare(work: PrepareInput) -> PreparedWorkspace:
+            made: PreparedWorkspace = await whole(work)
+            place = work.request.landing
+            if place is None:
+                return made
+            self.items[work.delivery], self.requests[place.item] = place.item, work.request
+            alone = {"landing": place.branch, "specialists": False, "phases": (Phase.BUILD,), "asks": False}
+            return with_fields(made, **alone, plan=place.within.plan if place.within else "")
+
+        @activity.defn
+        async def split_plan(work: SplitPlanInput) -> SplitPlanResult:
+            return SplitPlanResult(tasks=self.tasks)
+
+        @activity.defn
+        async def take_tasks(work: TakeTasksInput) -> TakeTasksResult:
+            made = tuple(
+                task.model_copy(update={"commit": f"c-{task.item}" if task.item in self.landed else ""})
+                for task in work.tasks
+            )
+            paid = Usage(cost_usd=0.5)
+            return TakeTasksResult(
+                head="taken", checkpoint="c-taken", tasks=made, spend=Spend(usd=0.7), tasks_usage=paid
+            )
+
+        @activity.defn(name=Step.REBASE)
+        async def rebase(work: RebaseInput) -> RebaseResult:
+            return RebaseResult(
+                onto="b", contract="p2", checkpoint=work.checkpoint, commit=f"c-{work.place.item}", tree="t"
+            )
+
+        @activity.defn(name=Step.LAND)
+        async def land(work: LandInput) -> LandResult:
+            self.landed.append(work.place.item)
+            return LandResult(commit=work.commit, head=work.commit, summary="landed")
+
+        return [*kept, prepare, split_plan, take_tasks, rebase, land, look_for, former_run, resume_point]
+
+
+async def tasks_of(client: Client, id: str) -> WorkflowHandle[Any, Any]:
+    async with asyncio.timeout(patient(40)):
+        while True:
+            async for run in client.list_workflows(
+                f"WorkflowId STARTS_WITH '{id}/tasks-' AND WorkflowType = 'Backlog'"
+            ):
+                return client.get_workflow_handle(run.id)
+            await asyncio.sleep(0.1)
+
+
+async def test_independent_tasks_run_at_once_and_the_delivery_goes_on_with_all(client: Client, fresh: str) -> None:
+    team = Team()
+    team.holding = {"1-backend": asyncio.Event(), "2-docs": asyncio.Event()}
+    async with playing(client, team):
+        handle = await begun(client, fresh)
+        await until(lambda: {"1-backend", "2-docs"} <= {team.item(work.delivery) for work in team.seen})
+        assert "3-test" not in {team.item(work.delivery) for work in team.seen}
+        progress = await handle.query("progress")
+        assert progress["waiting"].startswith("for its tasks")
+        for event in team.holding.values():
+            event.set()
+        result = await handle.result()
+    assert (result["status"], result["head_sha"]) == ("delivered", "taken")
+    assert sorted(team.built) == ["1-backend", "2-docs", "3-test"], "the delivery's own agent had nothing left to build"
+    assert team.landed.index("1-backend") < team.landed.index("3-test")
+    assert [step["summary"] for step in result["steps"] if step["step"] == "take_tasks"] == [""]
+    told = {team.item(work.delivery): work.materials for work in team.seen if work.step is Step.IMPLEMENT}
+    assert told["2-docs"]["task"] == "Task 2: Describe it"
+    assert told["1-backend"]["plan"] == told["3-test"]["plan"]
+    place = team.requests["2-docs"].landing
+    assert (place.role, place.within.task, place.within.title) == ("docs", 2, "Describe it")
+    shares = [team.requests[task.item_id].budget_usd for task in TASKS]
+    assert shares[:2] == [1.6, 1.6], "a third of what is left for each that begins"
+    assert shares[2] < 5.0, "then of what is left of all"
+
+
+async def test_a_plan_for_one_agent_is_built_by_one_and_nothing_is_started(client: Client, fresh: str) -> None:
+    team = Team()
+    team.tasks = ()
+    async with playing(client, team):
+        result = await (await begun(client, fresh)).result()
+        history = await client.get_workflow_handle(fresh).fetch_history()
+    assert result["status"] == "delivered"
+    assert team.built == [""]
+    assert "task" not in next(work for work in team.seen if work.step is Step.IMPLEMENT).materials
+    kinds = [event.WhichOneof("attributes") for event in history.events]
+    assert not [kind for kind in kinds if kind and kind.startswith("start_child")]
+
+
+async def test_what_a_failed_task_leaves_is_built_by_one_agent_who_is_told(client: Client, fresh: str) -> None:
+    team = Team()
+    team.fails = {"1-backend"}
+    async with playing(client, team):
+        result = await (await begun(client, fresh)).result()
+    assert result["status"] == "delivered"
+    assert team.landed == ["2-docs"], "what depends on a failed task does not begin"
+    [own] = [work for work in team.seen if work.step is Step.IMPLEMENT and not team.item(work.delivery)]
+    assert own.checkpoint == "c-taken"
+    assert "2. Describe it: done" in own.materials["tasks"]
+    assert "1. Write it: left to do (the model refused: not that)" in own.materials["tasks"]
+    assert "3. Test it: left to do (blocked by 1-backend" in own.materials["tasks"]
+
+
+async def test_a_hold_and_its_end_go_down_to_the_tasks(client: Client, fresh: str) -> None:
+    team = Team()
+    team.holding = {"1-backend": asyncio.Event()}
+    async with playing(client, team):
+        handle = await begun(client, fresh)
+        tasks = await tasks_of(client, fresh)
+        await handle.signal("hold", {"note": "release day"})
+        async with asyncio.timeout(patient(40)):
+            while (await tasks.query("progress")).get("held") != "held: release day":
+                await asyncio.sleep(0.05)
+        await handle.signal("resume", {})
+        team.holding["1-backend"].set()
+        assert (await handle.result())["status"] == "delivered"
+    assert sorted(team.landed) == ["1-backend", "2-docs", "3-test"]
+
+
+async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_and_those_that_begin_later(
+    client: Client, fresh: str
+) -> None:
+    team = Team()
+    team.turns_each, team.holding = 2, {"1-backend": asyncio.Event()}
+    async with playing(client, team):
+        handle = await begun(client, fresh)
+        await until(lambda: team.landed == ["2-docs"])
+        tasks = await tasks_of(client, fresh)
+        before = (await tasks.query("state"))["items"]["1-backend"]["child"]["granted_usd"]
+        for _ in range(2):
+            await handle.signal("say", {"text": "Keep the old name.", "id": "old-name"})
+        await handle.execute_update("add_budget", {"usd": 4, "time": "1h"})
+        first = client.get_workflow_handle(f"{tasks.id}/1-backend")
+        async with asyncio.timeout(patient(40)):
+            while (await first.query("progress"))["budget_usd"] < before + 1.99:
+                await asyncio.sleep(0.05)
+        assert (await tasks.query("progress"))["budget_usd"] > 8
+        team.holding["1-backend"].set()
+        assert (await handle.result())["status"] == "delivered"
+    read = {
+        (team.item(work.delivery), said.text)
+        for work in team.seen
+        if work.step is Step.IMPLEMENT
+        for said in work.messages
+    }
+    assert read == {("1-backend", "Keep the old name."), ("3-test", "Keep the old name.")}, "who has ended has ended"
+    often = [said.id for work in team.seen for said in work.messages if team.item(work.delivery) == "1-backend"]
+    assert often == ["old-name"], "once"
+    assert team.requests["3-test"].budget_usd > 2, "of what was left there would have been less"
+
+
+async def test_a_cancelled_delivery_cancels_its_tasks_and_a_retry_repeats_none_that_landed(
+    client: Client, perdure: Perdure, fresh: str
+) -> None:
+    team = Team()
+    team.holding = {"1-backend": asyncio.Event()}
+    async with playing(client, team):
+        handle = await begun(client, fresh)
+        await until(lambda: team.landed == ["2-docs"])
+        await handle.cancel()
+        team.holding["1-backend"].set()
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+        tasks = await tasks_of(client, fresh)
+        assert (await tasks.describe()).status == WorkflowExecutionStatus.CANCELED
+        keys = tuple(delivery_key(f"{tasks.id}/{task.item_id}") for task in TASKS)
+        assert team.closed == [(), (), keys], "its own end is the last one, and counts theirs"
+        first = client.get_workflow_handle(f"{tasks.id}/1-backend")
+        with pytest.raises(WorkflowFailureError):
+            await first.result()
+        await perdure.delivery(fresh).retry()
+        assert (await client.get_workflow_handle(fresh).result())["status"] == "delivered"
+    prepared = [work for work in team.preparing if team.item(work.delivery) == "1-backend"]
+    assert [work.previous is None for work in prepared] == [True, False], "it goes on from where it was"
+    assert sorted(team.landed) == ["1-backend", "2-docs", "3-test"]
+
+
+@pytest.mark.parametrize("kind", ["Delivery", "Backlog"])
+async def test_tasks_are_begun_by_their_delivery_alone(client: Client, fresh: str, kind: str) -> None:
+    within = {"delivery": "d", "terms": "t", "plan": "p", "task": 1, "queue": TASK_QUEUE}
+    backlog = f"{fresh}/tasks-3fa9c1"
+    place = {"backlog": backlog, "item": "1-backend", "branch": "d/tasks-3fa9c1", "within": within}
+    request = {"repository": "/r", "request": "Task 1: Write it", "landing": place}
+    opened = {"base": "main", "base_sha": "b", "branch": "d/tasks-3fa9c1", "queue": TASK_QUEUE, "within": within}
+    sent = {"Delivery": [request], "Backlog": [{"repository": "/r"}, {"opened": opened}]}
+    id = {"Delivery": f"{backlog}/1-backend", "Backlog": backlog}[kind]
+    async with playing(client, Team()):
+        handle = await client.start_workflow(kind, args=sent[kind], id=id, task_queue=TASK_QUEUE)
+        with pytest.raises(WorkflowFailureError) as refusal:
+            await handle.result()
+    cause = refusal.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == "InvalidRequest"
+    assert f"begun by their delivery: perdure retry {fresh}" in cause.message

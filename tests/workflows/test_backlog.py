@@ -1,19 +1,29 @@
-"""A backlog that delivers itself: order, landing one at a time, failures that stay where they belong."""
+"""A backlog that delivers itself: order, landing one at a time, failures that stay where they belong, and its end."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from backlog_fixtures import Branch, backlog, ended, night, phases, until
-from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from notice_fixtures import telling
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer
 
+from perdure.client.backlog import Backlog
 from perdure.local.places import temporal_binary
+from perdure.models.errors import InvalidRequest
 from perdure.plugin import perdure_plugin
 from tests.deliveries import at, playing, reset
+from tests.engine import until as until_true
+from tests.receiver import Receiver, genuine
+from workflows import WORKFLOWS
 
 
 async def test_all_items_land_once_what_depends_on_others_after_them(client: Client, fresh: str) -> None:
@@ -291,3 +301,167 @@ async def test_a_backlog_goes_on_in_new_runs_while_its_deliveries_run(fresh: str
     assert sorted(branch.landed) == sorted(names)
     assert progress["run_id"] in runs
     assert len(runs) >= 3, (first, runs)
+
+
+ITEMS = 1000
+EVENTS_MOST = 40
+"""Of the backlog, over all its runs, for an item."""
+
+GROWTH_MOST = 100_000_000
+"""Bytes, of this process, from the first third on: its lists of what was seen, and a tenth of what a leak of a kilobyte
+an event would be."""
+
+
+def item(number: int) -> dict[str, Any]:
+    after = {"depends_on": [f"item{number - 100}", f"item{number - 99}"]} if number >= 100 else {}
+    return {"id": f"item{number}", "touches": [f"src/part{number % 97}/**", f"tests/test_part{number}.py"], **after}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+async def test_a_thousand_items_cost_few_events_each_and_no_memory(client: Client, fresh: str) -> None:
+    names = [f"item{number}" for number in range(ITEMS)]
+    branch = Branch(**{name: name for name in names})
+    branch.real_looks, branch.price = client, 0.0  # a price would be counted over all of them
+    memory = []
+    async with playing(client, branch, within=2900):
+        handle = await backlog(client, fresh, night(*map(item, range(ITEMS)), parallel=20))
+        result = asyncio.create_task(handle.result())
+        while not result.done():
+            await asyncio.wait([result], timeout=5)
+            memory.append((len(branch.landed), psutil.Process(os.getpid()).memory_info().rss))
+            print(len(branch.landed), memory[-1][1] // 1_000_000, "MB", flush=True)
+        progress = result.result()
+    assert {one["phase"] for one in progress["items"]} == {"landed"}
+    assert sorted(branch.landed) == sorted(names), "each once"
+    runs = [run async for run in client.list_workflows(f"WorkflowId = '{fresh}'")]
+    events, failed = 0, 0
+    for run in runs:
+        history = await history_of(client.get_workflow_handle(fresh, run_id=run.run_id))
+        events += len(history)
+        failed += sum(event.HasField("workflow_task_failed_event_attributes") for event in history)
+        failed += sum(event.HasField("workflow_task_timed_out_event_attributes") for event in history)
+    print(f"{events / ITEMS:.1f} events an item, {len(runs)} runs, {failed} tasks failed or timed out")
+    assert len(runs) > 5
+    assert events < EVENTS_MOST * ITEMS, events
+    first = next(rss for landed, rss in memory if landed > ITEMS / 3)
+    assert memory[-1][1] - first < GROWTH_MOST, memory
+
+
+async def history_of(handle: WorkflowHandle[Any, Any]) -> list[Any]:
+    return [event async for event in handle.fetch_history_events()]
+
+
+GONE = "branch main is not on the remote any more"
+
+
+async def test_one_that_cannot_begin_says_why_and_begins_once_that_is_out_of_the_way(
+    client: Client, fresh: str
+) -> None:
+    branch = Branch(one="a")
+    branch.unopened = ("ForgeRefused", GONE)
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}))
+        with pytest.raises(WorkflowFailureError) as failed:
+            await ended(handle)
+        assert str(failed.value.cause) == f"BacklogFailed: {GONE}"
+        known = Backlog(client, fresh)
+        for progress in (await known.progress(), await known.result()):
+            assert (progress.status, progress.message, progress.waiting) == ("failed", GONE, "")
+        metadata = await handle.query("__temporal_workflow_metadata")
+        assert GONE in metadata.current_details
+        branch.unopened = None
+        assert await known.retry() == f"{fresh} runs again"
+        assert phases((await known.result()).model_dump()) == {"one": "landed"}
+
+
+async def test_a_mistake_in_it_that_shows_only_as_it_opens_is_told_as_one(client: Client, fresh: str) -> None:
+    branch = Branch(one="a")
+    branch.unopened = ("InvalidRequest", "branch: 'a b' cannot be a branch's name")
+    async with playing(client, branch):
+        await backlog(client, fresh, night({"id": "one"}))
+        with pytest.raises(InvalidRequest, match="'a b' cannot be a branch's name"):
+            await Backlog(client, fresh).result()
+        assert (await Backlog(client, fresh).progress()).status == "failed"
+
+
+async def test_one_that_was_terminated_is_not_shown_as_running(client: Client, fresh: str) -> None:
+    branch = Branch(one="a")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}))
+        await until(handle, lambda at: at["one"] == "building")
+        await handle.terminate("by hand")
+        assert (await Backlog(client, fresh).progress()).status == "terminated"
+        branch.holding["one"].set()
+        await client.get_workflow_handle(f"{fresh}/one").terminate()
+
+
+ITEMS_OF_TOLD = ({"id": "schema", "issue": 13}, {"id": "export", "depends_on": ["schema"]}, {"id": "docs", "issue": 14})
+
+
+async def test_its_end_is_told_with_its_numbers_and_its_pull_request(
+    client: Client, fresh: str, tmp_path: Path
+) -> None:
+    branch = Branch(schema="s", export="e", docs="d")
+    branch.fails, branch.notifies, branch.found = {"schema"}, True, (13, 14)
+    async with Receiver.open() as receiver, telling(client, branch, tmp_path, receiver.url):
+        handle = await backlog(client, fresh, night(*ITEMS_OF_TOLD))
+        progress = dict(await handle.result())
+        (told,) = await until_true(lambda: receiver.of("ended"))
+        assert genuine(told)
+        assert told.json["words"].startswith("1 failed · 1 blocked · 1 landed")
+        assert told.json["links"]["pull_request"] == progress["pull_request"] == "http://forge/1"
+        assert (told.json["delivery_id"], told.json["result"]["backlog_id"]) == (fresh, fresh)
+        assert [item["phase"] for item in told.json["result"]["items"]] == ["failed", "blocked", "landed"]
+        assert told.json["text"].startswith("*Ended: 1 failed · 1 blocked · 1 landed")
+        assert branch.issues == (14,), "what landed is done, what failed is not"
+        assert told.json["request"] == "a backlog of 3 items"
+    history = await handle.fetch_history()
+    await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
+
+
+async def test_a_cancelled_one_is_told_and_one_that_nobody_wants_to_hear_of_is_not(
+    client: Client, fresh: str, tmp_path: Path
+) -> None:
+    branch = Branch(schema="s", export="e", docs="d")
+    branch.holding, branch.notifies = {"schema": asyncio.Event()}, True
+    async with Receiver.open() as receiver, telling(client, branch, tmp_path, receiver.url):
+        handle = await backlog(client, fresh, night(ITEMS_OF_TOLD[0]))
+        await until(handle, lambda at: at["schema"] == "building")
+        await handle.cancel()
+        branch.holding["schema"].set()
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+        (told,) = await until_true(lambda: receiver.of("ended"))
+        assert told.json["result"]["status"] == "cancelled"
+        branch.notifies = False
+        await (await backlog(client, f"{fresh}-2", night(ITEMS_OF_TOLD[2]))).result()
+        assert len(receiver.of("ended")) == 1
+
+
+async def test_the_issues_that_are_open_when_it_begins_are_its_items(client: Client, fresh: str) -> None:
+    branch = Branch(**{"issue-7": "a", "issue-8": "b"})
+    branch.found = (7, 8)
+    async with playing(client, branch):
+        progress = dict(await (await backlog(client, fresh, {"repository": "/r", "issues": "label:bug"})).result())
+        branch.found = ()
+        nothing = dict(
+            await (await backlog(client, f"{fresh}-2", {"repository": "/r", "issues": "label:bug"})).result()
+        )
+    assert [(item["id"], item["phase"]) for item in progress["items"]] == [("issue-7", "landed"), ("issue-8", "landed")]
+    assert branch.issues == (7, 8)
+    assert (nothing["status"], nothing["message"]) == ("ended", "nothing landed")
+
+
+@pytest.mark.parametrize("land", ["branch", "stack"])
+async def test_an_issue_that_was_built_the_night_before_is_left_out_and_named(
+    client: Client, fresh: str, land: str
+) -> None:
+    branch = Branch(**{"issue-8": "b"})
+    branch.found, branch.proposed = (8,), {7: 31}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, {"repository": "/r", "issues": "label:bug", "land": land})
+        progress = await ended(handle)
+    assert [(item["id"], item["phase"]) for item in progress["items"]] == [("issue-8", "landed")]
+    assert progress["notes"] == ["#7 is left out: #31 is open for it"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backlog_fixtures import Branch, backlog, night, until
+from backlog_fixtures import Branch, backlog, ended, night, until
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -32,11 +32,6 @@ from tests.waiting import until as true
 from workflows import follow_up
 
 pytestmark = pytest.mark.story
-
-
-async def ended(handle: Any) -> dict[str, Any]:
-    async with asyncio.timeout(patient(50)):
-        return dict(await handle.result())
 
 
 CHAIN = ({"id": "one"}, {"id": "two", "depends_on": ["one"]}, {"id": "three", "depends_on": ["two", "one"]})

@@ -1,18 +1,21 @@
-"""A retry goes on with what the run before has bought: neither the review of the same tree nor its tokens twice."""
+"""What was bought is paid once: a retry goes on with it, a rewind wants others, a silent delivery's host is asked."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from perdure.client import Perdure
 from perdure.models.budget.ledger import Spend, Usage
 from perdure.models.delivery.result import DeliveryResult
 from perdure.models.delivery.turn import TurnInput, TurnResult
 from perdure.models.delivery.work import TestVerdict
-from perdure.models.phases import Step
-from tests.deliveries import GREEN, RED, ADelivery, Script
+from perdure.models.ids import short_run_id
+from perdure.models.phases import Phase, Step
+from tests.deliveries import GREEN, PLANNED, RED, ADelivery, Script, events, playing, reset, waiting
 
 REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)
 
@@ -110,3 +113,38 @@ async def test_fixes_of_a_retry_are_numbered_on_and_as_many_as_if_there_had_been
     first, second, turns = await retried(a_delivery, test_fixes=2, verdicts=[RED] * 6)
     assert (first.message, second.message) == ("tests are red after 2 fixes",) * 2
     assert turns == [("fix_tests", 3, 1), ("fix_tests", 4, 1)]
+
+
+async def test_each_turn_says_which_run_was_started_and_a_retry_goes_on_with_what_a_rewind_began(
+    client: Client, fresh: str
+) -> None:
+    script = Script(Phase.PLAN, gates=("plan",))
+    async with playing(client, script):
+        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+        handle = client.get_workflow_handle(fresh)
+        await waiting(handle)
+        first = (await delivery.describe()).run_id
+        done = [event for event, kind, _ in await events(handle) if kind == "workflow_task_completed"]
+        rewound = await reset(handle, done[1])
+        await waiting(client.get_workflow_handle(fresh, run_id=rewound))
+        begun = [(work.step, work.started_run_suffix, work.sample) for work in script.seen]
+        assert begun == [("classify", short_run_id(first), ""), ("plan", short_run_id(first), "")] * 2, (
+            "a rewound run has the same input"
+        )
+
+        await delivery.cancel()
+        assert (await delivery.result()).status == "cancelled"
+        script.seen.clear()
+        described = await delivery.describe()
+        assert described.resume is not None
+        assert described.resume.state["turns"]["sample"] == short_run_id(rewound)
+        await delivery.retry()
+        asked = await waiting(handle)
+        await delivery.reject("another one")
+        await waiting(handle, behind=asked.target)
+        again = (await delivery.describe()).run_id
+        assert {(work.started_run_suffix, work.sample) for work in script.seen} == {
+            (short_run_id(again), short_run_id(rewound))
+        }
+        await delivery.approve()
+        assert (await delivery.result()).status == "completed"

@@ -1,14 +1,21 @@
-"""Work that was cut off three times holds and asks; where nobody is to be asked, it ends."""
+"""What a delivery asks after three deaths or about doubtful tests, and which failure means which end."""
 
 from __future__ import annotations
 
-import pytest
-from temporalio.exceptions import ApplicationError
+import asyncio
 
-from perdure.models.delivery.turn import TurnInput, TurnResult
-from perdure.models.delivery.work import EscalationSettings
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError, TimeoutType
+
+from perdure.client import Perdure
+from perdure.models import errors
+from perdure.models.delivery.result import DeliveryResult, Reason, Status, TestsStatus
+from perdure.models.delivery.turn import Ending, TurnInput, TurnResult
+from perdure.models.delivery.work import EscalationSettings, TestVerdict
 from perdure.models.phases import Phase, Step
 from tests.deliveries import ADelivery, Script
+from workflows.endings import BAD_REQUESTS, ENDINGS, REASONS, DeliveryStopped, interpret_failure, not_delivered
 
 KILLED = "prepare was cut off 3 times: its worker died (3 times)"
 CUT_OFF = "implement was cut off 3 times: the sandbox was killed, perhaps for memory: peak 1.9 GB (3 times)"
@@ -124,3 +131,123 @@ async def test_a_retry_that_dies_while_it_prepares_asks_too(a_delivery: ADeliver
         (0, False),
         (1, False),
     ]
+
+
+WORDS = "new and old failures cannot be told apart: unit: exit code 1"
+
+
+class Doubtful(Script):
+    """Its tests are red as the base was, on one tree a commit; `verdicts` says how often."""
+
+    def __init__(self, *, doubted: int) -> None:
+        super().__init__(gates=("tests",), allow_untested=False)
+        self.blockers = []
+        self.verdicts, self.doubted, self.asked = [], doubted, 0
+
+    def verdict(self, attempt: int) -> TestVerdict:
+        self.asked += 1
+        status = TestsStatus.RED if self.asked <= self.doubted else TestsStatus.GREEN
+        summary = "unit: exit code 1" if status is TestsStatus.RED else "3 green"
+        tree = f"{attempt:0>40}"[::-1]
+        return TestVerdict(status=status, tree=tree, report="r", summary=summary, undecidable=status is TestsStatus.RED)
+
+
+async def delivered(client: Client, id: str) -> DeliveryResult:
+    return await Perdure(client).delivery(id).result()
+
+
+async def test_what_a_person_lets_through_is_published_with_their_word(a_delivery: ADelivery) -> None:
+    script = Doubtful(doubted=1)
+    async with a_delivery(script=script) as delivery:
+        asked = await delivery.pending()
+        assert (asked.gate, asked.options) == ("tests", ("approve", "reject"))
+        assert asked.summary.startswith(WORDS)
+        assert script.shipped == []
+        said = {"of": asked.target, "note": "it is the old one", "by": "Ada"}
+        assert await delivery.handle.execute_update("approve", said) == f"approved: tests {asked.target}"
+        result = await delivery.ended()
+    assert (result.status, result.tests.status) == (Status.DELIVERED, TestsStatus.RED)
+    assert result.tests.accepted == "approved by Ada: it is the old one"
+    [shipped] = script.shipped
+    assert (shipped.draft, shipped.draft_reason, shipped.accepted) == (False, "", result.tests.accepted)
+
+
+async def test_what_a_person_calls_new_is_mended_in_their_words_and_asked_again_for_the_new_tree(
+    a_delivery: ADelivery,
+) -> None:
+    script = Doubtful(doubted=2)
+    async with a_delivery(script=script) as delivery:
+        first = await delivery.pending()
+        await delivery.update("reject", of=first.target, note="test_sub is new")
+        second = await delivery.pending(behind=first)
+        await delivery.update("reject", of=second.target, note="it still is")
+        result = await delivery.ended()
+    assert (result.status, result.tests.status, result.tests.accepted) == (Status.DELIVERED, TestsStatus.GREEN, "")
+    fixes = [work for work in script.seen if work.step == "fix_tests" and work.turn == 1]
+    assert [(work.attempt, work.materials["words"]) for work in fixes] == [(1, "test_sub is new"), (2, "it still is")]
+    assert [[said.text for said in work.delivered_messages] for work in fixes] == [[], ["test_sub is new"]]
+    (review,) = [work for work in script.seen if work.step == "review"]
+    assert [said.text for said in review.delivered_messages] == ["test_sub is new", "it still is"]
+
+
+@pytest.mark.parametrize("gates", [(), ("tests",)])
+async def test_where_nobody_is_asked_or_nobody_decides_in_time_it_is_a_draft_that_says_why(
+    a_delivery: ADelivery, gates: tuple[str, ...]
+) -> None:
+    script = Doubtful(doubted=1)
+    script.settings |= {"gates": gates, "expiry_s": 1.0}
+    async with a_delivery(script=script) as delivery:
+        result = await delivery.ended()
+    assert (result.status, result.tests.accepted) == (Status.DRAFT, "")
+    [shipped] = script.shipped
+    assert (shipped.draft, shipped.draft_reason) == (True, WORDS)
+
+
+def failure(cause: BaseException | None, state: RetryState = RetryState.NON_RETRYABLE_FAILURE) -> ActivityError:
+    error = ActivityError(
+        "failed", scheduled_event_id=1, started_event_id=2, identity="w", activity_type="implement",
+        activity_id="1", retry_state=state,
+    )  # fmt: skip
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(("kind", "reason"), [*REASONS.items(), ("KeyError", Reason.LIMITS), (None, Reason.LIMITS)])
+def test_a_typed_failure_has_its_reason_and_any_other_is_our_own_mistake(kind: str | None, reason: Reason) -> None:
+    stop = interpret_failure(failure(ApplicationError("why", type=kind)))
+    assert isinstance(stop, DeliveryStopped)
+    assert (stop.status, stop.reason, stop.message) == (Status.NOT_DELIVERED, reason, "why")
+
+
+def test_every_type_named_here_exists_in_the_tree_of_errors() -> None:
+    for name in {*REASONS, *BAD_REQUESTS} - {"ResultTooLarge"}:
+        assert issubclass(getattr(errors, name), errors.PerdureError)
+
+
+def test_every_ending_of_an_agent_but_done_has_a_reason_and_words() -> None:
+    assert ENDINGS.keys() == set(Ending) - {Ending.DONE}
+
+
+@pytest.mark.parametrize("kind", BAD_REQUESTS)
+def test_a_bad_request_fails_the_workflow_instead_of_ending_a_delivery(kind: str) -> None:
+    error = interpret_failure(failure(ApplicationError("base: no branch x", type=kind)))
+    assert isinstance(error, ApplicationError)
+    assert (error.type, error.non_retryable) == ("InvalidRequest", True)
+    assert error.message == "InvalidRequest: base: no branch x"
+
+
+def test_a_cancel_is_one_however_the_activity_heard_of_it() -> None:
+    died = ApplicationError("the worker died", type="WorkerDied")
+    assert isinstance(interpret_failure(failure(CancelledError("x"))), asyncio.CancelledError)
+    assert isinstance(interpret_failure(failure(died, RetryState.CANCEL_REQUESTED)), asyncio.CancelledError)
+    assert isinstance(interpret_failure(failure(died, RetryState.TIMEOUT)), DeliveryStopped)
+
+
+def test_a_timeout_and_a_failure_without_a_cause_are_limits() -> None:
+    late = TimeoutError("late", type=TimeoutType.SCHEDULE_TO_CLOSE, last_heartbeat_details=[])
+    for cause, words in ((late, "implement did not end within"), (None, "failed")):
+        stop = interpret_failure(failure(cause))
+        assert isinstance(stop, DeliveryStopped)
+        assert stop.reason is Reason.LIMITS
+        assert words in stop.message
+    assert str(not_delivered(Reason.BUDGET, "m")) == "m"

@@ -1,9 +1,9 @@
-"""What the SDK's sandbox would see to if it loaded `workflows` for each run (docs/adr/0014): nothing is shared between
-runs, and nothing in reach answers differently when a history is replayed."""
+"""What workflows get from the SDK: nothing shared between runs, one plugin, 5 s for a decision."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import pkgutil
 from datetime import date, timedelta, tzinfo
@@ -13,9 +13,24 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
 from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DefaultFailureConverter
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 import workflows
+from perdure.client import Perdure
+from perdure.client import budgets as treasury
+from perdure.models.base import UnreadableValue
+from perdure.models.budget.treasury import TREASURY, BudgetRule
+from perdure.models.delivery.request import DeliveryRequest
+from perdure.models.limits import WORKFLOW_TASK
+from perdure.plugin import Understanding, _converter, _runner
+from tests.deliveries import WHOLE, Script, events, playing, reset, task_timeout
 
 MODULES = ["workflows", *(found.name for found in pkgutil.iter_modules(workflows.__path__, "workflows."))]
 
@@ -135,3 +150,70 @@ def _bad(node: ast.AST) -> bool:
 
 def _may(module: str) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in IMPORTED)
+
+
+class Mine(DefaultFailureConverter):
+    """Somebody's own."""
+
+
+def test_models_and_workflows_pass_through_the_sandbox_and_a_runner_without_one_stays() -> None:
+    runner = _runner(SandboxedWorkflowRunner())
+    assert isinstance(runner, SandboxedWorkflowRunner)
+    assert {"perdure", "workflows", "pydantic"} <= set(runner.restrictions.passthrough_modules)
+    plain = UnsandboxedWorkflowRunner()
+    assert _runner(plain) is plain
+
+
+def test_what_speaks_for_itself_is_pydantics_and_a_codec_that_somebody_has_configured_stays() -> None:
+    assert _converter(None).payload_converter_class is Understanding
+    mine = _converter(dataclasses.replace(pydantic_data_converter, failure_converter_class=Mine))
+    assert (mine.payload_converter_class, mine.failure_converter_class) == (Understanding, Mine)
+
+
+def test_what_cannot_be_read_is_a_value_where_nothing_was_expected_and_an_error_where_something_was() -> None:
+    read = Understanding().from_payloads
+    good, bad = Payload(metadata={"encoding": b"json/plain"}, data=b"{}"), Payload(data=b"?")
+    broken = Payload(metadata={"encoding": b"json/plain"}, data=b'{"request": ')
+    found = read([good, broken, bad])
+    assert found[0] == {}
+    assert found[1:] == [
+        UnreadableValue("Invalid JSON: EOF while parsing a value at line 1 column 12"),
+        UnreadableValue("Unknown payload encoding <unknown>"),
+    ]
+    for payload in (broken, bad):
+        with pytest.raises((ValueError, KeyError)):
+            read([payload], [DeliveryRequest])
+
+
+REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)
+
+
+async def test_every_run_of_a_delivery_asks_for_five_seconds_a_decision(client: Client, fresh: str) -> None:
+    """Submitted and left, submitted and accepted, retried, rewound. In a new run of a long history:
+    test_words_holds_decisions_and_budget_go_along_into_a_new_run. From the command line: test_same_words_again."""
+    assert timedelta(seconds=5) == WORKFLOW_TASK
+    script = Script()
+    script.troubles = {"open_pull_request": [REFUSED, REFUSED]}
+    async with playing(client, script):
+        for id, patience in ((fresh, None), (f"{fresh}-accepted", timedelta(seconds=30))):
+            delivery = (await Perdure(client).submit(WHOLE, id=id, patience=patience)).delivery
+            assert await task_timeout(client, id) == WORKFLOW_TASK
+            first = await delivery.result()
+            assert first.reason == "forge_refused"
+        await delivery.retry()
+        handle = client.get_workflow_handle(id)
+        second = await delivery.result()
+        assert (second.status, second.run_id == first.run_id) == ("delivered", False)
+        assert await task_timeout(client, id, second.run_id) == WORKFLOW_TASK
+        decided = [number for number, kind, _ in await events(handle) if kind == "workflow_task_completed"]
+        rewound = await reset(handle, decided[-1])
+        assert await task_timeout(client, id, rewound) == WORKFLOW_TASK
+        assert (await delivery.result()).run_id == rewound
+
+
+async def test_the_treasury_that_deliveries_wait_for_asks_for_as_little(client: Client) -> None:
+    await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=1)])
+    try:
+        assert await task_timeout(client, TREASURY) == WORKFLOW_TASK
+    finally:
+        await client.get_workflow_handle(TREASURY).terminate()

@@ -1,4 +1,4 @@
-"""What the delivery does at its forge: it looks first, tells the issue, waits for a forge that is away, and says so."""
+"""What the delivery does at its forge: it looks first, waits for a forge that is away, and publishes no secret."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.client import Perdure
 from perdure.models.delivery.result import DeliveryResult, Status
+from perdure.models.delivery.work import InspectResult
 from perdure.models.phases import Phase
-from tests.deliveries import Script, playing
+from tests.deliveries import ADelivery, Script, playing
 from tests.engine import until
 from workflows.publishing import QUEUE_PATIENCE
-
-pytestmark = pytest.mark.story
 
 AWAY = timedelta(seconds=1)
 
@@ -39,6 +38,7 @@ async def deliver(client: Client, script: Script, fresh: str) -> DeliveryResult:
         return await submitted.delivery.result()
 
 
+@pytest.mark.story
 async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hosted: Script, fresh: str) -> None:
     result = await deliver(client, hosted, fresh)
     assert result.status is Status.DELIVERED
@@ -48,6 +48,7 @@ async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hos
     assert (shipped.title, shipped.artifacts) == ("Add sub", {"plan.md": "http://forge/plan"})
 
 
+@pytest.mark.story
 async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
     client: Client, hosted: Script, fresh: str
 ) -> None:
@@ -63,6 +64,7 @@ async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
     assert hosted.told[1].waiting == "publish h1 as a pull request"
 
 
+@pytest.mark.story
 async def test_a_cancel_that_comes_while_the_issue_is_told_of_a_gate_ends_the_wait(
     client: Client, hosted: Script, fresh: str
 ) -> None:
@@ -76,6 +78,7 @@ async def test_a_cancel_that_comes_while_the_issue_is_told_of_a_gate_ends_the_wa
         assert (await delivery.result()).status is Status.CANCELLED
 
 
+@pytest.mark.story
 async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
     client: Client, hosted: Script, fresh: str
 ) -> None:
@@ -98,6 +101,7 @@ async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
     assert result.message == ""
 
 
+@pytest.mark.story
 async def test_a_forge_that_says_no_before_the_start_costs_nothing(client: Client, hosted: Script, fresh: str) -> None:
     refusal = ApplicationError("the token lacks repo", type="ForgeRefused", non_retryable=True)
     hosted.troubles = {"check_access": [away(), refusal]}
@@ -107,6 +111,7 @@ async def test_a_forge_that_says_no_before_the_start_costs_nothing(client: Clien
     assert hosted.seen == []
 
 
+@pytest.mark.story
 async def test_an_issue_or_a_branch_that_cannot_be_written_to_keeps_nothing_from_being_delivered(
     client: Client, hosted: Script, fresh: str
 ) -> None:
@@ -118,6 +123,7 @@ async def test_an_issue_or_a_branch_that_cannot_be_written_to_keeps_nothing_from
     assert hosted.shipped[0].artifacts == {}
 
 
+@pytest.mark.story
 async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Script, fresh: str) -> None:
     hosted.troubles = {"open_pull_request": [away(timedelta(hours=1))]}
     async with playing(client, hosted):
@@ -130,6 +136,7 @@ async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Scri
     assert result.steps[-1].status == "cancelled"
 
 
+@pytest.mark.story
 @pytest.mark.long
 async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Script, fresh: str) -> None:
     hosted.settings |= {"publisher": "publish-h1"}
@@ -147,6 +154,7 @@ async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Sc
         assert (await submitted.delivery.result()).status is Status.CANCELLED
 
 
+@pytest.mark.story
 async def test_waiting_for_the_forge_does_not_use_up_the_time_for_the_work(
     client: Client, hosted: Script, fresh: str
 ) -> None:
@@ -155,6 +163,7 @@ async def test_waiting_for_the_forge_does_not_use_up_the_time_for_the_work(
     assert (await deliver(client, hosted, fresh)).status is Status.DELIVERED
 
 
+@pytest.mark.story
 async def test_a_retry_whose_workspace_cannot_be_prepared_ends_and_says_so(
     client: Client, hosted: Script, fresh: str
 ) -> None:
@@ -166,3 +175,35 @@ async def test_a_retry_whose_workspace_cannot_be_prepared_ends_and_says_so(
         await submitted.delivery.retry()
         assert (await submitted.delivery.result()).reason == "setup_failed"
     assert [told.status for told in hosted.told] == ["running", "not_delivered"]
+
+
+LEAK = InspectResult(blockers=1, secrets=1, summary="1 blocker: a GitHub token in calc.py")
+
+
+async def test_the_branch_of_a_change_with_a_secret_is_not_pushed(a_delivery: ADelivery) -> None:
+    request = {"branch": "feature", "push": True}
+    async with a_delivery(Phase.BUILD, request=request, inspects=True, inspections=[LEAK]) as delivery:
+        result = await delivery.ended()
+    assert (result.status, result.reason, delivery.script.pushed) == ("not_delivered", "blockers", [])
+    assert result.message == f"nothing was pushed: {LEAK.summary}"
+
+
+async def test_a_draft_of_what_could_not_be_delivered_may_lack_everything_but_hold_no_secret(
+    a_delivery: ADelivery,
+) -> None:
+    async with a_delivery(Phase.BUILD, Phase.SHIP, inspects=True, inspections=[LEAK], on_failure="draft") as delivery:
+        result = await delivery.ended()
+    assert (result.status, result.reason, delivery.script.shipped) == ("not_delivered", "blockers", [])
+    assert result.message == f"nothing was pushed: {LEAK.summary}"
+
+
+async def test_a_secret_that_came_with_what_a_person_asked_for_at_the_pull_request_is_not_published(
+    a_delivery: ADelivery,
+) -> None:
+    looks = {"inspects": True, "inspections": [InspectResult(), LEAK]}
+    async with a_delivery(Phase.BUILD, Phase.SHIP, **looks, commits=["h1", "h2"], gates=("pull_request",)) as delivery:
+        await delivery.pending()
+        await delivery.update("reject", note="show how it is called")
+        result = await delivery.ended()
+    assert (result.status, result.reason, delivery.script.shipped) == ("not_delivered", "blockers", [])
+    assert result.message == f"nothing was pushed: {LEAK.summary}"

@@ -1,4 +1,4 @@
-"""A delivery and a backlog that wait until there is room among others of the repository, and say so."""
+"""A delivery and a backlog wait until there is room among others of the repository, and say so."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
 
+from activities.concurrency_limit import _list_other_deliveries
 from perdure.models.backlog.landing import OpenBacklogInput
 from perdure.models.backlog.state import OpenBacklogResult
-from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult
+from perdure.models.concurrency_limit import ConcurrencyCheckInput, ConcurrencyCheckResult, limit_reason
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from tests.deliveries import BUILT, Script, at, playing
 from tests.waiting import patient
-
-pytestmark = pytest.mark.story
 
 NONE = "3 pull requests are open (limit 3)"
 
@@ -83,6 +83,7 @@ class LimitedBranch(Branch):
         return [*kept, open_backlog, *self.full.activities()]
 
 
+@pytest.mark.story
 async def test_a_delivery_waits_for_room_before_it_pays_for_anything_and_says_why(client: Client, fresh: str) -> None:
     script = Limited(Full(1))
     async with playing(client, script):
@@ -98,6 +99,7 @@ async def test_a_delivery_waits_for_room_before_it_pays_for_anything_and_says_wh
     assert events < 60
 
 
+@pytest.mark.story
 async def test_where_no_limit_is_set_nobody_asks(client: Client, fresh: str) -> None:
     script = Limited(Full(1))
     script.asks(Phase.BUILD)
@@ -107,6 +109,7 @@ async def test_where_no_limit_is_set_nobody_asks(client: Client, fresh: str) -> 
     assert script.full.asked == []
 
 
+@pytest.mark.story
 async def test_a_backlog_begins_nothing_until_there_is_room_for_its_pull_request(client: Client, fresh: str) -> None:
     branch = LimitedBranch(Full(2), one="a")
     async with playing(client, branch):
@@ -117,6 +120,7 @@ async def test_a_backlog_begins_nothing_until_there_is_room_for_its_pull_request
     assert [work.waits for work in branch.full.asked] == [False, True, True, True]
 
 
+@pytest.mark.story
 async def test_an_item_says_why_it_stands_where_others_of_the_repository_run(client: Client, fresh: str) -> None:
     branch = Branch(one="a")
     branch.settings["is_shared"] = True
@@ -131,3 +135,30 @@ async def test_an_item_says_why_it_stands_where_others_of_the_repository_run(cli
         assert shown["phase"] == "building"
         progress: dict[str, Any] = await asyncio.wait_for(handle.result(), patient(40))
     assert progress["items"][0]["phase"] == "landed"
+
+
+@workflow.defn(name="TwoItems", sandboxed=False)
+class TwoItems:
+    """A parent of deliveries that nobody works on: they are listed, and have shown nothing."""
+
+    @workflow.run
+    async def run(self, ids: list[str]) -> None:
+        for id in ids:
+            await workflow.start_child_workflow("Delivery", {}, id=id, task_queue="nobody")
+        await workflow.wait_condition(lambda: False)
+
+
+async def test_of_two_items_that_are_not_prepared_the_older_one_goes_first(client: Client, fresh: str) -> None:
+    first, second = f"{fresh}/first", f"{fresh}/second"
+    async with Worker(client, task_queue=fresh, workflows=[TwoItems]):
+        handle: Any = await client.start_workflow("TwoItems", [first, second], id=fresh, task_queue=fresh)
+        async with asyncio.timeout(patient(60)):
+            while not await _list_other_deliveries(client, "/r.git", second, "") or not await _list_other_deliveries(
+                client, "/r.git", first, ""
+            ):
+                await asyncio.sleep(0.05)
+        assert limit_reason(1, None, await _list_other_deliveries(client, "/r.git", first, ""), 0) == ""
+        assert "before this one (limit 1)" in limit_reason(
+            1, None, await _list_other_deliveries(client, "/r.git", second, ""), 0
+        )
+        await handle.terminate()

@@ -1,4 +1,4 @@
-"""Update-with-start: submitted and accepted, or attached, in one call; the same with no worker, and with many calls."""
+"""Submitted and accepted, or attached: one delivery for the same words or the same issue, with no worker too."""
 
 from __future__ import annotations
 
@@ -18,15 +18,22 @@ from temporalio.client import (
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
 
 from perdure.client import Perdure
 from perdure.client.submit import caption_and_details
+from perdure.models.delivery.request import parse_request
 from perdure.models.delivery.result import Status
 from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.ids import delivery_id
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.rules.inbox import DeliveryAttached
+from perdure.models.rules.inbox import DeliveryAttached, request_key
 from tests.deliveries import PLANNED, Script, playing, waiting
+from tests.waiting import patient, until
+from workflows import WORKFLOWS
 from workflows.inbox import ATTACHES
+from workflows.unknown_workflow import WORKFLOW_TYPES, UnknownWorkflow, nearest_workflow_type
 
 
 def payload(text: str, encoding: str = "json/plain") -> Payload:
@@ -218,3 +225,212 @@ async def test_a_second_argument_is_refused_and_the_details_say_why(client: Clie
         assert "expected one JSON object, got 2 arguments" in str(failed.value.cause)
         metadata = await handle.query("__temporal_workflow_metadata")
         assert "### Refused" in metadata.current_details
+
+
+Request = dict[str, Any]
+
+
+@pytest.fixture
+def name(fresh: str) -> str:
+    """Of a repository that no other test has."""
+    return f"calc{fresh.removeprefix('d-')}"
+
+
+async def test_an_issue_submitted_again_attaches_however_it_is_named(perdure: Perdure, name: str) -> None:
+    ways: list[Request] = [
+        {"repository": f"https://github.com/me/{name}", "issue": 12},
+        {"repository": f"git@github.com:Me/{name}.git", "issue": "#12", "request": "only the parser"},
+        {"repository": f"https://GitHub.com/me/{name}.git", "issue": f"https://github.com/me/{name}/issues/12"},
+    ]
+    submitted = [await perdure.submit(way) for way in ways]
+    assert [one.delivery.id for one in submitted] == [f"{name}-issue-12"] * 3
+    assert [one.attached for one in submitted] == [False, True, True]
+    assert await submitted[2].delivery.request() == ways[0]
+    other = await perdure.submit({**ways[0], "issue": 13})
+    assert (other.delivery.id, other.attached) == (f"{name}-issue-13", False)
+
+
+async def test_ten_submissions_of_one_issue_at_once_start_one_delivery(perdure: Perdure, name: str) -> None:
+    request = {"repository": f"https://github.com/me/{name}", "issue": 12}
+    submitted = await asyncio.gather(*(perdure.submit(request) for _ in range(10)))
+    assert sorted(one.attached for one in submitted) == [False, *[True] * 9]
+
+
+async def test_a_second_submission_of_a_delivered_issue_returns_its_stored_result(
+    client: Client, perdure: Perdure, script: Script, name: str
+) -> None:
+    script.phases = ()
+    request = {"repository": f"https://github.com/me/{name}", "issue": 12}
+    async with playing(client, script):
+        first = await (await perdure.submit(request)).delivery.result()
+    again = await perdure.submit(request)
+    assert again.attached
+    assert await again.delivery.result() == first
+
+
+async def test_an_issue_of_another_owners_repository_is_refused_not_attached(perdure: Perdure, name: str) -> None:
+    await perdure.submit({"repository": f"https://github.com/me/{name}", "issue": 12})
+    yours = {"repository": f"https://github.com/you/{name}", "issue": 12}
+    with pytest.raises(
+        BadInput, match=f"the id {name}-issue-12 is taken by another repository, https://github.com/me/"
+    ):
+        await perdure.submit(yours)
+    named = await perdure.submit(yours, id=f"{name}-issue-12-2")
+    assert not named.attached
+
+
+async def test_an_id_of_another_request_is_refused_for_an_issue(perdure: Perdure, name: str) -> None:
+    repository = f"https://github.com/me/{name}"
+    await perdure.submit({"repository": repository, "request": "issue\n1234"}, id=f"{name}-issue-1234")
+    with pytest.raises(BadInput, match="is taken by another request there: issue 1234"):
+        await perdure.submit({"repository": repository, "issue": 1234})
+    await perdure.submit({"repository": repository, "issue": 3}, id=f"{name}-3")
+    with pytest.raises(BadInput, match="is taken by another request there: #3"):
+        await perdure.submit({"repository": repository, "issue": 4}, id=f"{name}-3")
+
+
+async def test_an_id_that_another_repository_has_is_refused(perdure: Perdure, name: str) -> None:
+    mine = {"repository": f"https://github.com/me/{name}", "request": "Add sub"}
+    await perdure.submit(mine, id=name)
+    with pytest.raises(BadInput, match=f"the id {name} is taken by another repository, https://github.com/me/"):
+        await perdure.submit({**mine, "repository": f"https://github.com/you/{name}"}, id=name)
+
+
+async def test_the_web_ui_names_the_issue(client: Client, perdure: Perdure, name: str) -> None:
+    repository = f"https://github.com/me/{name}"
+    for request, summary, details in (
+        ({"issue": 12}, r"\#12", r"**Issue** \#12"),
+        (
+            {"issue": "13", "request": "only\nthe parser"},
+            r"\#13 only the parser",
+            "**Issue** \\#13\n\n**Request**\n\nonly",
+        ),
+    ):
+        submitted = await perdure.submit({"repository": repository, **request})
+        described = await client.get_workflow_handle(submitted.delivery.id).describe()
+        assert await described.static_summary() == summary
+        assert (await described.static_details() or "").startswith(details)
+
+
+async def test_another_clients_issue_is_accepted_and_a_bad_one_refused_by_name(
+    client: Client, perdure: Perdure, script: Script, fresh: str, name: str
+) -> None:
+    script.phases = ()
+    repository = f"https://github.com/me/{name}"
+    async with playing(client, script):
+        done = await client.execute_workflow(
+            "Delivery", {"repository": repository, "issue": "#12"}, id=fresh, task_queue=TASK_QUEUE
+        )
+        assert done["status"] == "completed"
+        bad = {"repository": repository, "issue": "twelve"}
+        await client.start_workflow("Delivery", bad, id=f"{fresh}-bad", task_queue=TASK_QUEUE)
+        with pytest.raises(InvalidRequest, match=r"^issue: 'twelve' names no issue: write 12, #12"):
+            await perdure.delivery(f"{fresh}-bad").result()
+    with pytest.raises(InvalidRequest, match="issue: 'twelve' names no issue"):
+        parse_request(bad)
+
+
+@pytest.fixture
+def request_(fresh: str) -> Request:
+    """Of a repository that no other test has."""
+    return {"repository": f"https://github.com/me/calc{fresh.removeprefix('d-')}", "request": "Add sub,\n please"}
+
+
+async def test_ten_who_say_the_same_at_once_start_one_delivery(perdure: Perdure, request_: Request) -> None:
+    submitted = await asyncio.gather(*(perdure.submit(request_) for _ in range(10)))
+    assert len({one.delivery.id for one in submitted}) == 1
+    assert sorted(one.attached for one in submitted) == [False, *[True] * 9]
+
+
+async def test_the_same_is_the_same_however_it_is_written_and_another_wish_is_another(
+    perdure: Perdure, request_: Request
+) -> None:
+    first = await perdure.submit(request_)
+    ssh = request_["repository"].replace("https://github.com/", "git@github.com:") + ".git"
+    again = [{**request_, "repository": ssh}, {**request_, "request": "Add sub, please"}, {**request_, "budget_usd": 9}]
+    for same in again:
+        there = await perdure.submit(same)
+        assert (there.delivery.id, there.attached) == (first.delivery.id, True)
+    others = [{"base": "release"}, {"branch": "topic"}, {"phases": ["plan"]}, {"request": "Add sub, please!"}]
+    ids = {first.delivery.id}
+    for other in others:
+        there = await perdure.submit({**request_, **other})
+        assert not there.attached
+        ids.add(there.delivery.id)
+    new = await perdure.submit(request_, new=True)
+    assert not new.attached
+    assert len(ids | {new.delivery.id}) == len(others) + 2
+
+
+async def test_one_that_has_ended_is_not_attached_to_and_the_next_one_is(
+    client: Client, perdure: Perdure, request_: Request
+) -> None:
+    ids = []
+    for _ in range(3):
+        first, again = await perdure.submit(request_), await perdure.submit(request_)
+        assert (first.attached, again.attached, again.delivery.id) == (False, True, first.delivery.id)
+        await client.get_workflow_handle(first.delivery.id).terminate()
+        ids.append(first.delivery.id)
+    assert len(set(ids)) == 3
+
+
+async def test_one_that_began_weeks_ago_is_found(client: Client, perdure: Perdure, request_: Request) -> None:
+    long_ago = delivery_id(request_["repository"], request_["request"], "of another day")
+    await client.start_workflow("Delivery", request_, id=long_ago, task_queue=TASK_QUEUE)
+
+    async def listed() -> bool:
+        return bool(await perdure.list(query=f"WorkflowId = '{long_ago}'"))
+
+    await until(listed)
+    there = await perdure.submit(request_)
+    assert (there.delivery.id, there.attached) == (long_ago, True)
+
+
+async def test_another_commit_of_a_branch_is_another_wish(perdure: Perdure, request_: Request) -> None:
+    topic = {**request_, "branch": "topic", "phases": ["test"]}
+    told = [await perdure.submit(topic, name="test topic", branch_commit=commit) for commit in ("c1", "c1", "c2")]
+    assert [one.attached for one in told] == [False, True, False]
+    assert all("-test-topic-" in one.delivery.id for one in told)
+
+
+async def test_an_id_that_is_taken_by_other_words_is_refused(perdure: Perdure, request_: Request, fresh: str) -> None:
+    await perdure.submit(request_, id=fresh)
+    assert (await perdure.submit({**request_, "request": "Add sub, please"}, id=fresh)).attached
+    with pytest.raises(BadInput, match=f"the id {fresh} is taken by another request there: Add sub, please"):
+        await perdure.submit({**request_, "request": "Remove sub"}, id=fresh)
+
+
+def test_what_is_wanted_cannot_run_into_one_another() -> None:
+    from perdure.models.delivery.request import parse_request
+
+    one = parse_request({"repository": "/r", "request": "x", "base": "b"})
+    other = parse_request({"repository": "/r", "request": "x", "branch": "b"})
+    assert request_key(one) != request_key(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("Delivry", "Delivery"), ("delivery", "Delivery"), ("Backlgo", "Backlog"), ("Specialist", None)]
+)
+def test_what_was_probably_meant_is_named_and_what_may_come_later_is_not(name: str, near: str | None) -> None:
+    assert nearest_workflow_type(name) == near
+
+
+def test_every_workflow_of_ours_is_among_the_names() -> None:
+    assert {each.__name__ for each in WORKFLOWS} - {UnknownWorkflow.__name__} == set(WORKFLOW_TYPES)
+
+
+async def test_a_misspelt_type_fails_at_once_in_the_call_and_in_the_workflow(client: Client, fresh: str) -> None:
+    start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        "Delivry", {}, id=fresh, task_queue=fresh, id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
+    )
+    async with Worker(client, task_queue=fresh, workflows=[UnknownWorkflow]), asyncio.timeout(patient(30)):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await client.execute_update_with_start_workflow("attach", {}, start_workflow_operation=start)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.get_workflow_handle(fresh).result()
+    for cause in (refused.value.cause, failed.value.cause):
+        assert isinstance(cause, ApplicationError)
+        assert (cause.type, cause.message.endswith("no workflow type Delivry (did you mean Delivery?)")) == (
+            "InvalidRequest",
+            True,
+        )
