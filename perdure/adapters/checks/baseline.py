@@ -1,6 +1,6 @@
-"""Failures that are not the change's: those that the base commit had already, compared test by test and stored for the
-next delivery on the same base; and those that do not happen again: each new one is run once more, alone, before anybody
-is asked to mend it."""
+"""Tell a change's own test failures from others: a report is compared, test by test, with that of the base commit,
+which is stored for the next delivery on the same base; and each new failure is run once more, alone, and counts as
+flaky where it passes then. `perdure.adapters.checks.tests` and `activities.run_tests` use it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ def _severity_rank(case: TestCase) -> int:
 
 
 def is_complete(report: TestReport) -> bool:
-    """Return whether the report has commands, and each passed or failed by an exit code of its own (1 to 128).
+    """Return whether a report is worth keeping: it has commands, and each passed, or failed by an exit code of its own
+    (1 to 128).
 
     A command that was killed, ended because of too much output, or never began may do better next time.
     """
@@ -171,7 +172,8 @@ def without_comparison(report: TestReport) -> TestReport:
 
 
 def load_baseline(store: KeyedStore, key: str) -> TestReport | None:
-    """Read the report that is kept under this key; None when there is none, or it is damaged."""
+    """Return the report that is stored under this key, and mark it as used; None when there is none, or it is
+    damaged."""
     with store.use_newest(key) as kept:
         try:
             return TestReport.model_validate_json((kept / _REPORT).read_bytes()) if kept else None
@@ -180,8 +182,8 @@ def load_baseline(store: KeyedStore, key: str) -> TestReport | None:
 
 
 def store_baseline(store: KeyedStore, key: str, report: TestReport) -> bool:
-    """Keep a complete report in the place of what was kept under this key, and return whether it is kept. Two writers
-    at once do no harm, for both have found the same."""
+    """Store a report under this key, in the place of what was stored there, and return whether it is stored: False for
+    one that is not complete (see is_complete), and when the disk refuses it."""
     if not is_complete(report):
         return False
     with suppress(OSError), store.stage_entry(key) as staging:
@@ -202,8 +204,9 @@ async def rerun_new_failures(result: CommandResult, base_result: CommandResult |
     base_result  the same command's on the base commit; None: all failures are new
 
     Each failing test is run alone; where the runner cannot select one, or the report names no new failing test, the
-    whole command is run again instead. A flaky test has passed, and keeps its message. What could not be run again has
-    failed.
+    whole command is run again instead. A flaky test counts as passed, and keeps its message. What could not be run
+    again stays failed. Nothing is run again where no failure is new, the command did not end by itself, or too many
+    tests fail.
     """
     marked = mark_failures(result, base_result)
     new_failures = [case for case in failing_cases(marked) if not case.known]
@@ -276,7 +279,8 @@ def _has_passed(second: CommandResult, case: TestCase) -> bool:
 
 
 def _mark_flaky(result: CommandResult, flaky: list[TestCase]) -> CommandResult:
-    """Return the result with these cases as passed and flaky; where no other case fails, the command passes too."""
+    """Return the result with these cases as passed and flaky; where no other case fails, the command's verdict is
+    passed."""
     names = set(map(case_key, flaky))
     cases = tuple(
         case.model_copy(update={"outcome": "passed", "flaky": True}) if case_key(case) in names else case

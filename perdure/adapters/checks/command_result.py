@@ -1,4 +1,9 @@
-"""The result of one test command that ended: its exit code decides, its report is the evidence."""
+"""Make the result of a test command that has ended: its exit code decides, and a report that contradicts it turns it
+red.
+
+`perdure.adapters.checks.tests` calls it after each run. `go test` events are read here; JUnit files in `checks.junit`,
+the output of `cargo test` in `checks.runners.rust`.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +63,11 @@ class _EndedCommand:
 def make_command_result(
     test: TestCommand, call: Invocation, finished: SandboxResult, command: SandboxCommand
 ) -> CommandResult:
-    """Read the output and the report of a command that ended, and return its result.
+    """Read the output and the report of a command that ended, and return its result: verdict, reason, test cases, and
+    the end of its output.
 
-    The exit code, the report and the output decide its verdict; a report that cannot be read counts as evidence, and is
-    no error here.
+    A report that is missing, damaged or too large raises nothing: its result has no cases, and where the exit code is 0
+    its verdict is `contradicted`. `partial` is set where the command stops at its first failure.
     """
     output = read_tail(command.output, TEST_TAIL_CHARS)
     if call.events and call.report is not None:
@@ -93,10 +99,12 @@ def make_command_result(
 
 
 def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) -> tuple[TestCase, ...]:
-    """Read the test cases from the report that a command left, in the form in which its runner writes it.
+    """Read the test cases from the report that a command left: JUnit files, `go test` events, or the output of `cargo
+    test`.
 
     Files are named from the repository's top. Empty where no report was asked for, or one that is not required is
-    missing. Raises BadReport where the report is missing, damaged or too large, or two of one run disagree.
+    missing. Raises BadReport where the report is missing, damaged or too large, or where it was written more than once
+    and the last one hides a failure of an earlier one.
     """
 
     def reproduce(name: str) -> str:
@@ -139,10 +147,10 @@ def _read_cases(test: TestCommand, call: Invocation, command: SandboxCommand) ->
 
 
 def _check_agreement(earlier: tuple[TestCase, ...], final: tuple[TestCase, ...]) -> None:
-    """Raise BadReport where the final report of a run drops a failure that an earlier one has.
+    """Raise BadReport where a test that failed in an earlier report of a run is not failing in the final one.
 
-    Only a failing test that the final report has too, or whose file it has, counts: tests that run others in a process
-    of their own may have written the earlier report.
+    An earlier failure does not count where the final report has neither that test nor another one of its file: tests
+    that run others in a process of their own may have written the earlier report.
     """
     reported, failed = {case_key(case) for case in final}, {case_key(case) for case in final if case.outcome in FAILING}
     files = {case.file for case in final if case.file}
@@ -156,10 +164,12 @@ def _check_agreement(earlier: tuple[TestCase, ...], final: tuple[TestCase, ...])
 
 
 def _decide_verdict(ended: _EndedCommand) -> tuple[str, str]:
-    """Return the verdict of a command that ended, and the reason (empty where it passed).
+    """Return (verdict, reason) of a command that ended; the reason is empty where it passed.
 
-    The exit code decides; a report that disagrees with it, or is required and missing, makes a failure as well. The
-    verdict is passed, failed, timed_out, not_started (no such program, runner, script or target) or contradicted.
+    Time-out, too much output and an end from outside come first, then the exit code. With exit code 0 a report that
+    disagrees, or is required and missing, makes a failure; a failing exit code without a failing case in the report is
+    contradicted. The verdict is passed, failed, timed_out, not_started (no such program, runner, script or target) or
+    contradicted.
     """
     code, failing = ended.finished.exit_code, [case for case in ended.cases if case.outcome in FAILING]
     if ended.finished.timed_out:
@@ -188,9 +198,11 @@ def _decide_verdict(ended: _EndedCommand) -> tuple[str, str]:
 
 
 def _verdict_on_success(ended: _EndedCommand, failing: list[TestCase]) -> tuple[str, str]:
-    """Return the verdict and the reason for exit code 0: passed, with no reason, unless the report contradicts it.
+    """Return (verdict, reason) for exit code 0: `passed` with an empty reason, or `contradicted` where the report says
+    otherwise.
 
-    It does where it cannot be read, is required and holds not one test, or has a failing case.
+    The report contradicts where it cannot be read, has a failing case, or is required and holds not one test (`go test`
+    and `cargo test` may hold none).
     """
     if ended.report_error:
         return "contradicted", f"exit code 0, but {ended.report_error}"
@@ -247,8 +259,8 @@ def read_go_events(path: Path, command: Callable[[str], str] = lambda _: "") -> 
 
 
 def read_go_output(path: Path, max_chars: int) -> str:
-    """Return the last `max_chars` characters of what Go and its tests printed, from a file of events; empty where that
-    is missing or cannot be read."""
+    """Return the last `max_chars` characters of what Go and its tests printed, from a file of `go test -json` events;
+    empty where that is missing, too large or cannot be read."""
     try:
         output = "".join(str(event.get("Output", "")) for event in _load_events(path))
     except BadReport:
@@ -257,9 +269,10 @@ def read_go_output(path: Path, max_chars: int) -> str:
 
 
 def _load_events(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a file of events, one JSON object a line, and return an iterator over them; other lines are left out.
+    """Read a file of events, one JSON object a line, and return an iterator over them; other lines are left out, but
+    for those by which Go says that a package did not build, which become `fail` events.
 
-    Raises BadReport where it is missing, a link, larger than JUNIT_BYTES, or unreadable.
+    Raises BadReport where the file is missing, a link, larger than JUNIT_BYTES, or unreadable.
     """
     try:
         if path.is_symlink() or not path.is_file():
@@ -273,9 +286,9 @@ def _load_events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parse_event(line: bytes) -> dict[str, Any] | None:
-    """Return the event in a line of JSON; None where it is none.
+    """Return the event in a line of `go test -json` output; None for a line that is no JSON object.
 
-    Text that Go prints between events when a package does not build becomes a `fail` event of that package.
+    A line in which Go says that a package did not build, which is no JSON, becomes a `fail` event of that package.
     """
     try:
         event = json.loads(line)
@@ -286,8 +299,10 @@ def _parse_event(line: bytes) -> dict[str, Any] | None:
 
 
 def _case_of_event(package: str, test: str, outcome: str, output: str, command: Callable[[str], str]) -> TestCase:
-    """Return the case of a test, or of a whole package where `test` is empty; the output is its message unless it
-    passed."""
+    """Return the case of a test (`package::test`), or of a whole package where `test` is empty.
+
+    Its message is the output, empty where it passed; a package's case has no command to run it alone.
+    """
     name = f"{package}::{test}" if test else package
     message = "" if outcome == "passed" else output
     return TestCase(name=name, outcome=outcome, message=message, command=command(name) if test else "")

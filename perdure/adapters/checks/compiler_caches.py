@@ -1,9 +1,10 @@
-"""Compilers' caches: filled by a base's own run, copied for each run of a change (docs/workspaces.md).
+"""Compilers' caches: filled when the tests run on a base commit, and copied for each run of a change on that base
+(docs/workspaces.md). `perdure.adapters.checks.tests` lends and takes back the copies around each command.
 
 They lie in the store `seeds`, by the key of the base and its environment, as `<variable>/`. Nothing but code of the
-base and its toolchain has written one, and no command is shown one: each gets a copy of its own, which is gone when it
-has ended. A small one lies there as an archive too, `<variable>.tar`, and its copies are unpacked in memory: Go alone
-makes 256 directories, which takes longer on some disks than all it then compiles.
+base and its toolchain has written one, and no command is shown one: each gets a copy of its own, which is removed when
+it has ended. A small one lies there as an archive too, `<variable>.tar`, and its copies are unpacked in memory: Go
+alone makes 256 directories, which takes longer on some disks than all it then compiles.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class CompilerCache:
     is_base_run: bool = False
 
     def lend_copies(self, command: SandboxCommand) -> SandboxCommand:
-        """Copy the caches below the command's own `results`, and return the command with the variables that name the
-        copies.
+        """Copy the caches below the command's own directory `results`, and return the command with the environment
+        variables that name the copies; variables that it sets itself win.
 
-        Copies of a small cache are unpacked in memory by the sandbox, except in the base's own run. In that run a cache
-        that does not exist yet begins as an empty directory; elsewhere its variable is not set. What cannot be copied
-        is left out: it saves time, and nothing depends on it.
+        Copies of a small cache are archives that the sandbox unpacks in memory, except in the base's own run. In that
+        run a cache that does not exist yet begins as an empty directory; in other runs its variable is not set. What
+        cannot be copied is left out without an error: it saves time, and nothing depends on it.
         """
         assert command.results is not None
         copies, shown_at = command.results / _COPIES, (command.results_at or command.results) / _COPIES
@@ -79,18 +80,24 @@ class CompilerCache:
         return replace(command, env={**variables, **command.env}, unpacked=unpacked)
 
     def reclaim_copies(self, results: Path, *, ended: bool) -> None:
-        """Remove the copies below `results`; those of the base's own run, if it came to its end, are stored in the
-        place of what was there."""
+        """Remove the copies below `results`. Where this is the base's own run and it `ended` by itself, store them
+        first, in the place of what was stored for this base.
+
+        What cannot be stored (nothing compiled, links in it, more than SEED_BYTES, errors of the disk) is only removed;
+        no error is raised.
+        """
         if self.is_base_run and ended:
             with contextlib.suppress(OSError, UnsupportedFileType):
                 self._store_copies(results / _COPIES)
         discard(results / _COPIES)
 
     def _store_copies(self, copies: Path) -> None:
-        """Move the caches in `copies` into the store, with archives of small ones.
+        """Move the caches in `copies` into the store, as a new entry of this base's key, with archives of small ones
+        beside them.
 
         Nothing is stored where no file was compiled. Test results that a compiler keeps in its cache are marked as
-        expired: each run runs its own tests. Raises UnsupportedFileType for links, and for more than SEED_BYTES.
+        expired, so that each run runs its own tests. Raises UnsupportedFileType for links, and for more than
+        SEED_BYTES; OSError for errors of the disk.
         """
         if copies.is_symlink():
             raise UnsupportedFileType(f"{copies} is a link")

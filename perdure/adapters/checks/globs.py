@@ -1,7 +1,8 @@
-"""Patterns of paths, matched in time that is bounded by the pattern's length times the path's: no star is tried twice.
+"""Match paths against patterns as in .gitignore (`[protect] paths`, `[tests] side`), and translate the patterns in test
+runners' settings (globs, fnmatch, JavaScript expressions) to regular expressions of whole paths.
 
-They mean what they do in .gitignore for `[protect] paths` and `[tests] side`, and what a test runner means by them in
-its settings.
+Matching takes time bounded by the pattern's length times the path's: what stands between two stars is searched for
+once.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def matches(path: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compile_pattern(pattern: str) -> re.Pattern[str] | None:
-    """Return the regular expression for a pattern as in .gitignore; None for one that matches nothing: blanks,
-    comments, `/`."""
+    """Return the regular expression for a pattern as in .gitignore, an `!` before it passed over; None for one that
+    matches nothing: blanks, comments, `/`. Answers are cached."""
     body = pattern.removeprefix("!").rstrip(" ")
     if body.startswith("#") or not body.strip("/"):
         return None
@@ -60,8 +61,11 @@ def path_regex(pattern: str) -> str:
 
 
 def fnmatch_regex(pattern: str) -> str:
-    """Return a regular expression for a pattern of Python's fnmatch: one without a slash is for the file's name alone,
-    in others a star crosses slashes."""
+    """Return a regular expression for a pattern of Python's fnmatch, which has to match the whole path.
+
+    A pattern without a slash is compared with the file's name alone. In others a star crosses slashes, and they may
+    begin below any directory.
+    """
     body = pattern.removeprefix("./")
     if "/" not in body:
         return f"(?s:(?:.*/)?{_name_regex(body)})"
@@ -93,9 +97,9 @@ def expand_alternatives(pattern: str) -> tuple[str, ...]:
 
 
 def _segments_regex(body: str, ending: str) -> str:
-    """Return a regular expression for a pattern of names between slashes.
+    """Return a regular expression for a pattern of names between slashes, in which `**` stands for any directories.
 
-    ending  an expression for what must follow, looked at only
+    ending  a regular expression for what must follow; it is a lookahead, and no part of the match
 
     What stands between two `**` is searched for once, at its first place: it is a fixed number of names, so that a
     later place can do no better.
@@ -116,10 +120,11 @@ def _segments_regex(body: str, ending: str) -> str:
 
 
 def _name_regex(part: str, star_character: str = "[^/]") -> str:
-    """Return a regular expression for the pattern of one name; what stands between two stars is searched for once, at
-    its first place, so that time stays linear.
+    """Return a regular expression for the pattern of one name, with `*`, `?`, `[…]` and backslashes as in .gitignore.
 
-    star_character  an expression for each character a star or `?` stands for
+    star_character  a regular expression for each character that a star or `?` stands for
+
+    What stands between two stars is searched for once, at its first place, so that time stays linear.
     """
     pieces = [""]
     position = 0
@@ -149,10 +154,11 @@ _ANY = ""
 
 
 def search_regexes(pattern: str) -> tuple[str, ...]:
-    """Return regular expressions of whole paths for a JavaScript one that is searched for in `/` and the path: one or
-    two for each of its choices.
+    """Translate a JavaScript regular expression that is searched for in a path with `/` before it, and return regular
+    expressions that match whole paths: one or two for each of its choices.
 
-    Empty where it is beyond this: it repeats anything but `.`, looks around, begins with `^`.
+    Empty where it cannot be translated: it repeats anything but `.`, looks around, begins with `^`, or has more than
+    GLOB_ALTERNATIVES choices.
     """
     body = pattern.removesuffix("$")
     try:
@@ -208,8 +214,8 @@ def _parse_choices(body: str, position: int, depth: int = 0) -> tuple[list[list[
 
 
 def _tokens_regex(tokens: Sequence[str]) -> str:
-    """Return a regular expression for a sequence of one-character expressions; what stands between two `_ANY` is
-    searched for once, at its first place."""
+    """Return a regular expression for a sequence of one-character expressions and `_ANY` (any characters, or none);
+    what stands between two `_ANY` is searched for once, at its first place."""
     pieces = [list[str]()]
     for token in tokens:
         pieces += [[]] if token == _ANY else []

@@ -1,5 +1,5 @@
-"""JUnit files: evidence that is read case by case; the totals in them are never trusted. The `testcase` elements are
-read one at a time, in bounded memory whatever the file holds.
+"""Read JUnit files as evidence, case by case; the totals in them are never trusted. The `testcase` elements are read
+one at a time, in bounded memory whatever the file holds.
 
 A tree of the whole file takes ten to a hundred times its size (measured: 850 MB for 9 MB of nested elements), and the
 file was written by the code under test.
@@ -41,11 +41,11 @@ class BadReport(Exception):
 
 
 def iter_testcases(path: Path) -> Iterator[ET.Element]:
-    """Yield each `testcase` element with its attributes, and in it only its first error, skip and failure, their texts
-    cut in the middle.
+    """Yield each `testcase` element with its attributes, and in it only its first error, skip and failure, of whose
+    texts the beginning and the end are kept.
 
-    Entities are not followed: a report has no need to define any. Raises BadReport where the file is missing, a link,
-    too large, unreadable, too deep, or not JUnit.
+    Raises BadReport where the file is missing, a link, too large, unreadable, nested too deep, or not JUnit, or defines
+    entities, which no report needs.
     """
     try:
         if path.is_symlink() or not path.is_file():
@@ -136,7 +136,8 @@ class _TestcaseParser:
         self._open.append(element)
 
     def _end_element(self, tag: str) -> None:
-        """Close an element: a `testcase` is ready then, and an error, skip or failure has its text."""
+        """Close an element: put a `testcase` among those that are ready, and set the text of an error, skip or failure;
+        pass over any other."""
         element = self._open.pop()
         if element is None:
             return
@@ -216,8 +217,10 @@ def read_junit_files(
 def _read_files(
     files: Sequence[Path], root: Path, command: Callable[[str], str], find_file: Callable[[str], str]
 ) -> tuple[TestCase, ...]:
-    """Read the test cases of these files in order; `find_file` is called once for each class. Raises BadReport for more
-    than JUNIT_CASES."""
+    """Read the test cases of these files in order; `find_file` is called once for each class.
+
+    Raises BadReport for a file that cannot be read, and for more than JUNIT_CASES cases.
+    """
     cases, find_file = list[TestCase](), lru_cache(maxsize=JUNIT_CASES)(find_file)
     file_names: dict[str, str] = {}
     for element in itertools.chain.from_iterable(map(iter_testcases, files)):
@@ -238,8 +241,8 @@ def _make_case(
 
     file_names  file names so far, so that a thousand cases of one file share one string
 
-    Cases share the set of their given fields, too: one of each case's own would be half of its memory. Nothing here
-    needs validation.
+    Nothing is validated, and all cases share the set of their given fields: a set for each would be half of their
+    memory.
     """
     outcome, message = _outcome_and_message(element) if len(element) else ("passed", "")
     file = _relative_file(element.get("file", ""), root)

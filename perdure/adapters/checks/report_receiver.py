@@ -1,5 +1,5 @@
-"""Reports copied while their runner writes them, or as it closes them: what it has written, nobody can change
-afterwards.
+"""Copy test reports while their runner writes them, or as it closes them, so that what was written cannot be changed
+afterwards. `perdure.adapters.checks.tests` uses it around a run. Also splits a copy that holds several reports.
 
 The report's file would otherwise belong to the tested process as well, which could write another report over it at its
 end.
@@ -52,7 +52,7 @@ class _ReportReceiver(ABC):
         """Handle the bytes that were read from that descriptor."""
 
     def close(self) -> None:
-        """Stop copying, and remove the copy where the report's file is no longer the one that was made.
+        """Stop copying, wait for the thread, and remove the copy where the report's file was replaced or removed.
 
         To be called when no process of the command lives any more.
         """
@@ -70,8 +70,8 @@ class _ReportReceiver(ABC):
         self._copy.unlink(missing_ok=True)
 
     def _handle_until_stopped(self) -> None:
-        """Handle all that the descriptor brings until close() asks to stop; what is pending then is handled first. Runs
-        in the thread."""
+        """Handle all that the descriptor brings, waiting for more, until close() asks to stop; what is pending then is
+        handled first. Runs in the thread."""
         poller = select.poll()
         poller.register(self._source_fd, select.POLLIN)
         poller.register(self._stop_read_fd, select.POLLIN)
@@ -142,7 +142,8 @@ class ClosedReport(_ReportReceiver):
         return inotify
 
     def _handle_data(self, data: bytes) -> None:
-        """Count what inotify's events say about the report, and copy the file when it is closed for the first time."""
+        """Count how often the report was opened, closed after writing and changed in its attributes, as inotify's
+        events in `data` tell, and copy the file when it is closed for the first time."""
         offset = 0
         while offset < len(data):
             watch, mask, _, length = _EVENT.unpack_from(data, offset)
@@ -156,7 +157,7 @@ class ClosedReport(_ReportReceiver):
 
     def close(self) -> None:
         """Stop as every receiver does, and remove the copy unless the report was opened once and closed once, and its
-        attributes, as those of a file linked elsewhere, never changed."""
+        attributes never changed, as they do when it is linked elsewhere."""
         super().close()
         os.close(self._report_fd)
         if (self._open_count, self._close_count, self._attribute_changes) != (1, 1, 0):

@@ -1,4 +1,6 @@
-"""The repository's own tests: every command run, its exit code judged, its report read as evidence."""
+"""Run the repository's own test commands in the sandbox: each one's exit code is judged, its report read as evidence,
+and each new failure run again. `activities.run_tests` runs all of them; experiments run one command or one test at a
+time."""
 
 from __future__ import annotations
 
@@ -92,7 +94,8 @@ async def run_tests(
     held          gives the paths of `source` that are read-only for a command; only grade `full` can make them so
     within_s      a command that has not begun after so many seconds is left out of the report; None: all are run
 
-    Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
+    Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and before either what the
+    place's `fence` raises: Superseded when a newer attempt owns the work.
     """
     base_results = results_by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
@@ -152,8 +155,8 @@ class _CommandRerun:
 async def _prepare_invocation(
     place: CommandPlace, test: TestCommand, label: str, case: TestCase | None = None
 ) -> tuple[Path, Invocation | None]:
-    """Make an empty directory for reports, and return it with the command's invocation, as a whole or for one test
-    alone.
+    """Make an empty directory for reports below `log_dir`, and return it with the command's invocation, as a whole or
+    for one test alone. Nothing is run, and the invocation's files are not written yet.
 
     The invocation is None where that test cannot be selected, or its name makes the script longer than
     TEST_SCRIPT_BYTES.
@@ -172,7 +175,7 @@ async def _prepare_invocation(
 async def run_once(place: CommandPlace, test: TestCommand, label: str) -> CommandResult:
     """Run a test command once and return its result, compared with nothing. `label` names its log and its report.
 
-    Raises as run_tests does.
+    Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does.
     """
     reports, call = await _prepare_invocation(place, test, label)
     assert call is not None
@@ -180,8 +183,8 @@ async def run_once(place: CommandPlace, test: TestCommand, label: str) -> Comman
 
 
 async def run_alone(place: CommandPlace, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
-    """Run one test of a command alone and return the result; None where its runner cannot select that one. Raises as
-    run_once does."""
+    """Run one test of a command alone and return the result; None, and nothing is run, where its runner cannot select
+    that one. Raises SandboxUnavailable, WorkCutOff or Superseded as run_tests does."""
     reports, call = await _prepare_invocation(place, test, label, case)
     return (
         await _run_invocation(place, test, label, reports, call, parse_duration(test.timeout))
@@ -195,8 +198,9 @@ async def _run_invocation(
 ) -> CommandResult:
     """Run a prepared invocation in the sandbox, with its output in `test-<label>.log`, and return the command's result.
 
-    The result is `not_started` where the command's directory is not in the tree. That of a failure names the writes to
-    the read-only test side that were refused. Raises as run_tests does.
+    Where the command's directory is not in the tree, nothing is run and the result is `not_started`. The reason of a
+    failure names the writes to the read-only test side that were refused. Raises SandboxUnavailable, WorkCutOff or
+    Superseded as run_tests does.
     """
     sandbox_command = SandboxCommand(
         script=call.script,
@@ -246,10 +250,10 @@ async def _run_with_compiler_cache(
     call: Invocation,
     report_copy: Path,
 ) -> tuple[SandboxResult, Invocation]:
-    """Run a command as `_run_and_receive` does, with copies of what compilers have made of the base, which are removed
-    afterwards.
+    """Run a command as `_run_and_receive` does, with copies of what compilers have made of the base; the copies are
+    removed afterwards, also after an error.
 
-    What the base's own run has compiled is stored only where it ended by an exit code of its own.
+    Where this is the base's own run and it ended by an exit code of its own, what it has compiled is stored.
     """
     assert sandbox_command.results is not None
     ended = False
@@ -266,9 +270,10 @@ async def _run_with_compiler_cache(
 async def _run_and_receive(
     sandbox: Sandbox, sandbox_command: SandboxCommand, call: Invocation, report_copy: Path
 ) -> tuple[SandboxResult, Invocation]:
-    """Run a command, and return how it ended, with the invocation whose `report` is where the report can be read now.
+    """Run a command, and return how it ended, with the invocation, whose `report` is now where the report can be read.
 
-    A report of a runner whose way of writing is known is copied meanwhile to `report_copy`, out of the command's reach.
+    The report of a runner that writes it in one go is copied to `report_copy` while the command runs, where the command
+    cannot change it afterwards; any other stays where it is.
     """
     if call.report is None or call.writing == "anyhow":
         return await sandbox.run_command(sandbox_command), call
@@ -309,9 +314,10 @@ def _prepare_run(command: SandboxCommand, call: Invocation, tree: Path) -> None:
 
 
 def _make_empty_directory(log_dir: Path, prefix: str) -> Path:
-    """Make a new directory in `log_dir` whose name begins so, remove earlier ones as far as they can be, and return it.
+    """Remove earlier directories in `log_dir` whose names begin with `prefix`, as far as possible, and return a new one
+    with such a name.
 
-    Nobody has written to it: a report of an earlier run, removable or not, is never read as this one's.
+    It is new even where an earlier one cannot be removed, so that no report of an earlier run is read as this one's.
     """
     log_dir.mkdir(parents=True, exist_ok=True)
     for earlier in log_dir.glob(f"{prefix}*"):

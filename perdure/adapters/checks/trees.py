@@ -1,5 +1,6 @@
-"""Trees of commits, trees made of the files of two, and the files that differ between two commits: few git processes,
-however many files."""
+"""Trees of commits as path → mode and object, trees written from the files of two, and the texts of files that differ
+between two commits: few git processes, however many files. Experiments and the search for tampering read commits by
+it."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ _MODULE, _LINK = "160000", "120000"
 
 @functools.lru_cache(3)  # 30 MB for each 100,000 files; every delivery needs its base's
 def _read_entries(repository: Repository, commit: str) -> Mapping[str, TreeEntry]:
-    """Read from git the path → mode and object of all files of a commit, links and submodules too. Raises GitError when
-    there is no such commit."""
+    """Read path → (mode, object name) of all files of a commit, links and submodules too. Raises GitError when there is
+    no such commit. The answers for the last three commits are cached."""
     listed = repository.git.execute("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
     entries = {}
     for line in listed.split(b"\0")[:-1]:
@@ -50,7 +51,8 @@ class CommitTree:
     def read_texts(self, paths: Iterable[str]) -> dict[str, str]:
         """Read path → text of those of these paths that are files of the tree, and text in UTF-8.
 
-        Without links and submodules, files over TAMPER_FILE_BYTES, and what is beyond TAMPER_TOTAL_BYTES together.
+        Left out: links, submodules, files over TAMPER_FILE_BYTES, and what is beyond TAMPER_TOTAL_BYTES together.
+        Raises GitError when git ends while it reads.
         """
         chosen = {path: self.entries[path] for path in paths if path in self.entries}
         oids = {oid for mode, oid in chosen.values() if mode not in (_MODULE, _LINK)}
@@ -72,7 +74,8 @@ class CommitTree:
 
 
 def write_tree(repository: Repository, entries: Mapping[str, TreeEntry]) -> str:
-    """Write a tree of these entries into the repository and return its name."""
+    """Write a tree object of these entries into the repository and return its name. Raises GitError when git refuses
+    one."""
     lines = (f"{mode} {oid}\t".encode() + os.fsencode(path) + b"\0" for path, (mode, oid) in entries.items())
     with tempfile.TemporaryDirectory() as scratch:
         git = Git(git_dir=repository.path, index=Path(scratch) / "index")
@@ -102,7 +105,7 @@ class DifferingFiles:
 
     @classmethod
     def between_commits(cls, repository: Repository, base: str, head: str) -> tuple[DifferingFiles, DifferingFiles]:
-        """Return the differing files of two commits, (before, after).
+        """Return the files that differ between two commits, as (before, after): those of `base` and those of `head`.
 
         Where `head` does not contain `base`, before is their merge base: what others did on the base meanwhile was not
         taken away by this change. Raises GitError for names that are no commits.
@@ -163,8 +166,9 @@ class _TextStore:
         return self._texts[oid]
 
     def preload(self, oids: Iterable[str]) -> None:
-        """Read these objects, unless they were read before, and keep their texts; None is kept for what is missing, no
-        text in UTF-8, over TAMPER_FILE_BYTES, or beyond TAMPER_TOTAL_BYTES of all."""
+        """Read these objects, unless they were read before, and keep their texts. None is kept for what is missing, no
+        text in UTF-8, over TAMPER_FILE_BYTES, or beyond TAMPER_TOTAL_BYTES of all. Raises GitError when git ends while
+        it reads."""
         wanted = sorted({oid for oid in oids if oid not in self._texts})
         self._texts |= dict.fromkeys(wanted)
         for oid, data in self._contents.read_objects(wanted, TAMPER_FILE_BYTES, self._remaining_bytes):

@@ -1,5 +1,6 @@
-"""The meaning of a test report: the verdict that is kept, its one line, what could not even start, and writes to the
-read-only test side that made a command fail, with the setting that allows them."""
+"""What a test report means: the verdict that is kept, with its one line for people; required commands that could not
+even start; and writes to the read-only test side that made a command fail, with the setting that allows them. Nothing
+is run here."""
 
 from __future__ import annotations
 
@@ -66,8 +67,9 @@ def verdict_of(report: TestReport) -> TestVerdict:
     """Return the verdict that a report's required commands make: red or green, with counts, names of failures and one
     line for people.
 
-    Only what is new counts against the tree. Status `none` where no command is required: nothing was shown about the
-    tree. Without a comparison with a base every failure counts, and the numbers of new, known and fixed ones are None.
+    Status is `none` where no command is required: nothing was shown about the tree. Failures that the base has, too, do
+    not count against it; without a comparison with a base every failure counts, and the numbers of new, known and fixed
+    ones are None.
 
     A change that makes the tests say less than on the base is red, whatever they say (perdure.adapters.checks.tamper),
     and so is one whose tests do not pass by the product being right (perdure.adapters.checks.experiment).
@@ -148,8 +150,8 @@ class _RequiredFindings:
 
 
 def fix_note(report: TestReport) -> str:
-    """Return one line that tells whoever reads the whole report what is to be mended and what is not; empty where
-    nothing is red."""
+    """Return one line that tells the agent, who reads the whole report, which failures to mend and which to leave;
+    empty where no required command is red."""
     findings = _RequiredFindings([result for result in report.commands if result.required], report)
     sentences = [
         f'Mend the failures with known=false ({len(findings.new_cases)}) and every command whose `since` is "new".'
@@ -172,8 +174,10 @@ def find_not_started(report: TestReport) -> NotStarted | None:
 
 
 def result_line(result: CommandResult) -> str:
-    """Return one command's result in a few words: `44 green`, `2 of 44 fail: test_negative, test_zero`, `exit code
-    1`."""
+    """Return one command's result in a few words: `44 green`, `2 of 44 fail: test_negative, test_zero`, `exit code 1`.
+
+    Names are given only where the verdict is `failed` and the report has failing cases; else the reason.
+    """
     failing = [case for case in result.cases if case.outcome in FAILING]
     if result.verdict == "passed":
         flaky = sum(case.flaky for case in result.cases) + result.flaky
@@ -216,8 +220,8 @@ def _summary_line(findings: _RequiredFindings, report: TestReport) -> str:
 
 
 def _command_failure(result: CommandResult, base: str) -> str:
-    """Return why a command is red for which no new failing test stands: its reason, and where the base was red too, why
-    that says nothing."""
+    """Return a line about a red command that no new failing test explains: its name and reason, and where the base was
+    red, too, why the two cannot be compared."""
     if result.since is BaseComparison.UNDECIDABLE:
         cause = "it did not run to its end" if result.partial else "only exit codes exist"
         return f"{result.name}: {result.reason}; {base} was red before and {cause}"
@@ -227,8 +231,8 @@ def _command_failure(result: CommandResult, base: str) -> str:
 def _failure_fingerprint(
     findings: _RequiredFindings, tampered: Sequence[TamperingHit], tricks: Sequence[TamperingFault]
 ) -> str:
-    """Return a hash of what failed, not of how it is worded this time: numbers, addresses and our own directories are
-    left out."""
+    """Return a hash of what failed, by which a loop sees that a fix has changed nothing. How it is worded this time
+    does not count: numbers, addresses and names of report directories are left out."""
     tests = sorted(f"{case.file}\0{case.name}" for case in findings.new_cases)
     commands = [f"{r.name}\0{r.verdict}\0{r.exit_code}\0{_VARYING.sub('', r.tail)}" for r in findings.unexplained]
     places = [f"{hit.rule}\0{hit.file}\0{hit.title}" for hit in tampered]
@@ -258,14 +262,14 @@ _PATHS_NAMED = 4
 def find_refused_writes(
     result: CommandResult, read_only_paths: Sequence[str], repository_path: Path
 ) -> tuple[str, ...]:
-    """Return the paths that a command could not write, as its output and its tests' messages name them; relative to the
-    repository's top.
+    """Return the paths that a command could not write because they are read-only, as its output and its tests' messages
+    name them; relative to the repository's top.
 
     read_only_paths  paths of the test side that were shown read-only
     repository_path  where the command saw the repository's top
 
-    Of each line in which the kernel refuses to write, the last path at or below a read-only one counts: behind the
-    refusal, as Python and node name it, else before it.
+    Only lines count that quote the kernel's refusal; of each, the last path at or below a read-only one is taken:
+    behind the refusal, as Python and node name it, else before it.
     """
     refused_paths = dict[str, None]()
     for text in (result.tail, *(case.message for case in result.cases)):

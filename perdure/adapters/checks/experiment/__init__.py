@@ -1,4 +1,5 @@
 """Experiments that judge a change: tests that were tampered with show when they are run, not when they are read.
+`activities.change_experiments` runs them once the change's own tests are green.
 
 side_rules      which paths are tests and what steers them, and which are the product; data of tests in other places
 reduced_tests   test files of the base without what the change has deleted from them; one test out of its file

@@ -1,5 +1,6 @@
-"""The two commits of an experiment, base and change, their test sides, and the trees made of them; and a check of a
-commit's test side for people, before anything is paid for."""
+"""The two commits of an experiment, base and change, the test sides of both, and the trees made of their files for the
+runs of `run_experiment`. Also a check of a commit's test side, which tells people what looks wrong before any money is
+spent."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class CommitPair:
     def from_commits(
         cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand], side: Sequence[str]
     ) -> CommitPair:
-        """Return the pair of these two commits. Raises GitError when there is no such commit.
+        """Read the files of two commits, and return their pair. Raises GitError when there is no such commit.
 
         tests  the test commands
         side   patterns of `[tests] side`
@@ -97,8 +98,8 @@ class CommitPair:
         )
 
     def inline_test_files(self, test: TestCommand) -> list[str]:
-        """Return the product files of the change that hold tests themselves; the base's versions of these tests are not
-        run on the change.
+        """Return the product files that the change has added or changed and that hold tests themselves, such as
+        doctests. These are the change's in every run: the base's versions of their tests are not run on the change.
 
         Empty where the command's runner knows no such tests, or looks for them only when asked to and neither the
         command nor a settings file of the base (.toml, .ini, .cfg) does so.
@@ -137,7 +138,7 @@ class CommitPair:
         )
 
     def without_deleted_tests(self) -> CommitPair | None:
-        """Return the same pair, but with the base's test files stripped of the tests and functions that the change has
+        """Return a copy of this pair in which the base's test files lack the tests and functions that the change has
         deleted from them; None where it has deleted none that is known by name.
 
         A file is compared with the change's version of it, or with all changed test files where it is gone. Stripped
@@ -165,8 +166,8 @@ class CommitPair:
         """Return the change's test side (tests, their data, and what steers them) with the base's product files; writes
         the tree into the repository.
 
-        Where nothing but test files differs, tests that did not change are left out, unless those that did may need
-        them.
+        Where nothing but test files differs on the test side, tests that did not change are left out, unless those that
+        did may need them (see find_unaffected_tests).
         """
         entries = mix_trees(self.change, self.base, self.change_side)
         spared = (
@@ -190,8 +191,8 @@ class CommitPair:
         directory  where the command runs; empty: the whole tree
         on_change  for the change's own test files, not for the base's
 
-        They stand in the repository's own test files, so that whatever gets at its tests gets at them. `unplanted`
-        names the test files without one, unless another file of the same Go package has one.
+        They are put into the repository's own test files, so that whatever interferes with its tests interferes with
+        them. `unplanted` names the test files without one, but no Go file in a directory that has one.
         """
         tree, rules = (self.change, self.change_side) if on_change else (self._base_tests, self.base_side)
         prefix = f"{directory}/" if directory else ""
@@ -218,8 +219,11 @@ class CommitPair:
 
 
 def find_command_runner(tree: CommitTree, test: TestCommand) -> Runner | None:
-    """Find the runner that a test command starts; package scripts are looked up in this tree. None where it starts
-    none, or more than one."""
+    """Find the runner that a test command starts, and return it; None where it starts none that is known, or more than
+    one.
+
+    Package scripts (`npm test`) are looked up in the package.json of this tree.
+    """
     with tempfile.TemporaryDirectory() as directory:
         scripts = tree.read_text(f"{test.directory}/package.json" if test.directory else "package.json")
         (Path(directory) / "package.json").write_text(scripts)
@@ -239,15 +243,15 @@ def _random_token() -> str:
 
 
 def find_unaffected_tests(tree: CommitTree, rules: SideRules, differing: Collection[str]) -> frozenset[str]:
-    """Find the test files that a run of the changed tests need not have: they do not differ, and no other file of the
+    """Find the test files that a run of the changed tests does not need: they do not differ, and no other file of the
     test side that is kept has their names in it.
 
     tree       the change's
     differing  paths of the test side that are not the same on the base
 
-    Empty where anything but test files differs: any test may be about a fixture or data. Files that a command or a
-    setting names are kept, as are packages' `__init__.py`, and files of a Go or Rust directory in which one differs:
-    they are compiled together.
+    Empty where none or anything but test files differs: any test may be about a fixture or data. Files that a command
+    or a setting names are kept, as are packages' `__init__.py`, and files of a Go or Rust directory in which one
+    differs: they are compiled together.
     """
     if not differing or not all(rules.holds_tests(path) for path in differing):
         return frozenset()
@@ -294,7 +298,7 @@ def check_test_side(
     where  the file that has them, for messages
 
     It looks wrong where a pattern matches nothing, or no test file is found though all commands' runners are known.
-    Raises InvalidRequest when `side` leaves no product file.
+    Raises InvalidRequest when `side` leaves no product file; GitError when there is no such commit.
     """
     tree = CommitTree.from_commit(repository, commit)
     commands = [(test, find_command_runner(tree, test)) for test in tests]

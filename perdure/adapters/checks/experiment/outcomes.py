@@ -1,5 +1,6 @@
-"""The outcomes of an experiment's runs, test by test: failures that come every time (others are flaky), and the search
-for canaries (tests that must fail) that were not reported as failing. A test is named by its key, see case_key."""
+"""Read the runs of an experiment test by test, for `run_experiment`: which tests pass or fail, which failures come
+every time (others are flaky), and which canaries (tests that must fail) were not reported as failing. A test is named
+by its key, see case_key."""
 
 from __future__ import annotations
 
@@ -44,14 +45,15 @@ def ended_by_itself(result: CommandResult) -> bool:
 def find_proving_tests(
     base_result: CommandResult | None, change_result: CommandResult, d_result: CommandResult, differing: Collection[str]
 ) -> set[CaseKey]:
-    """Find the tests that pass on the change and not without it.
+    """Find the tests that pass on the change and do not pass without its product files.
 
     base_result    the base as it is; None: not known
     change_result  the change as it is
     d_result       the change's tests on the base's product files
     differing      files of the test side that the change has added or changed
 
-    A test that was left out of that run, because it does not differ, is judged by base_result.
+    A test that `d_result` does not report counts, unless it may just have been left out of that run: it is on the base,
+    did not fail there, its file does not differ, and its Go package was built.
     """
     base_outcomes, d_outcomes = outcomes_by_key(base_result), outcomes_by_key(d_result)
     unbuilt = {case.name for case in d_result.cases if case.outcome == "errored" and not case.file}  # packages of Go
@@ -109,8 +111,11 @@ def red_canaries(names: Iterable[str], result: CommandResult, reports_cases: boo
 
 
 def failed_keys(keys: Iterable[CaseKey], result: CommandResult) -> set[CaseKey]:
-    """Return those of these tests, which were made to fail, that were reported as failing; a test that is reported
-    nowhere under its key counts by its name alone, for its file may have moved."""
+    """Return those of these tests, which were made to fail, that were reported as failing; empty where the command
+    passed or did not start.
+
+    A test that is reported nowhere under its key counts by its name alone, for its file may have moved.
+    """
     by_key = outcomes_by_key(result)
     failing = {test_key for test_key, outcome in by_key.items() if outcome in FAILING}
     names = {name for _, name in failing}
@@ -139,8 +144,9 @@ async def confirm_failures(
     base_result  the command's report of the base, with the case of each test
     once_only    tests for which nobody is called tampered: failing once more is enough
 
-    It is repeated at most EXPERIMENT_AGAIN times, within the time the command itself may take. A test that passes alone
-    is then run among the others: it may fail because of what the change leaves behind.
+    It is repeated at most EXPERIMENT_AGAIN times, within the time the command itself may take. Where tests cannot be
+    run alone, the whole command is run. A test that passes alone is then run among the others: it may fail because of
+    what the change leaves behind.
     """
     deadline, passed_alone = time.monotonic() + parse_duration(runs.test.timeout), set[CaseKey]()
     for repetition in range(EXPERIMENT_AGAIN):
@@ -199,17 +205,20 @@ class CanarySearch:
         plain_run: ExperimentRun | None,
         change_run: ExperimentRun | None,
     ) -> tuple[set[str] | None, set[str]]:
-        """Find the canaries (new tests that must fail), and tests that were made to fail, that were not red in
-        `canary_run` though they are on the base; where any was not red, the base is run with the same canaries.
+        """Find the canaries (new tests that must fail) and the tests made to fail that were not red in `canary_run`
+        though they are on the base. Where any was not red, the base is run with the same canaries.
 
-        Returns their names and the test files whose canaries are not red on the base either. The names are None where
-        no canary is red on the base at all, and none was missed in the change's files.
+        Returns (names, files): names of those that were missed, and test files whose canaries are not red on the base
+        either. The names are None where no canary is red on the base at all, and none was missed in the change's own
+        files.
 
         made_to_fail  tests of the base that pass on the change, and were made to fail
         base_run      the base as it is; `change_run`: the change as it is
-        plain_run     the same run without canaries. A test file of which nothing passes there, and something did on the
-                      base, may not even load, and its promises tell of it: canaries in the change's own test files are
-                      run in the place of its own
+        plain_run     the same run as `canary_run` without canaries; None: it was not made
+
+        A test file of the base in which nothing passes in `plain_run`, though something did on the base, may not even
+        load on the change: its canaries are left out, and the change is run with canaries in its own test files
+        instead.
         """
         reports_cases = bool(base_run.result.cases)
         missed = set(canaries.names) - red_canaries(canaries.names, canary_run.result, reports_cases)
@@ -241,8 +250,8 @@ class CanarySearch:
         return await self._run_in_change(change_run, await in_thread(self._make_places))
 
     async def _run_in_change(self, change_run: ExperimentRun | None, places: _TestPlaces) -> set[str] | None:
-        """Run the change with canaries in its own test files, and return those that were not red; None where there are
-        none.
+        """Run the change with canaries in its own test files, and return the names of those that were not red; None,
+        without a run, where no canary can be expected to be red.
 
         Only canaries of files that hold a test which passes in `change_run` count.
         """

@@ -1,5 +1,6 @@
-"""Test files of the base without the definitions that the change has deleted from them, and without imports that only
-these needed; and one test out of its file, as the base has it and as the change does.
+"""Cut definitions out of test files: the base's files without the functions and tests that the change has deleted from
+them, and without imports that only these needed. Also find one test's text in a file, as the base has it and as the
+change does, for a reviewer.
 
 A test file that names a deleted function does not even load, and all its other tests fail with it. Nothing of the
 change is put into it: what stays is the base's own.
@@ -20,8 +21,8 @@ _JS_IMPORT = re.compile(r"(?m)^import \{([^}]{1,2000})\} from")
 
 
 def defined_names(path: str, text: str) -> set[str]:
-    """Return the names that a test file defines and that can be cut out of it: functions, classes, and tests that are
-    calls. Empty for Python that cannot be parsed."""
+    """Return the names of what a test file defines and can be cut out of it: Python's functions, classes and methods
+    (`Class.method`), Go's functions, and tests in other languages. Empty for Python that cannot be parsed."""
     if path.endswith(".py"):
         tree = parse_python(text)
         return {name for name, _, _ in _python_definitions(tree)} if tree is not None else set()
@@ -32,7 +33,10 @@ def defined_names(path: str, text: str) -> set[str]:
 
 def remove_definitions(path: str, text: str, kept_names: Collection[str]) -> str:
     """Return a test file's text without the definitions whose names are not in `kept_names`; as it is where there are
-    none, or it cannot be parsed."""
+    none, or it cannot be parsed.
+
+    Imports that only these needed go too, in Python, Go and JavaScript. Tests of other languages are replaced by `0`.
+    """
     if defined_names(path, text) <= set(kept_names):
         return text
     if path.endswith(".py"):
@@ -93,8 +97,8 @@ def _cut_python(text: str, kept_names: Collection[str]) -> str:
 
 
 def _cut_go(text: str, kept_names: Collection[str]) -> str:
-    """Return a Go text without the functions whose names are not in `kept_names`, and without imports of packages that
-    nothing uses any more."""
+    """Return a Go text without the functions whose names are not in `kept_names`, and with an empty line for each
+    import of a package that the rest does not use."""
     source = blank_source(text, "go")
     parts, position = list[str](), 0
     for match in _GO_FUNCTION.finditer(source.bare):
@@ -114,7 +118,8 @@ def _cut_go(text: str, kept_names: Collection[str]) -> str:
 
 
 def _narrow_import(match: re.Match[str], text: str) -> str:
-    """Return the beginning of a JavaScript import, with only those of its names that the text uses elsewhere."""
+    """Return the head of a JavaScript import (`import { a, b } from`), with only those of its names that the text uses
+    elsewhere."""
     names = [name.strip() for name in match[1].split(",") if name.strip()]
     used = [name for name in names if len(re.findall(rf"\b{re.escape(name.split(' ')[-1])}\b", text)) > 1]
     return f"import {{ {', '.join(used)} }} from"
@@ -139,7 +144,7 @@ def versions_of_test(name: str, before: str, after: str) -> tuple[str, str]:
 
 def _find_test_text(name: str, text: str) -> str:
     """Return the lines of a test, from its decorators and the line that names it to the end of its block, by
-    indentation; empty when it is not found."""
+    indentation; empty when its name, or a suite's that is part of it, is not found."""
     lines, first = text.splitlines(), 0
     for part in _split_name(name):
         rest = range(first, len(lines))

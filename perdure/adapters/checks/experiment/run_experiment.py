@@ -60,16 +60,17 @@ async def run_experiment(
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Experiment:
     """Run the experiments that judge the change between two commits whose own tests are green, and return what they
-    have shown.
+    have shown: an entry for each required test command.
 
-    tests           the test commands; only required ones are run
-    base_report     what the commands said about the base, and `change_report` about the change; a result without
-                    test cases is made anew where the runner can report them
-    allowed         the request itself is about tests
-    side            patterns of `[tests] side`
-    on_progress     called with one line as each run begins
+    tests        the test commands; only required ones are run
+    base_report  what the commands said about the base, and `change_report` about the change; a result without test
+                 cases is made anew where the runner can report them
+    allowed      the request itself is about tests; it is only recorded in the result
+    side         patterns of `[tests] side`
+    on_progress  called with one line as each run begins
 
-    Raises as run_tests does, and GitError for names that are no commits.
+    Raises SandboxUnavailable or WorkCutOff when the sandbox failed, Superseded when a newer attempt owns the work, and
+    GitError for names that are no commits.
     """
     commits = await in_thread(CommitPair.from_commits, setting.repository, base, change, tests, side)
     reports = (
@@ -112,12 +113,14 @@ class _CommandTrial:
         )
 
     async def run_all(self) -> CommandExperiment:
-        """Run all experiments with the command, at the same time as far as possible, and return what they have shown.
+        """Run all experiments with the command, at the same time as far as possible, and return what they have shown:
+        base tests that pass, fail or are gone on the change, tests that prove the change, canaries, and paths of the
+        test side that were written to.
 
         The base and the change as they are run too, where their results are not known with test cases. Where tests of
         the base are not reported in B, because the change deleted what their files name, the base's tests on the change
         (B) and the canaries (C) are run again without the deleted parts. What could not be tried stands in `unasked` of
-        the result, with the reason. Raises as run_tests does.
+        the result, with the reason. Raises as run_experiment does.
         """
         canaries = await in_thread(self._commits.make_canaries, self._canary_runners, self._test.directory)
         if inline_files := await in_thread(self._commits.inline_test_files, self._test):
@@ -190,8 +193,8 @@ class _CommandTrial:
         b_run   the same run without canaries; None: it was not made
         layout  the tree of both
 
-        A run that was cut off is made again, and canaries that were not red are run on the base. Empty where no canary
-        could be tried, or none is red on the base either; the reason is recorded.
+        A run that was cut off is made again, and where a canary was not red, the base is run with them. Empty where no
+        canary could be tried, or none is red on the base either; the reason is added to `unasked`.
         """
         if canaries.unplanted and c_run is not None:
             self._unasked_reasons.append(
@@ -319,8 +322,8 @@ class _CommandTrial:
         )
 
     def _no_names_reason(self, before: ExperimentRun | None) -> str:
-        """Return the reason, for people, why no test of the base is known by its name: the runner tells no test from
-        another, or the base's tests did not run."""
+        """Return the reason, for people, why no test of the base is known by its name: its runner names no tests, the
+        run of the base was not made or named none, or the base's tests did not run."""
         if not self._reports_cases or before is None or before.result.verdict == "passed":
             return "its runner tells no test from another: only its exit code was asked"
         return f"the base's tests did not run: {before.result.reason}"
@@ -334,8 +337,8 @@ class _CommandTrial:
         return await self._runs.run_whole("d", await in_thread(self._commits.change_tests_on_base))
 
     async def _known_or_new_run(self, label: str, known_result: CommandResult | None) -> ExperimentRun:
-        """Return the run of a commit as it is: that of `known_result` if it has test cases or the runner reports none,
-        else a new one.
+        """Return the run of a commit as it is: `known_result` where it has test cases or the command reports none, else
+        a new run.
 
         label  "base" or "change"
         """

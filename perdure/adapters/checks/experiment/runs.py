@@ -1,5 +1,7 @@
-"""A run of a command in an experiment: a tree laid out where the worktree is otherwise, its test side (tests, their
-data, and what steers them) read-only and compared afterwards."""
+"""One run of a test command for an experiment, in a checkout of its own: a tree of base and change laid out where the
+worktree is otherwise, its test side (tests, their data, and what steers them) read-only and compared afterwards. The
+order of runs and what follows from them are in `run_experiment`; the read-only test side serves ordinary test runs,
+too."""
 
 from __future__ import annotations
 
@@ -80,13 +82,14 @@ class ExperimentRun:
 async def run_in_checkout(
     setting: ExperimentSetting, layout: TreeLayout, test: TestCommand, label: str, case: TestCase | None = None
 ) -> ExperimentRun | None:
-    """Run a command once in a checkout of its own, which is removed afterwards, and return its result with the paths of
-    the test side that were written to.
+    """Run a command once in a checkout of its own, and return its result with the paths of the test side that were
+    written to meanwhile. The checkout is then given to `setting.put_away`, also after an error.
 
     label  part of the names of its directories; no other run has it
     case   run this test alone; None is returned where its runner cannot select that one
 
-    Raises as run_tests does.
+    In sandbox grade `full` the test side is mounted read-only. The command has EXPERIMENT_PATIENCE times its time-out.
+    Raises SandboxUnavailable or WorkCutOff when the sandbox failed, and Superseded when a newer attempt owns the work.
     """
     source = setting.directory / f"clean-{label}"
     place = setting.place
@@ -138,8 +141,11 @@ class CommandRuns:
         return await self._run_labelled("b-alone", layout, case)
 
     async def _run_labelled(self, kind: str, layout: TreeLayout, case: TestCase | None) -> ExperimentRun | None:
-        """Report that a run begins, make it under a label of its own, and pass the points at which tests of crashes
-        kill the worker."""
+        """Report that a run begins, make it under a label of its own, and return it; None where its runner cannot
+        select `case`.
+
+        Tests of crashes can have this process killed right afterwards.
+        """
         self.run_count += 1
         self.on_progress(f"{self.test.name}: {_PROGRESS_TEXTS[kind]}")
         test_run = await run_in_checkout(
@@ -153,10 +159,10 @@ class CommandRuns:
 async def run_together(
     jobs: Sequence[Coroutine[None, None, ExperimentRun | None]], grade: SandboxGrade
 ) -> list[ExperimentRun | None]:
-    """Run the jobs at the same time where each has a network of its own (grade `full`), else one after the other;
-    return their runs in order.
+    """Run the jobs at the same time where each has a network of its own (grade `full`), else one after the other, and
+    return their runs in the order of the jobs.
 
-    The first error cancels the others, and is raised when all have ended.
+    The first error cancels the other jobs, and is raised when all have ended.
     """
     slots = asyncio.Semaphore(len(jobs) if grade is SandboxGrade.FULL else 1)  # otherwise they would share the ports
 
@@ -178,8 +184,8 @@ async def run_together(
 def _lay_out(
     setting: ExperimentSetting, layout: TreeLayout, source: Path, test: TestCommand
 ) -> dict[str, tuple[int, ...]]:
-    """Check the layout's tree out into `source`, write its overlay over it, and return path → stamp (inode, size,
-    times) of its read-only files."""
+    """Check the layout's tree out into `source`, write the texts of its overlay over it, and return path → stamp
+    (inode, size, times) of its read-only files, without those the test may write."""
     setting.lay_out(layout.tree, source)
     for path, text in layout.overlay.items():
         (source / path).write_text(text)
@@ -187,8 +193,8 @@ def _lay_out(
 
 
 def _stamp_layout(layout: TreeLayout, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return path → stamp (inode, size, times) of the test side's read-only files, as stamp_test_side does, in a
-    checkout that holds nothing but the layout's files: only these are looked at."""
+    """Return path → stamp (inode, size, times) of the test side's read-only files in a fresh checkout, by looking only
+    at the layout's own paths. Left out: what the command may write, directories, `.git`, dependencies and caches."""
     stamps = dict[str, tuple[int, ...]]()
     for path in layout.paths:
         if layout.rules.is_read_only(path) and not is_writable(path, writes) and _SKIPPED.isdisjoint(path.split("/")):
@@ -245,7 +251,7 @@ class ReadOnlyTestSide:
     def from_commit(
         cls, repository: Repository, commit: str, tests: Sequence[TestCommand], side: Sequence[str]
     ) -> ReadOnlyTestSide:
-        """Return the test side of a commit. Raises GitError when there is no such commit.
+        """Read the files of a commit, and return its test side. Raises GitError when there is no such commit.
 
         tests  the test commands
         side   patterns of `[tests] side`

@@ -1,5 +1,6 @@
-"""Rules that tell the test side (tests, their data, and what steers them) from the product, by the runners' own rules
-and settings; and files outside of all directories of tests that only the tests name."""
+"""Rules that tell the test side of a commit (tests, their data, and what steers them) from its product, made from the
+runners' own rules and settings and from `[tests] side`; and a search for data outside of all directories of tests that
+only the tests name. Experiments mix the trees of two commits by these rules and mount the test side read-only."""
 
 from __future__ import annotations
 
@@ -81,8 +82,8 @@ class SideRules:
         side  patterns of `[tests] side`
 
         Where no runner is known at all, every runner's rules count together. Files on the command line of a runner are
-        tests, and so are those that a command runs by itself or through recipes and package scripts; what other
-        programs are told to read may be the product.
+        tests, and so are those that a command runs by itself or through recipes and package scripts; files that are
+        arguments of other programs are not, for they may be the product.
         """
         runners, tests, all_named, files = list[Runner](), list[str](), ConfiguredTestSide(), set[str]()
         for command, runner in commands:
@@ -134,7 +135,8 @@ class SideRules:
 
     def is_side(self, path: str) -> bool:
         """Return whether a path is of the test side: tests, their data, and files that steer runners and nothing else.
-        Settings shared with the product are not."""
+        `[tests] side` decides first, where it says anything about the path; settings shared with the product are not
+        test side."""
         if (configured := self.configured_side(path)) is not None:
             return configured
         if (
@@ -153,8 +155,8 @@ class SideRules:
         return self._directory_facts(above)[1] or self.steers.fullmatch(name) is not None
 
     def is_read_only(self, path: str) -> bool:
-        """Return whether nobody may write to a path: it is test side or shared settings, but no lock file, which tools
-        write themselves. Answers are kept."""
+        """Return whether a path is to be protected from writing: it is test side or shared settings, but no lock file,
+        which tools write themselves. Answers are cached."""
         if (answer := self._fixed.get(path)) is None:
             if len(self._fixed) >= ANSWERS_KEPT:
                 self._fixed.clear()
@@ -175,10 +177,7 @@ class SideRules:
 
     def _directory_facts(self, path: str) -> tuple[bool, bool]:
         """Return two facts about a directory: it is, or is below, one that is test side as a whole; it, or one above
-        it, has a name that steers runners.
-
-        It is called for each file of the directory, so the facts are kept.
-        """
+        it, has a name that steers runners. Answers are cached, for it is asked once for each file of the directory."""
         if (facts := self._directories.get(path)) is None:
             if len(self._directories) >= ANSWERS_KEPT:
                 self._directories.clear()
@@ -192,7 +191,7 @@ class SideRules:
 
     def read_only_paths(self, paths: Iterable[str], writes: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the paths to mount read-only so that the test side among these paths cannot be written: directories
-        that are test side as a whole, other files one by one, at most EXPERIMENT_HELD.
+        that are test side as a whole, other files one by one, sorted, at most EXPERIMENT_HELD.
 
         writes  paths that stay writable; a directory with such a path or a product file in it is mounted part by part
         """
@@ -228,8 +227,8 @@ def _plain_path(path: str) -> str:
 
 
 def mix_trees(side: CommitTree, product: CommitTree, rules: SideRules, *, shared: bool = True) -> dict[str, TreeEntry]:
-    """Return the entries of a tree that has the test side of one commit and the product files of another. `shared`:
-    shared settings count as test side, too."""
+    """Return the entries of a tree that has the test side of one commit and the product files of another, as `rules`
+    tell them apart. With `shared`, settings shared by tests and product count as test side, too."""
 
     def is_side(path: str) -> bool:
         return rules.is_side(path) or (shared and rules.is_shared(path))
@@ -242,8 +241,11 @@ def mix_trees(side: CommitTree, product: CommitTree, rules: SideRules, *, shared
 
 
 def _find_roots(entries: Mapping[str, TreeEntry], tests: re.Pattern[str], names: frozenset[str]) -> list[str]:
-    """Find the directories of such a name that hold tests, and all directories of test data; of several within each
-    other the outermost."""
+    """Find the directories that are test side as a whole: the outermost ones of these names that hold tests, and the
+    outermost ones of test data (`testdata` and the like).
+
+    tests  the pattern of paths of files that hold tests
+    """
     roots = set[str]()
     for path in entries:
         if tests.fullmatch(path):
@@ -270,10 +272,12 @@ _QUOTED = re.compile(r"""(?<=["'`/])[\w.@-]{1,200}(?=["'`/])""")
 
 
 def find_test_data(base: CommitTree, rules: SideRules, differing: Collection[str]) -> frozenset[str]:
-    """Find, among differing paths of the base that are product by their places, those that only its tests name.
+    """Find, among differing paths of the base that are product by their places, data and vendored code that only its
+    tests name.
 
-    A file of data is named by its own name, or that of a directory which holds no code; vendored code by the path that
-    it is imported from. What the product names as well is the product's. Files are read only where such a path differs.
+    A file of data is named where its own name, or that of a directory which holds no code, stands in quotes or between
+    slashes; vendored code by the path that it is imported from. What the product names as well is the product's; so are
+    code, texts and pictures for people, and what `[tests] side` decides. Files are read only where such a path differs.
     """
     candidates = [
         path for path in differing if path in base.entries and not rules.is_side(path) and not rules.is_shared(path)

@@ -1,1 +1,2 @@
-"""The engine's own findings in a change, beside the reviewer's: from git's objects alone (docs/review.md)."""
+"""The engine's own findings in a change, beside those of the model that reviews it: read from git's objects alone
+(docs/review.md)."""

@@ -1,5 +1,5 @@
-"""Findings about what a change holds beside text: binary files, links out of the tree, submodules; and about its
-size."""
+"""Findings about what no text diff shows: binary files, symbolic links that leave the tree, submodules; and about the
+size of a change. `engine_findings` collects them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def find_binary_files(changed: Iterable[ChangedPath], binaries: set[str]) -> lis
 
 
 def find_leaving_links(repository: Repository, changed: Iterable[ChangedPath]) -> list[Finding]:
-    """Return a blocker for each added or changed symbolic link that leads out of the tree, or could."""
+    """Return a blocker for each added or changed symbolic link that leads out of the tree or into `.git`, could do so
+    where a part of its path is a link, or is too long for a path."""
     new = [change for change in changed if is_link(change) and change.sha != change.was_sha]
     targets = patch.read_blobs(repository, [change for change in new if change.size <= FINDING_LINK_BYTES])
     problems = {change.path: "is longer than a path can be" for change in new if change.size > FINDING_LINK_BYTES}
@@ -89,7 +90,7 @@ def find_leaving_links(repository: Repository, changed: Iterable[ChangedPath]) -
 
 
 def _link_problem(path: str, target: bytes) -> str:
-    """Return how a link's target leaves the tree, for people; empty where it stays inside.
+    """Return in which way a link's target leaves the tree, for people (`is absolute`); empty where it stays inside.
 
     path  the link's own
     """
@@ -130,10 +131,11 @@ def is_link(change: ChangedPath) -> bool:
 
 
 def check_size(repository: Repository, base: str, head: str) -> list[Finding]:
-    """Return a finding where the change is too large to be reviewed: lock files do not count, and of a rename only what
-    changed in it.
+    """Return one finding where the change is too large to be reviewed, else an empty list. Lock files do not count, and
+    of a rename only what changed in it.
 
-    Tech debt beyond the first of CHANGE_FILES and CHANGE_LINES, a blocker beyond the second.
+    Tech debt beyond the first of CHANGE_FILES and CHANGE_LINES; a blocker beyond the second, for lines by the added
+    ones alone. Raises GitError when a commit is missing.
     """
     exclusions = [f":(exclude,top,glob)**/{name}" for name in LOCK_FILES]
     stat = patch.size_limited_git(repository).text(

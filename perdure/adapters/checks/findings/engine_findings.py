@@ -1,5 +1,6 @@
-"""Everything the engine itself finds in the change from the base to one commit; and, from its test report, tests of the
-base that would pass on the change and are gone from it, and new tests that prove nothing."""
+"""Everything that the engine itself finds in the change from the base to one commit, from secrets to protected paths
+and marks of a merge conflict. Also, from a test report, tests of the base that would pass on the change and are gone
+from it, and new tests that prove nothing. `activities.inspect_change` asks for all of them."""
 
 from __future__ import annotations
 
@@ -46,12 +47,14 @@ class EngineFindings:
 def inspect_commit(
     repository: Repository, contract: Contract, commit: str, more: Sequence[Finding] = ()
 ) -> EngineFindings:
-    """Find what is wrong with the change from the base to this commit, from git's objects alone. Whatever is in it,
-    this ends, and no secret is in the result.
+    """Find what is wrong with the change from the base to this commit, from git's objects alone, and return the
+    findings.
 
-    more  findings of what ran
+    more  findings of what ran, listed along with these
 
-    A branch that is behind its base is compared with the commit where it left the base, as its pull request will be.
+    No secret that was found is in the result, and at most FINDINGS_MOST findings are listed. A branch that is behind
+    its base is compared with the commit where it left the base, as its pull request will be. Raises GitError when a
+    commit is missing.
     """
     base = repository.merge_base(contract.base_sha, commit)
     changed = patch.changed_paths(repository, base, commit)
@@ -88,8 +91,8 @@ def inspect_commit(
 
 
 def find_protected_paths(contract: Contract, changed: Iterable[ChangedPath]) -> list[Finding]:
-    """Return a blocker for each path that `[protect] paths` covers, whatever happened to it; of a rename both ends
-    count."""
+    """Return a blocker for each changed path that `[protect] paths` covers, whether added, changed or deleted; of a
+    rename both ends count. A link counts as covered where what lies below its path would be."""
     findings = []
     for change in changed:
         pattern = covering_pattern(change.path, contract.config.protect.paths)
@@ -115,8 +118,7 @@ def find_protected_paths(contract: Contract, changed: Iterable[ChangedPath]) -> 
 
 
 def _hint_findings(places: Sequence[TamperingHit]) -> list[Finding]:
-    """Return a skippable finding for each of these places: hints for the reviewer, never a verdict, for those come from
-    what ran."""
+    """Return a skippable finding for each of these places that a reviewer should look at; they never make a verdict."""
     return [
         Finding(
             rule=FindingRule.TAMPERING,
@@ -132,8 +134,8 @@ def _hint_findings(places: Sequence[TamperingHit]) -> list[Finding]:
 
 
 def _worst_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the worst findings first, at most FINDINGS_MOST; where there are more, the last one says how many are left
-    out."""
+    """Return the findings sorted with the worst first, at most FINDINGS_MOST; where there are more, the last one says
+    how many of each severity are left out."""
     ordered = sorted(findings, key=_sort_key)
     if len(ordered) <= FINDINGS_MOST:
         return tuple(ordered)
@@ -196,8 +198,8 @@ def find_conflict_marks(
 
 
 def _conflict_line(hunks: Iterable[Hunk]) -> int | None:
-    """Return the line where the first conflict begins whose three marks the change has added, None without one; what
-    lies between the marks may be older."""
+    """Return the line where the first merge conflict begins, None without one. Its three marks have to be lines that
+    the change has added, in their order; what lies between them may be older."""
     first: int | None = None
     between = False
     for hunk in hunks:
@@ -216,11 +218,11 @@ def _conflict_line(hunks: Iterable[Hunk]) -> int | None:
 
 
 def find_lost_tests(repository: Repository, report: TestReport | None) -> list[Finding]:
-    """Return at most one finding: tests of the base that pass on the change, as its experiment shows, and are gone from
-    it.
+    """Return at most one finding: tests of the base that pass on the change, as the report's experiment shows, and are
+    gone from it.
 
-    A test that was moved or renamed has a twin in the change, and is not lost. Empty where the request is about tests.
-    Raises GitError when a commit of the report is not there.
+    A test that was moved or renamed is not lost: the change has a new test of its name, or with the same body. Empty
+    without an experiment, and where the request is about tests. Raises GitError when a commit of the report is missing.
     """
     experiment = report.experiment if report is not None else None
     names = [name for command in experiment.commands for name in command.lost] if experiment is not None else []
@@ -269,9 +271,10 @@ def find_unproven_change(contract: Contract, report: TestReport | None, kind: st
     as well.
 
     report  of the commit that is looked at; without an experiment in it nothing is known
+    kind    of the request; empty for any other than a bug or a feature
 
-    `[tests] new_tests_must_fail_before` gives its severity, or is `off`. Empty, too, where no test can be told from
-    another, or the change's tests did not run to their end on the base: that stands in the report.
+    `[tests] new_tests_must_fail_before` gives its severity; with `off` there is none. Empty, too, where no test can be
+    told from another, or the change's tests did not run to their end on the base: that stands in the report.
     """
     severity = contract.config.tests.new_tests_must_fail_before
     experiment = report.experiment if report is not None else None
@@ -296,5 +299,5 @@ def find_unproven_change(contract: Contract, report: TestReport | None, kind: st
 
 
 def _could_have_tested(experiment: Experiment) -> bool:
-    """Return whether the change leaves the test side alone, in a repository whose tests are known by name."""
+    """Return whether the change touches no test file, in a repository whose tests a runner reports by name."""
     return not experiment.touched and any(command.base_tests is not None for command in experiment.commands)

@@ -1,6 +1,6 @@
-"""Findings about secrets: in what the change adds, and in earlier commits that would be published along with it; and
-their detectors: the formats of providers from detect-secrets, and a few that it does not know. Nothing is sent
-anywhere."""
+"""Find secrets that a change would publish, in what it adds, in the delivery's earlier commits and in their messages,
+and make the findings. The detectors are the providers' formats of detect-secrets, and a few that it does not know.
+Nothing is sent anywhere."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class SecretDetector:
         return any(needle in text for needle in self.needles)
 
     def find_secrets(self, line: str) -> Iterator[str]:
-        """Yield every secret of this kind in a line, without what is plainly made up."""
+        """Yield every secret of this kind in a line, but for values that are plainly made up. Of a long line each piece
+        that overlaps with the one before is searched, so that a secret may come twice."""
         if not self.may_match(line):
             return
         for piece in _split_line(line):
@@ -82,8 +83,8 @@ def all_detectors() -> tuple[SecretDetector, ...]:
 
 
 def find_passwords(line: str) -> Iterator[str]:
-    """Yield the passwords in addresses (`scheme://user:password@host`), but for weak or made-up ones, and for hosts
-    that are this machine, private or an example."""
+    """Yield the passwords in addresses (`scheme://user:password@host`). Left out: weak or made-up ones, one that is the
+    user's name, and those for hosts that are this machine, private or an example."""
     if not may_have_address(line):
         return
     for piece in _split_line(line):
@@ -100,8 +101,8 @@ def may_have_address(text: str) -> bool:
 
 
 def is_made_up(value: str) -> bool:
-    """Return whether a value is plainly no secret: it holds a word that says so, few different characters, or a run
-    such as `12345678` or `abcdefgh`."""
+    """Return whether a value is plainly no secret: it has a word such as `example` or a mark such as `$` or `…` in it,
+    few different characters, or a run of eight such as `12345678` or `aaaaaaaa`."""
     if _MADE_UP.search(value):
         return True
     core = value.rpartition("_")[2] if value.rpartition("_")[2][_GROUP_CHARS - 1 :] else value
@@ -130,8 +131,8 @@ def _split_line(line: str) -> Iterable[str]:
 
 @cache
 def _load_detectors() -> tuple[SecretDetector, ...]:
-    """Make the detectors, once. Their library is imported only here: it brings an HTTP client along, for a verification
-    that is never used."""
+    """Return the detectors, made once. Their library is imported only here: it brings an HTTP client along, for a
+    verification that is never used."""
     from detect_secrets.plugins.aws import AWSKeyDetector
     from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
     from detect_secrets.plugins.base import RegexBasedDetector
@@ -238,7 +239,8 @@ def _leaks_in_data(path: str, data: bytes) -> Iterator[SecretLeak]:
 def _leaks_in_lines(path: str, data: bytes, lines: Callable[[], Iterator[PatchLine]]) -> Iterator[SecretLeak]:
     """Yield the secrets in a file's added lines: tokens, passwords in addresses, and private keys.
 
-    path   where a file is for tests or an example, only tokens that are certain count, and a key does not block
+    path   where a file is for tests or an example, only tokens whose format is certain count; a private key in a file
+           that is named an example does not block
     data   all the lines, for a look at what is worth searching for: in most hunks it is nothing
     lines  gives them one by one; called only where there is something to search for
     """
@@ -279,10 +281,11 @@ class _PrivateKeyReader:
         self._lines_left = 0
 
     def read_line(self, line: PatchLine, text: str) -> tuple[int, str] | None:
-        """Read the next line; where it is the first content of a private key, return the number of the key's header and
-        that content, else None.
+        """Read the next line, and return (number of the key's header line, content) where it is the first content of a
+        private key; else None.
 
-        A header without content stands in guides; few different characters are no key.
+        None, too, where neither header nor content was added, or the content has few different characters. A header
+        without content within SECRET_KEY_LINES is forgotten: such stand in guides.
         """
         if (header := _KEY.search(text)) is not None:
             self._header, self._lines_left, text = line, SECRET_KEY_LINES + 1, text[header.end() :]
@@ -338,12 +341,13 @@ class _LeakPlace:
 def find_leaks(
     repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[ChangedPath], binaries: set[str]
 ) -> tuple[list[Finding], set[str]]:
-    """Return findings about secrets that a change would publish, and these secrets, which no result may hold.
+    """Return findings about secrets that a change would publish, and the set of these secrets, which no result may
+    hold.
 
     binaries  paths whose content is not text to git
 
-    What the base's files hold already is not new. A secret in the change's files is not reported for earlier commits
-    and messages again.
+    Secrets that the base's files hold already are left out. One in the change's files is not reported again for earlier
+    commits and messages. At most SECRET_LEAKS places are looked at. Raises GitError when a commit is missing.
     """
     places = list(islice(_leak_places(repository, contract, base, head, changed, binaries), SECRET_LEAKS))
     values = dict.fromkeys(place.leak.value for place in places)
@@ -399,15 +403,16 @@ def _leaks_between(
 
 
 def _earlier_commits(repository: Repository, start: str, base: str, head: str) -> Iterable[str]:
-    """Return the delivery's commits before the last one, oldest first, at most SECRET_COMMITS; those of a branch that
-    was there before are published already."""
+    """Return the delivery's commits on the first-parent path before the last one, the oldest first; of more than
+    SECRET_COMMITS the newest. Commits that `start` or `base` contains are left out: they are published already."""
     listed = repository.git.text("rev-list", "--first-parent", "--end-of-options", head, f"^{start}", f"^{base}")
     return reversed(listed.splitlines()[1 : SECRET_COMMITS + 1])
 
 
 def _values_in_base(repository: Repository, base: str, values: Sequence[str]) -> set[str]:
-    """Return those values that the base's files hold: they were only moved or reformatted. Empty where git's search
-    fails. git gets the values on its standard input, where nobody looks."""
+    """Return those values that the base's files hold already: they were only moved or reformatted. Empty where git's
+    search fails, so that all count as new. git gets the values on its standard input, so that no process list shows
+    them."""
     if not values:
         return set()
     arguments = ("grep", "-h", "-o", "--text", "--fixed-strings", "-f", "-", base)
@@ -419,7 +424,8 @@ def _values_in_base(repository: Repository, base: str, values: Sequence[str]) ->
 
 
 def _make_finding(place: _LeakPlace) -> Finding:
-    """Make the finding for one leak: what it is and what to do about it, without the secret."""
+    """Make the finding for one leak, without the secret: what it is, where, and what to do about it. A secret that must
+    not be published is a blocker, any other one tech debt; only one in the files has a line."""
     leak, is_published = place.leak, bool(place.commit or place.message)
     where = " in an earlier commit" if place.commit else " in a commit message" if place.message else ""
     if place.commit:

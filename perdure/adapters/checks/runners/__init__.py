@@ -1,5 +1,5 @@
-"""The test runners we know: how each is made to write a report without changing what it tests, and to run one test
-alone."""
+"""The test runners that are known, and the one that a command line starts: how it is made to write a report without
+changing what it tests, and to run one test alone. What differs from runner to runner is in its own module."""
 
 from __future__ import annotations
 

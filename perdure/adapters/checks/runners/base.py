@@ -1,5 +1,6 @@
-"""The base class of test runners: how one is recognised on a command line, made to report, narrowed to one test, and
-checked by canaries."""
+"""The base class of test runners: how one is recognised on a command line, made to write a report, narrowed to one
+test, and given canaries (tests that must fail); and the data that runners take and return. No runner is defined
+here."""
 
 from __future__ import annotations
 

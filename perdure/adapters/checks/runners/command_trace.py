@@ -1,5 +1,6 @@
-"""Command lines taken apart into the programs that they really run, and the commands and files that those lead to:
-package scripts, make recipes, shell scripts. Nothing is executed."""
+"""Take command lines apart into the programs that they really run, and follow them to the commands and files that those
+lead to: package scripts, make recipes, shell scripts. Runners recognise commands by it, and the rules of the test side
+learn which files run the tests. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def split_commands(command: str) -> list[list[str]]:
 
 
 def unwrap_command(argv: list[str]) -> list[str]:
-    """Return the words of a command without assignments and wrappers, with `X` for `python -m X` and `coverage run -m
-    X`.
+    """Return the words of a command without variables set before it and wrappers such as `uv run` or `env`; `python -m
+    X …` and `coverage run -m X …` become `X …`.
 
     Empty where nothing is left, or Python runs something else than a module.
     """
@@ -158,8 +159,8 @@ def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, 
 
     depth  levels of scripts above it; beyond TAMPER_DEPTH nothing is followed
 
-    A line that was read before is not read again, and no more than SIDE_READ_FILES are. A test file that is run is not
-    followed: what a test runs is the product.
+    A line that was traced before is not traced again, and no more than SIDE_READ_FILES lines are. A test file that is
+    run is not followed: what a test runs is the product.
     """
     if depth > TAMPER_DEPTH or command in trace.command_lines or len(trace.command_lines) >= SIDE_READ_FILES:
         return
@@ -227,8 +228,8 @@ def _plain_path(word: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return a shell script without what a splitter of words cannot take: comment lines, and ends of lines that go
-    on."""
+    """Return a shell script without its comment lines, and with each line that ends in a backslash joined to the next
+    one."""
     return re.sub(r"(?m)^\s*#.*$", "", text.replace("\\\n", " "))
 
 
@@ -251,8 +252,8 @@ _LOADS = re.compile(
 
 
 def _loaded_files(script_path: str, directory: CommandDirectory) -> set[str]:
-    """Return the files that a script below a directory of tools (`scripts/`, `ci/` …) loads from its own directory, and
-    those that these load.
+    """Return the files that a script in a directory of tools at any depth (`scripts/`, `ci/` …) loads from its own
+    directory, and those that these load, until there are SIDE_READ_FILES.
 
     Empty for a script elsewhere: what that loads may be the product.
     """
@@ -313,7 +314,6 @@ def _recipe_lines(arguments: list[str], text: str) -> list[str]:
 def _fill_variables(line: str, values: Mapping[str, str]) -> str:
     """Return a line with the values of its variables in it, an unknown one as its name.
 
-    Line and values are cut to 1,000 characters, so that variables of a long line cannot make a longer one of it, and
-    that again.
+    Line and values are cut to 1,000 characters, so that a long line cannot grow without bound.
     """
     return re.sub(r"\$[({](\w+)[)}]", lambda match: values.get(match[1], match[1])[:1_000], line[:1_000])

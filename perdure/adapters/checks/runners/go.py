@@ -1,5 +1,5 @@
-"""`go test`, asked for its events, which Go's own process writes and not the tested one; gotestsum, asked for its
-report; canaries in Go."""
+"""The runners for Go: `go test`, made to write its events, which come from Go's own process and not from the tested
+one; gotestsum, made to write its JUnit report; and canaries (tests that must fail) in Go."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Go(Runner):
         return program == "gotestsum" or (program == "go" and rest[:1] == ["test"])
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how `go test` or gotestsum is run so that it writes its report; None where it cannot be asked."""
+        """Return how `go test` or gotestsum is run so that it writes its report; None where the command asks for one
+        itself, redirects its output, or does not start the program in a way that can be rewritten."""
         return (
             self._gotestsum_with_report(request)
             if "gotestsum" in request.command
@@ -65,11 +66,11 @@ class Go(Runner):
         return Invocation(line, self.name, {}, file, events="go", writing="through") if changed == 1 else None
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        """Return two new test files with a failing test for each package, and its own test files, each test made to
-        fail.
+        """Return canaries for Go's test files: for each package two new files with a failing test each, and the given
+        files with each of their tests made to fail. `token` is part of all new names.
 
-        Canaries have files of their own, for a package is what is run: by its name the one is compiled first, the other
-        last.
+        Canaries have files of their own, for a package is what is run: by its name one of them is compiled first, the
+        other last. A file without a package clause gets none.
         """
         planting, names, packages = dict[str, str](), dict[str, str](), dict[tuple[str, str], str]()
         for path, text in sorted(files.items()):
@@ -113,7 +114,8 @@ class Go(Runner):
         return replace(call, script=narrowed.replace("go test", "go test -json", 1)) if narrowed else None
 
     def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
-        """Return the command that a person types to run one test; empty where it cannot be selected."""
+        """Return the command that a person types to run one test; empty where it cannot be selected, or the command
+        selects tests by name itself."""
         return (
             _narrow_command(command, case, self.selection_arguments(case))
             if call.events
@@ -123,7 +125,7 @@ class Go(Runner):
 
 def fail_go_tests(text: str) -> tuple[str, frozenset[str]]:
     """Make each test function of a Go file fail when it ends, its subtests not; return the new text and the names of
-    the tests."""
+    the tests. A function whose parameter has no name is left as it is."""
     pattern = re.compile(r"^func (Test(?![a-z])\w*)\((?!_ )(\w+) \*testing\.T\) \{", re.MULTILINE)
     names = frozenset(match[1] for match in pattern.finditer(text))
     return pattern.sub(lambda match: f'{match[0]} defer {match[2]}.Error("x");', text), names

@@ -1,5 +1,5 @@
-"""Maven and Gradle; canaries in each Java test class: first, last, and at the end of each of its tests (JUnit 4 and
-5)."""
+"""The runners Maven and Gradle, which leave their reports inside the tree; and canaries (tests that must fail) for
+JUnit 4 and 5 in each Java test class: first, last, and at the end of each of its tests."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _FAIL = 'throw new AssertionError("x");'
 
 
 def plant_java_canaries(files: Mapping[str, str], token: str) -> Canaries:
-    """Return canaries for Java files with a JUnit test class: a failing test first and last in the class, its own tests
-    made to fail.
+    """Return canaries for Java files that import JUnit and have a class: a failing test first and last in the class,
+    its own tests made to fail.
 
     files  path → text; those that are no such file get none
     token  random letters, part of the new tests' names
@@ -71,7 +71,8 @@ def _brace_pairs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def find_class_source(classname: str, root: Path) -> str:
-    """Find the Java or Kotlin file of a test class, relative to `root`, there or in a module one level below.
+    """Find the Java or Kotlin file of a test class below `src/test/` of `root`, or of a directory one level below;
+    return its path relative to `root`.
 
     Empty where no file or more than one has that class, or the name is not one of a class.
     """

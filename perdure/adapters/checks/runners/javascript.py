@@ -1,5 +1,6 @@
-"""Jest and Vitest; the test side that their settings name, as far as they are written out (nothing is executed);
-canaries in JavaScript and TypeScript, each of which tries every form of `expect`."""
+"""The runners Jest and Vitest; the test side that their settings name, as far as it is written out there (nothing is
+executed); and canaries (tests that must fail) in JavaScript and TypeScript, each of which tries every form of `expect`.
+`node --test` has a module of its own and uses these canaries as well."""
 
 from __future__ import annotations
 
@@ -40,9 +41,9 @@ _OTHERS = ("coverage", "optimizeDeps", "ssr", "build", "typecheck", "benchmark")
 
 def jest_test_side(commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
     """Return the test side that jest's settings name: `jest` in package.json, `jest.config.*`, and the files behind
-    `--config`.
+    `--config`, with their `projects`.
 
-    `testRegex` counts only as far as it can be matched in bounded time.
+    A `testRegex` that cannot be matched in bounded time is listed in `unread`.
     """
     side, in_package = ConfiguredTestSide(), _parse_object(directory.text("package.json")).get("jest")
     configs = [("", in_package if isinstance(in_package, dict) else {})]
@@ -113,8 +114,8 @@ def _javascript_regex(pattern: str) -> str:
 
 
 def _existing_files(names: Iterable[str], settings_path: str, directory: CommandDirectory) -> ConfiguredTestSide:
-    """Return the test side of those names that are files here, with an ending or without, at the top or beside the
-    settings."""
+    """Return a test side of those of these names that are files here, written with an ending or without, at the top or
+    beside the settings."""
     endings = ("", ".js", ".ts", ".cjs", ".mjs", "/index.js", "/index.ts", "/jest-preset.js", "/jest-preset.json")
     parents = {"", settings_path.rpartition("/")[0]}
     stems = {posixpath.normpath(posixpath.join(top, _relative_path(word))) for word in names for top in parents}
@@ -157,8 +158,8 @@ def _parse_object(text: str) -> dict[str, Any]:
 
 
 def _literals_by_key(text: str, keys: Iterable[str]) -> dict[str, list[str]]:
-    """Return the strings that stand behind each of these keys in a source: one, or those of a list or object without
-    another in it.
+    """Return key → strings that stand behind it in a source: one, or those of a list or object without another in it. A
+    key that is not there is absent.
 
     A regular expression between slashes counts as a string, slashes included.
     """
@@ -279,14 +280,15 @@ _LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0}
 
 
 def fail_javascript_tests(text: str, module: str, token: str) -> tuple[str, str]:
-    """Return the lines to put in front of a test file, and the file, with its `test` and `it` replaced by ones that
-    fail at each test's end.
+    """Make the tests of a JavaScript file fail at their ends, by replacing its `test` and `it`; return the lines to put
+    in front of the file, and its new text.
 
-    module  where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first, they may
-            be globals that the file does not import
+    module  where its tests come from: `node:test`, `vitest`, `@jest/globals` or `jest`; but for the first, they may be
+            globals that the file does not import
     token   makes the names of the added helpers unlike those of the file; it is in no message
 
-    Both empty where the file does not take its tests in a way that is read here: `import * as`, names of its own.
+    Both are empty where the file takes its tests in a way that is not read here, such as `import * as`, or defines all
+    of these names itself.
     """
     callback_index, names = _LATE[module], dict[str, str]()
     alias_count = 0
@@ -439,7 +441,11 @@ class Jest(Runner):
         return jest_test_side(commands, directory)
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        """Return canaries that use jest's globals, as an import would have to be of the file's own kind of module."""
+        """Return canaries for JavaScript and TypeScript files: failing tests first and last, its own tests made to
+        fail, and a test that fails as long as nobody has replaced jest's functions or matchers.
+
+        They use jest's globals, for an import would have to be of the file's own kind of module.
+        """
 
         def make_canary(name: str, path: str, text: str) -> str:
             return expect_canary(name, "", "globalThis.test", "globalThis.expect")
@@ -492,7 +498,9 @@ class Vitest(Runner):
         return vitest_test_side(commands, directory)
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        """Return canaries that import their own `test` and `expect` from vitest."""
+        """Return canaries for JavaScript and TypeScript files, which import `test` and `expect` from vitest: failing
+        tests first and last, its own tests made to fail, and a test that fails as long as nobody has replaced what
+        matchers use."""
 
         def make_canary(name: str, path: str, text: str) -> str:
             test, expect = f"t{name}", f"e{name}"

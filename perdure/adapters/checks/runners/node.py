@@ -1,4 +1,6 @@
-"""node:test, asked for its report through NODE_OPTIONS; it takes options only in front of file names."""
+"""The runner `node --test`, made to write its report through NODE_OPTIONS; the test side that its commands name; and
+its canaries (tests that must fail). It takes options only in front of file names, which decides how one test is
+selected."""
 
 from __future__ import annotations
 
@@ -84,10 +86,9 @@ class Node(Runner):
         return side + ConfiguredTestSide(files=tuple(word for word in loaded_paths if word in directory.paths))
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        """Return canaries for JavaScript files, in the form of each file: ECMAScript module or CommonJS.
-
-        A check fails as long as nobody has replaced node:assert.
-        """
+        """Return canaries for JavaScript files, written as each file is, as an ECMAScript module or for CommonJS:
+        failing tests first and last, its own tests made to fail, and a test that fails as long as nobody has replaced
+        node:assert."""
 
         def is_module(path: str, text: str) -> bool:
             return path.endswith(".mjs") or re.search(r"^\s{0,40}(import|export)\b", text, re.MULTILINE) is not None
@@ -117,14 +118,15 @@ class Node(Runner):
     def narrow_to_test(
         self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
     ) -> Invocation | None:
-        """Return the invocation for one test, its option appended or put behind `--test`; None where neither is
-        possible."""
+        """Return the invocation for one test, its option appended or put behind `--test`; None where arguments cannot
+        be appended and `--test` is not on the line exactly once."""
         if call.separator is not None:
             return super().narrow_to_test(call, command, case, env)
         return replace(call, script=narrowed) if (narrowed := self._narrow_command(command, case)) else None
 
     def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
-        """Return the command that a person types to run one test; empty where it cannot be selected."""
+        """Return the command that a person types to run one test, its option appended or put behind `--test`; empty
+        where neither is possible."""
         if call.separator is not None:
             return super().reproduction_command(call, command, case)
         return self._narrow_command(command, case)

@@ -1,5 +1,5 @@
-"""pytest, asked for its report through its variable, and by its own cache for one test alone; and the test side that
-its settings, options and `conftest.py` files name."""
+"""The runner pytest: made to write its report through PYTEST_ADDOPTS, and to run one test alone by its own cache of
+failed tests; and the test side that its settings, options and `conftest.py` files name."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def pytest_test_side(commands: Sequence[list[str]], directory: CommandDirectory)
 
 
 def _plugins_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the plugin modules and the settings files that options of pytest name."""
+    """Return (plugin modules, settings files) that options of pytest name: `-p`, and `-c`, `--rootdir` and the like."""
     modules, files = list[str](), list[str]()
     for number, word in enumerate(arguments):
         following = arguments[number + 1] if number + 1 < len(arguments) else ""
@@ -150,8 +150,8 @@ class Pytest(Runner):
         return program in ("pytest", "py.test")
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how pytest is run so that it writes a JUnit report, and keeps its cache beside that, by
-        PYTEST_ADDOPTS.
+        """Return how pytest is run so that it writes a JUnit report and keeps its cache beside that; the options are in
+        the variable PYTEST_ADDOPTS, the command stays as it is.
 
         None where the command has an option of its own for the report, or switches it off.
         """
@@ -172,8 +172,8 @@ class Pytest(Runner):
     def narrow_to_test(
         self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
     ) -> Invocation | None:
-        """Return the invocation for one test: with a cache by which this test alone has failed last, and the options to
-        run only that.
+        """Return the invocation for one test: its `files` are a pytest cache in which this test alone has failed last,
+        and its options say to run only what failed last.
 
         None where there is no report, the case is no test, or the command runs without the cache.
         """
@@ -187,7 +187,8 @@ class Pytest(Runner):
         )
 
     def reproduction_command(self, call: Invocation, command: str, case: TestCase) -> str:
-        """Return the command up to `pytest` with the test's name behind it; empty where it cannot be selected so."""
+        """Return the command up to `pytest` with the test's name behind it, for a person to type; empty where there is
+        no `pytest` on the line, or the case is no test."""
         match = re.match(r"(?s).*?(?:^|[\s/])(?:pytest|py\.test)(?=\s|$)", command)
         return f"{match[0]} {shlex.quote(case.name)}" if match and "::" in case.name else ""
 
@@ -196,8 +197,8 @@ class Pytest(Runner):
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Return canaries for Python files: a failing test first and last, its own tests made to fail, and at its end a
-        check that fails as long as nothing of the runner or the module was replaced.
-        """
+        test that fails as long as nobody has replaced anything of the runner or the module. Files that are no Python
+        get none."""
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, integrity = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))

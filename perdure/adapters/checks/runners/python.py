@@ -1,8 +1,9 @@
-"""unittest, and canaries in Python: the same always-failing test for unittest and pytest, which tries each form of
-assertion, and checks that the product has replaced neither the runner, nor its assertions, nor the tests.
+"""The runner for `python -m unittest`, and canaries in Python for it and for pytest: the same always-failing test,
+which tries each form of assertion, and a check that the product has replaced neither the runner, nor its assertions,
+nor the tests.
 
-The product runs in the same process. Who knows this text can still hide from it; that takes code that says to a
-reviewer what it is for.
+The product runs in the same process. Code that knows this text can still hide from it; but then it is code whose
+purpose a reviewer sees.
 """
 
 from __future__ import annotations
@@ -67,14 +68,12 @@ ALL_FAIL = """\
 
 
 def integrity_statements(token: str, is_last: bool) -> str:
-    """Return the statements with which a canary begins that returns early, and so passes, where it finds something
-    replaced.
+    """Return Python statements for the beginning of a canary (a test that must fail): they return early, so that it
+    passes and is noticed, where somebody has replaced part of the runner, its assertions, or a test of this module.
 
     token    as in shape_statements, whose functions they call
-    is_last  for a canary of the last module: it compares each function's code as well, which takes longer than
-             most tests
-
-    Replaced is what somebody has put of his own into the runner, its assertions, or a test of this module.
+    is_last  for a canary of the last module: it compares each function's code as well, which takes longer than most
+             tests
     """
     checks = _INTACT + (_CODE if is_last else "") + _TESTS.format(token)
     checks = textwrap.indent(checks + _WRITTEN.replace("SHAPE", f"'shape_{token}'"), "    ")
@@ -217,11 +216,11 @@ def split_lines(text: str) -> list[str]:
 
 
 def fail_python_tests(text: str, token: str) -> tuple[str, frozenset[str]]:
-    """Put a decorator at each test function and method of a module that makes it fail at its end; return the new text
+    """Put a decorator that makes it fail at its end at each test function and method of a module; return the new text
     and the names of these tests.
 
     The decorator (see python_fail_helper) stands in a line of its own right above `def`, within whatever else decorates
-    the test. The text as it is, and no names, where it is no Python.
+    the test. Functions inside functions are left alone. The text as it is, and no names, where it is no Python.
     """
     if (tree := parse_python(text)) is None:
         return text, frozenset()
@@ -242,10 +241,10 @@ def fail_python_tests(text: str, token: str) -> tuple[str, frozenset[str]]:
 def python_fail_helper(token: str, error: str = "ended = AssertionError") -> str:
     """Return the source of the decorator `fails_<token>`, which raises an error when the test has ended.
 
-    error  the statement that names, as `ended`, the class of what is raised
+    error  the statement that binds the name `ended` to the class of what is raised
 
-    It is plain code that waits for what a test waits for; a generator is left alone, for its body runs elsewhere. It
-    fails no test whose code, or whose object's assertions, somebody has replaced.
+    A coroutine function is awaited first; a generator function is returned as it is, for its body runs elsewhere. A
+    test is not failed where somebody has replaced its code, or assertions on its object.
     """
     return f"""\
 def fails_{token}(real):
@@ -289,8 +288,8 @@ class PlantedModule:
 def plant_python_canaries(
     text: str, token: str, first: str, last: str, make_helper: Callable[[str], str] = python_fail_helper
 ) -> PlantedModule | None:
-    """Return a module with `first` before its first statement that may be preceded, `last` at its end, and its own
-    tests made to fail.
+    """Return a module with `first` behind its docstring and its imports from `__future__`, `last` at its end, and its
+    own tests made to fail.
 
     make_helper  gives the source of the decorator that makes them fail, with this token in its name
 
@@ -349,9 +348,10 @@ class Unittest(Runner):
         return program == "unittest"
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how unittest is run by a reporter of ours (reporting_unittest) in the place of `-m unittest`.
+        """Return how unittest is run so that it writes a JUnit report: by our script reporting_unittest in the place of
+        `-m unittest`. The caller writes that script, which is among `files`.
 
-        None where that is not on the line exactly once.
+        None where `-m unittest` is not on the line exactly once.
         """
         reporter = request.file.with_name("unittest_report.py")
         ours = f"{shlex.quote(str(reporter))} {request.quoted_file}"
@@ -375,8 +375,8 @@ class Unittest(Runner):
         return "-k", f"*{'.'.join([module, *inner])}"
 
     def configured_test_side(self, commands: Sequence[list[str]], directory: CommandDirectory) -> ConfiguredTestSide:
-        """Return the test side that commands name: `discover -s checks -p "check_*.py"`, by options or by their places;
-        modules by name."""
+        """Return the test side that commands name: of `discover` the directory and the pattern of files, given by
+        options (`-s checks -p "check_*.py"`) or by their places; otherwise the files of modules that are named."""
         side = ConfiguredTestSide()
         for _, *arguments in (arguments for arguments in commands if self.runs(arguments[0], arguments[1:])):
             positional, options = list[str](), dict[str, str]()
@@ -404,7 +404,7 @@ class Unittest(Runner):
 
     def make_canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Return canaries for Python files: a failing class first and last, its own tests made to fail, and at its end
-        a check of the runner.
+        a check of the runner. Files that are no Python get none.
 
         unittest takes classes by name, and capitals and digits come first: so `A0…` is first and `zz…` last.
         """

@@ -15,7 +15,8 @@ from html import escape  # xml.sax.saxutils loads half of urllib: 22 ms, more th
 
 
 def main():
-    """Run unittest with the arguments behind the report's path, and write the report when its tests have ended.
+    """Run unittest with the arguments behind the report's path, write the report when its tests have ended, and end the
+    process with unittest's own exit code.
 
     The report is opened before anything of the repository's is loaded. As with `-m unittest`, the working directory is
     first on the path, unless Python was told not to.
@@ -85,10 +86,10 @@ def main():
 
 
 def junit_report(outcomes):
-    """Return the text of the JUnit file.
+    """Return the text of a JUnit file with one case for each outcome.
 
-    outcomes  for each test: the test, `error`, `failure`, `skipped` or empty, the text of that, and its duration
-              in seconds
+    outcomes  for each test: the test, `error`, `failure`, `skipped` or empty, the text of that, and its duration in
+              seconds
     """
     cases = []
     for test, kind, text, duration_s in outcomes:

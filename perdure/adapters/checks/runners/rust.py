@@ -1,5 +1,6 @@
-"""`cargo test` and nextest; their output (libtest and rustdoc), one line a test: printed by the tested process, and
-added up here; canaries in each file of `tests/`: first, last, and at the end of each of its tests.
+"""The runners `cargo test` and nextest; a reader of what `cargo test` prints (libtest and rustdoc, one line a test),
+which the tested process writes and which is therefore added up here; and canaries (tests that must fail) in each file
+of `tests/`: first, last, and at the end of each of its tests.
 
 The names of the source files stand in what cargo itself prints on its error output, in the same order.
 """
@@ -31,8 +32,8 @@ _OUTCOMES = {"ok": "passed", "FAILED": "failed"}
 def read_libtest_output(
     path: Path, cargo_output: Path, root: Path, command: Callable[[str], str] = lambda _: ""
 ) -> tuple[TestCase, ...]:
-    """Read the test cases from a command's standard output, and make an errored one for each program that ended before
-    its tests did.
+    """Read the test cases from a command's standard output; each program that ended before its tests did adds one
+    errored case.
 
     path          the standard output of `cargo test`
     cargo_output  all that the command printed, cargo's own lines among it
@@ -147,10 +148,10 @@ def _failure_messages(lines: list[str]) -> dict[str, str]:
 
 
 def _program_sources(cargo_output: Path, root: Path) -> list[str]:
-    """Return the source of each program that cargo ran, in order; empty for doctests, whose names begin with their
-    files.
+    """Return the source file of each program that cargo ran, in order, as cargo's own lines name it; an empty name for
+    doctests, whose own names begin with their files.
 
-    No source at all where the output cannot be read.
+    No source at all where the output cannot be read; only its first JUNIT_BYTES are looked at.
     """
     try:
         with cargo_output.open("rb") as file:
@@ -227,7 +228,8 @@ def rust_helper(token: str) -> str:
 def plant_rust_canaries(files: Mapping[str, str], token: str) -> Canaries:
     """Return canaries for Rust files: a failing test first and last, its own tests made to fail.
 
-    files  path → text; one without an attribute is a helper that another one includes, and gets none
+    files  path → text; a file without an attribute (`#[`) is taken for a helper that another one includes, and gets
+           none
     token  random letters, part of each name that is added
     """
     planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
@@ -279,11 +281,11 @@ class Cargo(_Rust):
         return program == "cargo" and rest[:1] in (["test"], ["t"])
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how `cargo test` is run with its standard output, to which cargo's own lines do not go, written to a
-        file.
+        """Return how `cargo test` is run with `--no-fail-fast`, so that programs behind one that fails run too, and
+        with its standard output in a file; cargo's own lines do not go there.
 
-        With `--no-fail-fast`, programs behind one that fails run, too. None where options or settings change what is
-        printed, a program has a harness of its own, or `cargo test` is not on the line exactly once.
+        None where options or settings change what is printed, a program has a test harness of its own, or `cargo test`
+        is not on the line exactly once.
         """
         if _CHANGES_OUTPUT.search(request.command) or re.search(
             r"quiet|NOCAPTURE", read_beginning(request.tree / ".cargo/config.toml")
@@ -325,8 +327,8 @@ class Nextest(_Rust):
         return program == "cargo" and rest[:2] == ["nextest", "run"]
 
     def with_report(self, request: ReportRequest) -> Invocation | None:
-        """Return how nextest is run with a settings file of ours that asks for a JUnit report, and with
-        `--no-fail-fast`.
+        """Return how nextest is run with `--no-fail-fast`, and with a settings file of ours, among `files`, that asks
+        for a JUnit report.
 
         None where arguments cannot be appended, or the repository's own settings ask for such a report.
         """

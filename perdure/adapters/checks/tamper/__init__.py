@@ -1,8 +1,8 @@
-"""Marks of a change on tests, found by reading and not by running: tests that no experiment covers, and hints for a
-reviewer.
+"""Signs of weakened tests in a change, found by reading files and not by running them: tests that are gone and that no
+experiment covers, and hints for a reviewer.
 
 source_tests   the tests in one file, by name, without what stands in comments and strings
-missing_tests  tests of the base that are gone or skipped where no run tells it: hits, which make the verdict red
+missing_tests  tests of the base that are gone or skipped where no run shows it: hits, which make the verdict red
 hints          changes to look at, with their lines: never a verdict
 """
 

@@ -1,5 +1,6 @@
-"""Changes that a reviewer should look at, with their lines: what may make tests say less, and no experiment tells, now
-or in later runs. Never a verdict (docs/adr/0026)."""
+"""Hints for a reviewer: lines of a change that may make tests say less, now or later, and that no experiment shows,
+such as settings, skips, commands that hide failures, and product code that looks at its tests. Never a verdict
+(docs/adr/0026)."""
 
 from __future__ import annotations
 
@@ -113,8 +114,13 @@ class _ChangedFile:
 
 
 def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence[TestCommand]) -> ReviewHints:
-    """Find the differences between two commits that are worth a reviewer's look. Raises GitError when a commit cannot
-    be read."""
+    """Find hints for a reviewer in the files that differ between two commits, and return them.
+
+    commands  the test commands; files that they name count as running the tests
+
+    They are places, and tests of the base that lost asserting lines; at most TAMPER_HITS_MOST of each. The git process
+    that reads is ended. Raises GitError when a commit cannot be read.
+    """
     command_text = " ".join(command.command for command in commands)
     paths = sorted(before.changed)
     before.preload(paths)
@@ -136,8 +142,8 @@ def find_hints(before: DifferingFiles, after: DifferingFiles, commands: Sequence
 def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]:
     """Yield hints about one text file, by its name and the lines that differ.
 
-    They are about settings of tests, what runs the tests, tests that are left out, and product code that looks at what
-    tests it.
+    They are about settings of tests, files that run the tests, tests that are left out, and product code that looks at
+    what tests it, defines its own equality, or may end the process.
 
     command_text  all test commands, to know the files that they name
     """
@@ -159,8 +165,8 @@ def _file_hints(file: _ChangedFile, command_text: str) -> Iterator[TamperingHit]
 
 
 def _name_hints(before: DifferingFiles, after: DifferingFiles, path: str) -> Iterator[TamperingHit]:
-    """Yield hints about a file that may stand in for what tests load or report, by what it is called, and about links
-    among tests."""
+    """Yield at most one hint about a file of the change, by its name or kind: it may be loaded or read in the place of
+    what tests use or report, or it is a link among the tests. None where the change has no such file."""
     if not after.has(path):
         return
     *directories, name = path.split("/")
@@ -173,8 +179,9 @@ def _name_hints(before: DifferingFiles, after: DifferingFiles, path: str) -> Ite
 
 
 def _find_hidden_file(path: str, after: DifferingFiles) -> str:
-    """Return the file that a new one may hide, of those that differ as well: below `src` or `lib`, or of another
-    ending; or a module of Python itself. Empty where there is none."""
+    """Return what would no longer be loaded because of a new file: a module of Python's own of that name, or a
+    differing file of the same name at the top, below `src` or `lib`, or with another JavaScript ending. Empty where
+    there is none."""
     stem, _, ending = path.rpartition(".")
     if ending == "py" and stem in sys.stdlib_module_names:
         return f"Python's {stem}"
@@ -184,8 +191,8 @@ def _find_hidden_file(path: str, after: DifferingFiles) -> str:
 
 
 def _compare_lines(path: str, old: str, new: str) -> _ChangedFile:
-    """Return the lines that a file lost and those that are new in it; indentation and order do not matter, so that what
-    was only moved is no news."""
+    """Return the lines that a file lost and those that are new in it, empty ones left out; indentation and order do not
+    matter, so that what was only moved is in neither."""
     old_lines, new_lines = _normal_lines(old), _normal_lines(new)
     lost = added_items(old_lines, new_lines)
     added = added_items(new_lines, old_lines)
@@ -198,8 +205,8 @@ def _normal_lines(text: str) -> list[str]:
 
 
 def _number_lines(lines: Sequence[str], chosen: Sequence[str]) -> list[tuple[int, str]]:
-    """Return those lines, of the ones that are chosen, that are not empty, each with its number in `lines`; both are in
-    the same order."""
+    """Return the lines of `chosen` that are not empty, each with its number in `lines` from 1; `chosen` has to be in
+    the order of `lines`."""
     pending = list(reversed(chosen))
     numbered = []
     for number, line in enumerate(lines, start=1):
@@ -211,7 +218,8 @@ def _number_lines(lines: Sequence[str], chosen: Sequence[str]) -> list[tuple[int
 
 
 def _find_changed_tests(path: str, old: str, new: str) -> Iterator[ChangedTest]:
-    """Yield the tests of the base that are still there by name and lost a line that asserts."""
+    """Yield each test of the base that is still there by name, does something else and lost a line that asserts; with
+    the asserting lines that it lost and that are new in it, each cut to 1,000 characters."""
     before = {test.leaf: test for test in find_tests(path, old)}
     for test in find_tests(path, new):
         old_test = before.get(test.leaf)

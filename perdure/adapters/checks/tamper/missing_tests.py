@@ -1,8 +1,9 @@
-"""Tests of the base that are gone, or skipped, where no run tells it: read by name from the files that differ.
+"""Find tests of the base commit that are gone, skipped or emptied in a change where no run shows it, by reading the
+files that differ; and the hits that record this, which `tamper.hints` makes as well.
 
-Where a runner names its tests, experiments tell it (perdure.adapters.checks.experiment), and so they do where it knows
+Where a runner names its tests, experiments show it (perdure.adapters.checks.experiment), and so they do where it knows
 only exit codes, in so far as its tests are apart from the product. What is left are tests inside product files (Rust's,
-doctests), and test files that nobody takes for the test side.
+doctests), and test files that the rules of the test side do not cover.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ def find_missing_tests(
     base_report: TestReport | None = None,
     covered: Collection[str] = (),
 ) -> MissingTests:
-    """Find the tests that are gone, skipped or hollow in the change, in files that differ; at most TAMPER_HITS_MOST
-    hits.
+    """Find tests that are gone, newly skipped, or assert nothing any more, in the files that differ between two
+    commits.
 
-    base_report  what the commands said about the base: tests that a runner named there are left out
+    base_report  the commands' report of the base: tests that a runner named there are left out
     covered      paths that an experiment covers: left out
 
-    Raises GitError when a commit cannot be read.
+    Returns at most TAMPER_HITS_MOST hits, with the commit of `before`. Doctests count where a command has `doctest` in
+    it. The git process that reads is ended. Raises GitError when a commit cannot be read.
     """
     doctests = any("doctest" in command.command for command in commands)
     paths = sorted(path for path in before.changed if path not in covered and _may_hold_tests(path, doctests))
@@ -74,7 +76,8 @@ def find_missing_tests(
 
 
 def with_missing_tests(report: TestReport, missing: MissingTests, allowed: bool) -> TestReport:
-    """Return the report with these hits in it and, unless they are allowed, with what to do about them in its note.
+    """Return the report with these hits as its `tampering`, in the place of what is there; unless they are allowed, its
+    note begins with the instruction to restore these tests. Without hits it is the report as it was.
 
     allowed  the request itself is about tests: the hits stay in the report, and do not count
     """
@@ -104,10 +107,12 @@ class _TestComparison:
     hits: list[TamperingHit] = field(default_factory=list)
 
     def compare_files(self, paths: Sequence[str]) -> None:
-        """Compare the tests in these files and record hits for those that are gone, skipped or hollow.
+        """Compare the tests in these files, and append to `hits` those that are gone, newly skipped, or assert nothing
+        any more.
 
-        A test lives on in one of its name in its file; or else in a new test that does the same, or has its name in
-        another file. A file that cannot be read any more is one hit.
+        A test of the base is matched with the change's test of that name in the same file; else with a new test that
+        has the same body; else with a new test of that name in any file. A file with tests that can no longer be read
+        is one hit. Tests in `named_tests` are left out.
         """
         old, new = self._tests_in_files(self.before, paths), self._tests_in_files(self.after, paths)
         unreadable = [path for path in paths if self.after.has(path) and self.after.read_text(path) is None]
@@ -224,7 +229,8 @@ def _is_language_known(path: str) -> bool:
 
 
 def limit_hits(hits: Sequence[TamperingHit]) -> tuple[TamperingHit, ...]:
-    """Return at most TAMPER_HITS_MOST hits; where there are more, the last one says how many are left out."""
+    """Return these hits, at most TAMPER_HITS_MOST; where there are more, the last one returned says how many are left
+    out."""
     if len(hits) <= TAMPER_HITS_MOST:
         return tuple(hits)
     more = len(hits) - TAMPER_HITS_MOST + 1
@@ -232,10 +238,10 @@ def limit_hits(hits: Sequence[TamperingHit]) -> tuple[TamperingHit, ...]:
 
 
 def make_hit(rule: Tampering, title: str, file: str = "", line: int | None = None, *evidence: str) -> TamperingHit:
-    """Make a hit with its evidence cut to TAMPER_EVIDENCE_CHARS, as it stands in the file: whoever shows it takes out
-    what does harm there.
+    """Return a hit with its evidence parts joined, without empty ones, and cut to TAMPER_EVIDENCE_CHARS.
 
-    Its title becomes part of messages: it is put on one line, without what cannot be seen.
+    The evidence is as it stands in the file: whoever shows it has to escape it. The title becomes part of messages: it
+    is put on one line, without invisible characters.
     """
     text = "\n".join(part.rstrip() for part in evidence if part.strip())
     return TamperingHit(
@@ -254,7 +260,8 @@ def plus_lines(text: str) -> str:
 
 
 def added_items(now: Iterable[str], before: Iterable[str]) -> list[str]:
-    """Return the items that are in `now` more often than in `before`, in their order."""
+    """Return the items that are in `now` more often than in `before`, in their order, as many times as they are
+    more."""
     counts: dict[str, int] = {}
     for item in before:
         counts[item] = counts.get(item, 0) + 1

@@ -1,5 +1,5 @@
-"""The tests in one file, by name: where each stands, what it does in a normal form, and what skips it; and texts of
-programs without what stands in comments and strings, in one pass and without a parser."""
+"""Read the tests in one source file, by name: where each stands, its body in a normal form, and what skips it. For this
+it blanks comments and strings of a program, in one pass and without a parser."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class BlankedSource:
 
 
 def blank_source(text: str, ending: str) -> BlankedSource:
-    """Return a program's text with its comments and strings replaced by blanks, line ends kept.
+    """Return a program's text three times: whole, with its comments blanked, and with what stands in its strings
+    blanked too; line ends and quotes are kept.
 
     ending  of the file's name: it says what a comment and a string are
     """
@@ -101,10 +102,13 @@ def _is_character(text: str, position: int) -> bool:
 
 
 def _string_end(text: str, start: int, python: bool, script: bool) -> int:
-    """Return the position behind the string, template or regular expression that begins at `start`, whatever a template
-    holds.
+    """Return the position behind the string, template or regular expression that begins at `start`; what a template
+    holds in `${…}` is not parsed.
 
     python, script  the language is Python; it is JavaScript or TypeScript
+
+    One without an end reaches to the end of its line in these two languages, unless it is a template or has three
+    quotes; else to the end of the text.
     """
     quote = text[start]
     if text.startswith(quote * 3, start) and not script and quote in "\"'":
@@ -220,7 +224,8 @@ _DEF = re.compile(r"([ \t]{0,200})(?:async )?(def|class) (\w{1,200})")
 def find_tests(path: str, text: str) -> list[SourceTest]:
     """Return the tests in a file, in their order; empty for a language that is not read here.
 
-    Of several with one name, the second is called `name (2)`. Reading stops beyond _CHARS_MOST.
+    Of several with one name, the second is called `name (2)`, and so on. Reading stops once the tests have more than
+    _CHARS_MOST characters together.
     """
     ending = path.rpartition(".")[2]
     reader = _reader_for(ending)
@@ -243,7 +248,7 @@ def find_tests(path: str, text: str) -> list[SourceTest]:
 
 
 def find_doctests(path: str, text: str) -> list[SourceTest]:
-    """Return the doctests of a Python file: one for the examples below each definition."""
+    """Return the doctests of a Python file: one for all examples below each definition, called `doctest of NAME`."""
     by_definition: dict[str, list[tuple[int, str]]] = {}
     name = "the module"
     for number, line in enumerate(text.splitlines(), start=1):
@@ -270,7 +275,8 @@ def _reader_for(ending: str) -> Callable[[str, BlankedSource], Iterator[SourceTe
 
 
 def _read_braces(path: str, source: BlankedSource) -> Iterator[SourceTest]:
-    """Yield the tests in a file of one of LANGUAGES: each from the attributes in front of it to its closing brace."""
+    """Yield the tests in a file of one of LANGUAGES, at most TAMPER_TESTS_MOST: each from the attributes in front of it
+    to its closing brace, with what skips it, its class or the whole file."""
     language = LANGUAGES[path.rpartition(".")[2]]
     everywhere = [*_find_skips(_OFF_FILE, source.text), *_find_skips(_OFF_CLASS, source.text)]
     openings = set[int]()
@@ -304,8 +310,8 @@ def _attributes_start(text: str, position: int) -> int:
 
 
 def _read_script(path: str, source: BlankedSource) -> Iterator[SourceTest]:
-    """Yield the tests in a JavaScript or TypeScript file: calls of `test`, `it` and the like, switched off also by
-    groups around them."""
+    """Yield the tests in a JavaScript or TypeScript file, at most TAMPER_TESTS_MOST: calls of `test`, `it` and the like
+    with a name in quotes. What skips a group (`describe`) around a test skips the test, too."""
     group_skips = list[tuple[int, str]]()
     for match in itertools.islice(_CALL.finditer(source.bare), TAMPER_TESTS_MOST):
         quote = match.end() - 1
