@@ -1,6 +1,6 @@
-"""What a test report means: the verdict that is kept, with its one line for people; required commands that could not
-even start; and writes to the read-only test side that made a command fail, with the setting that allows them. Nothing
-is run here."""
+"""The meaning of a test report: the verdict that is kept, with its one line for people; required commands that could
+not even start; and writes to the read-only test side that made a command fail, with the setting that allows them.
+Nothing is run here."""
 
 from __future__ import annotations
 

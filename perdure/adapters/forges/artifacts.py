@@ -1,5 +1,6 @@
-"""The artifact branch: plan, tests, review, findings, receipt and screenshots of every delivery as files that a person
-can read, where its pull request can link to them; the same texts are sections of the pull request.
+"""The artifact branch: plan, tests, review, findings, receipt and screenshots of every delivery rendered as files that
+a person can read, and pushed where its pull request can link to them. The same texts are sections of the pull request,
+whose whole text is made in `forges.body`.
 
 It is a branch of the target repository without history in common with the others (docs/adr/0007): one directory a
 delivery, one commit for each time something is published. Links name the commit, so that what they show never changes.
@@ -66,9 +67,10 @@ def artifact_files(
     pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
     """Return name → content of the files to publish, for what there is: plan.md, review.md, tests.md, findings.md,
-    receipt.json, page-1.png…
+    receipt.json, page-1.png…; nothing is written.
 
-    Texts in them are neutralised. `pictures`: perdure.adapters.forges.markdown.picture_files of `screenshots`.
+    Texts in them are neutralised. `pictures` come from markdown.picture_files with the same `screenshots`; review.md
+    shows only those.
     """
     pictures = pictures or {}
     addresses = {
@@ -146,8 +148,8 @@ def _render_tests(report: TestReport, review: Review | None) -> str:
 
 
 def _render_command(command: CommandResult) -> str:
-    """Render one test command as a Markdown section: its verdict and counts, each failure, the last lines unless it
-    passed, and all cases."""
+    """Render one test command as a Markdown section: its verdict, time, reason and counts, each failure, the end of its
+    output unless it passed, and all cases."""
     failures = [case for case in command.cases if case.outcome in ("failed", "errored")]
     totals = count_outcomes(command.cases)
     return _join_paragraphs(
@@ -323,13 +325,14 @@ def publish_artifacts(vault: Vault, url: str, branch: str, delivery: str, files:
     """Publish files as the directory `delivery` of the artifact branch and return the commit of the branch that holds
     them.
 
-    Pushes to the repository `url`, which is the one of the vault; `vault.keys` open it. The directory holds exactly
-    these files afterwards; other deliveries' directories stay. When the branch has it already, nothing is pushed and
-    its tip is returned, so this can be repeated after a crash. When other deliveries push at the same time, it pauses
-    and tries again, up to ARTIFACT_ATTEMPTS times. Files are cut at ARTIFACT_BYTES.
+    Pushes to the repository `url`, which is the one of the vault, with `vault.keys`. The directory holds exactly these
+    files afterwards; other deliveries' directories stay. When the branch has it already, nothing is pushed and its tip
+    is returned, so this can be repeated after a crash. When other deliveries push at the same time, it pauses and tries
+    again, up to ARTIFACT_ATTEMPTS times. Files are cut at ARTIFACT_BYTES.
 
-    Raises ForgeRefused (also for a branch of that name that Perdure did not begin: it is left alone), ForgeUnavailable,
-    and ValueError for a name that no file or directory may have here.
+    Raises ForgeRefused when the branch's name is not allowed, Perdure did not begin a branch of that name (it is left
+    alone), or the remote refuses; ForgeUnavailable when it does not answer, or others are faster each time; ValueError
+    for a name that no file or directory may have here.
     """
     _check_branch_name(vault, url, branch)
     if invalid_names := [name for name in (delivery, *files) if not _NAME.fullmatch(name)]:
@@ -370,8 +373,8 @@ def _check_branch_name(vault: Vault, url: str, branch: str) -> None:
 
 
 def _branch_entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, TreeEntry]:
-    """Return the entries at the top of the artifact branch's commit `tip`, by name; for None (no such branch yet) a
-    README alone.
+    """Return the entries at the top of the artifact branch's commit `tip`, by name. For None (no such branch yet) a
+    README alone, which is written to the vault.
 
     Raises ForgeRefused when somebody else began the branch: a first commit of it lacks Perdure's trailer.
     """

@@ -1,4 +1,6 @@
-"""The interfaces behind which pull requests are opened and issues are read, and the facts that they exchange."""
+"""The interfaces of a forge (a repository where pull requests are opened and issues are read) and of a server with our
+account there, and the facts that they exchange. `forges.local` and `forges.github` implement them; `forges.select`
+chooses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The text of a pull request: what was requested, done, tested, reviewed and paid, in Markdown a person can trust; and
-the one text that several deliveries write to, each between two markers.
+"""The title and text of a pull request: what was requested, done, tested, reviewed and paid, in Markdown that a person
+can trust. Also the text of one pull request that several deliveries share, each writing its part between two markers.
+Nothing is sent here.
 
 Text that a model or a stranger wrote is neutralised: it can neither mention people, nor close issues, nor hide.
 """
@@ -78,11 +79,10 @@ def marker(delivery: str) -> str:
 
 
 def issue_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of the issues that the text of a pull request of ours is about: those it closes and those it
-    leaves open.
+    """Return the numbers of the issues that the text of a pull request of ours is about, each once: those it closes and
+    those it leaves open. Empty when the text has no marker of ours.
 
-    Empty when the text has no marker of ours. Text of others in it cannot be mistaken for a reference
-    (perdure.adapters.forges.markdown).
+    Text of others in it cannot be mistaken for a reference (perdure.adapters.forges.markdown).
     """
     if MARKER_START not in text:
         return ()
@@ -122,14 +122,14 @@ def pull_request_body(
     template: str | None = None,
     looks: EngineObservations | None = None,
 ) -> str:
-    """Return the whole text of a pull request, at most BODY_CHARS long; what is too long is cut and says so.
+    """Return the whole text of a pull request, at most BODY_CHARS long; sections that are too long are cut and say so.
 
-    A draft says so in the first line; the last line is the marker, always.
+    A draft says so in the first line; the last line is the hidden marker, always.
 
     receipt   None: the text has no receipt
     template  the repository's own form (perdure.adapters.forges.template.read_template): its headings then hold our
-    sections
-    looks     None: the engine has looked neither at the change nor at the application
+              sections; it is left out where the text would be too long with it
+    looks     the engine's own observations; None: it has looked neither at the change nor at the application
     """
     draft = f"> **Draft:** {neutral_line(work.draft_reason)}" if work.draft_reason else ""
     base_label = f"from {code_span(contract.base)} at `{contract.base_sha[:12]}`"
@@ -187,10 +187,10 @@ def _build_sections(
 
 
 def _request_section(contract: Contract) -> str:
-    """Return the quoted request of the submitter, after `From #12` where there is an issue. The issue's own text is not
-    repeated.
+    """Return the submitter's request as a quotation, cut to _REQUEST_SHOWN characters, after `From #12` where there is
+    an issue. The issue's own text is not repeated.
 
-    Empty when there is an issue, nothing was said besides, and the line that closes the issue names it anyway.
+    Empty when there is an issue, no request was written besides, and another section closes the issue by its number.
     """
     request = contract.request.strip()
     if not request and contract.issue is not None and contract.config.ship.close_issue:
@@ -201,8 +201,7 @@ def _request_section(contract: Contract) -> str:
 
 
 def _assumptions_section(assumptions: Sequence[str]) -> str:
-    """Return a list of what agents took for granted where they would have asked a person; empty when there is
-    nothing."""
+    """Return a list of what agents assumed where they would have asked a person; empty when they assumed nothing."""
     items = [
         neutral_line(assumption) for assumed in assumptions for assumption in assumed.splitlines() if assumption.strip()
     ]
@@ -268,8 +267,8 @@ def _link(links: Mapping[str, str], name: str, label: str) -> str:
 
 
 def _fit_sections(sections: Sequence[Section], max_chars: int) -> list[Section]:
-    """Return the sections cut so that all of them fit in `max_chars` characters: the longest are cut, to the same
-    length, as far as the `fixed` ones leave room; these are never cut."""
+    """Return the sections cut so that all of them fit in `max_chars` characters. The longest are cut, all to the same
+    length; sections that are `fixed` are never cut, even where they alone are too long."""
     remaining = max_chars - sum(len(s.text) + len(s.heading) + 12 for s in sections if s.fixed)
     cuttable = sorted((s for s in sections if not s.fixed), key=lambda s: len(s.text))
     lengths: dict[str, int] = {}
@@ -302,12 +301,12 @@ def part_start(delivery: str) -> str:
 
 
 def merge_part(proposal: Proposal, title: str, existing_body: str) -> Proposal:
-    """Return the proposal with the text that the shared pull request is to have: its part added to `existing_body`, or
-    in place of its earlier one, and nothing else touched.
+    """Return the proposal with the text that a shared pull request is to have: `existing_body` with the delivery's part
+    added, or put in place of its earlier one, and nothing else touched. Nothing is sent.
 
-    `title` is the pull request's; it stays unless the first part is this delivery's. The proposal is returned as it is
-    when the existing text is its own alone and has no mark of where its part begins. What there is no room for is left
-    out of its part, never its end (Proposal.body_end).
+    `title` is the title that the pull request has; it stays unless the first part is this delivery's. The proposal is
+    returned as it is when the existing text has no part of another delivery and no line where a part begins. A part
+    that is too long is cut, but never its end (Proposal.body_end).
     """
     text = existing_body.replace("\r\n", "\n")
     owners = [match[1] for match in _PART_END.finditer(text)]
@@ -322,7 +321,8 @@ def merge_part(proposal: Proposal, title: str, existing_body: str) -> Proposal:
 
 
 def _part_range(text: str, delivery: str) -> tuple[int, int]:
-    """Return the start and end of a delivery's part in the text; where it has none, twice the end of the last part."""
+    """Return the (start, end) of a delivery's part in the text; where it has none, the end of the last part for both,
+    or 0 where there is no part."""
     previous_end = 0
     for match in _PART_END.finditer(text):
         if match[1] == delivery:

@@ -1,4 +1,5 @@
-"""Pull requests in a bare repository, for origins that are a path or `file://`.
+"""Pull requests in a bare repository, for origins that are a path or `file://`: a forge without a server or issues,
+whose pull requests `perdure pulls` shows.
 
 `refs/pull/<n>/head` is the proposed commit. `refs/pull/<n>/record` is a commit whose tree holds pull.json (number,
 title, head, base, state, draft, delivery, beside), body.md and the pictures that it shows. Take a pull request with
@@ -83,7 +84,7 @@ class LocalForge:
 
     def pulls_of_branch(self, head: str, delivery: str) -> Sequence[PullRequestSnapshot]:
         """Return all pull requests of a head branch in whatever state, by number; those in which `delivery` has a part
-        are `ours`."""
+        are `ours`. Raises ForgeUnavailable when there is no repository at the path."""
         repository = self._open_repository()
         return [
             PullRequestSnapshot(
@@ -98,8 +99,8 @@ class LocalForge:
         ]
 
     def count_open_pulls(self, except_delivery: str, limit: int) -> int:
-        """Count the open pull requests that deliveries have made, without those in which `except_delivery` has a part,
-        up to `limit`."""
+        """Count the open pull requests that deliveries have made, without those in which `except_delivery` has a part;
+        stop counting at `limit`. Raises ForgeUnavailable when there is no repository at the path."""
         repository = self._open_repository()
         others = (
             pull
@@ -111,7 +112,11 @@ class LocalForge:
 
     def change_base(self, number: int, base: str) -> None:
         """Set the base branch of an open pull request by writing its record anew; its text and commit stay. Does
-        nothing when it is not open. Raises ForgeRefused when the base branch does not exist."""
+        nothing when it is not open, or is into that branch already.
+
+        Raises ForgeRefused when there is no such branch or pull request, or the repository may not be written to;
+        ForgeUnavailable when there is no repository at the path, or others have its lock for too long.
+        """
         repository = self._open_repository()
         if repository.read_ref(f"refs/heads/{base}") is None:
             raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
@@ -122,7 +127,11 @@ class LocalForge:
 
     def reopen_pull(self, number: int) -> None:
         """Open a closed pull request again by writing its record anew; its text and commit stay. Does nothing when it
-        is not closed."""
+        is open or merged.
+
+        Raises ForgeRefused when there is no such pull request, or the repository may not be written to;
+        ForgeUnavailable when there is no repository at the path, or others have its lock for too long.
+        """
         repository = self._open_repository()
         with self._lock_pulls(repository) as lock_fd:
             pull = _read_pull(repository, number)
@@ -130,11 +139,12 @@ class LocalForge:
                 self._write_record(repository, pull.model_copy(update={"state": "open"}), {}, lock_fd)
 
     def open_or_update_pull(self, proposal: Proposal) -> ProposedPullRequest:
-        """Open a pull request, or bring the open one of this head branch up to date. Safe with any number of callers at
-        once.
+        """Open a pull request, or bring the open one of this head branch up to date, and return it. Safe with any
+        number of callers at once.
 
-        Raises ForgeRefused when the head or base branch does not exist or the repository may not be written to,
-        ForgeUnavailable.
+        Raises ForgeRefused when the head branch, its commit or the base branch does not exist, or the repository may
+        not be written to; ForgeUnavailable when there is no repository at the path, others have its lock for too long,
+        or git cannot write.
         """
         repository = self._open_repository()
         if not repository.has_commit(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:
@@ -163,10 +173,10 @@ class LocalForge:
         return ProposedPullRequest(self._to_pull_request(pull))
 
     def check_access(self, base: str, *, empty: bool = False) -> None:
-        """Check that a branch could be pushed here and a pull request opened. Raises ForgeRefused, which names what is
-        missing.
+        """Check that a branch could be pushed here and a pull request opened; nothing is written.
 
-        `empty`: the repository has no commit, and its base branch is ours to begin.
+        `empty`: the repository has no commit, and its base branch is ours to begin. Raises ForgeRefused when this user
+        may not write there or the base branch is missing; ForgeUnavailable when there is no repository at the path.
         """
         repository = self._open_repository()
         for directory in (repository.path, repository.path / "objects", repository.path / "refs"):
@@ -182,7 +192,8 @@ class LocalForge:
         return [(self._to_pull_request(pull), _pull_state(repository, pull)) for pull in _read_pulls(repository)]
 
     def pull_details(self, number: int) -> PullDetails:
-        """Return everything about one pull request. Raises ForgeRefused when there is no such number."""
+        """Return everything about one pull request, with its state and the command that checks it out. Raises
+        ForgeRefused when there is no such number; ForgeUnavailable when there is no repository at the path."""
         repository = self._open_repository()
         pull = _read_pull(repository, number)
         return PullDetails(
@@ -195,8 +206,11 @@ class LocalForge:
         )
 
     def _open_repository(self) -> Repository:
-        """Open the repository at the path; of a linked worktree, the one that has branches and objects. Raises
-        ForgeRefused, or ForgeUnavailable when there is none."""
+        """Open the repository at the path; of a linked worktree, the one that has branches and objects.
+
+        Raises ForgeUnavailable when there is none; ForgeRefused when it is one that we do not work in, such as a bare
+        one inside a checkout.
+        """
         try:
             return Repository(
                 find_repository(self._path).git_dir
@@ -228,8 +242,11 @@ class LocalForge:
         return next((pull for pull in of_head if _pull_state(repository, pull) == "open"), None)
 
     def _write_pull(self, repository: Repository, pull: LocalPull, proposal: Proposal, lock_fd: int) -> None:
-        """Write a pull request's record and move its head ref to the proposed commit in one transaction, each only if
-        it is where it was seen."""
+        """Write a pull request's record and move its head ref to the proposed commit in one transaction. Each moves
+        only if nobody else has moved it meanwhile; needs the lock `lock_fd`.
+
+        Raises ForgeUnavailable when git could not write.
+        """
         head_before = repository.read_ref(_head_ref(pull.number))
         head_update = f"update {_head_ref(pull.number)} {proposal.head_sha} {head_before or ABSENT}"
         contents = {**proposal.attachments, "body.md": proposal.body.encode(errors="replace")}
@@ -248,9 +265,9 @@ class LocalForge:
 
         contents     name → bytes; empty: the files of the record until now stay
         head_update  a line for `git update-ref --stdin` that moves the head ref in the same transaction; empty: it
-        stays
+                     stays
 
-        Raises ForgeUnavailable when git could not write.
+        Stale lock files of both refs are removed. Raises ForgeUnavailable when git could not write.
         """
         objects, before = ObjectStore(repository.path / "objects"), repository.read_ref(_record_ref(pull.number))
         files = {name: objects.write_blob(data) for name, data in contents.items()}
@@ -311,8 +328,7 @@ def _read_pull(repository: Repository, number: int) -> LocalPull:
 
 @functools.lru_cache(_PULLS_REMEMBERED)
 def _load_record(repository: Repository, number: int, commit: str) -> LocalPull:
-    """Load a pull request from the record at `commit`; kept in memory for the next call. Raises ForgeRefused when there
-    is none."""
+    """Load a pull request from the record at `commit`. Answers are cached. Raises ForgeRefused when there is none."""
     content = repository.read_file(commit, "pull.json")
     if content is None:
         raise ForgeRefused(

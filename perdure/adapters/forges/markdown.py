@@ -1,4 +1,5 @@
-"""Markdown for forges: text that a model or a stranger wrote, made harmless, and screenshots where a review names them.
+"""Markdown for forges: text that a model or a stranger wrote is made harmless, and screenshots are shown where a review
+names them. The texts of pull requests, comments and artifacts are put together of it.
 
 Such text mentions nobody, refers to nothing, closes nothing, shows no link, image or HTML, commands no bot, hides
 nothing. What would do so is broken by a zero-width space and stays readable as text. Forges do all of this in code as
@@ -97,7 +98,8 @@ def neutral_span(text: str) -> str:
 
 
 def _break_references(text: str, replacements: _Replacements) -> str:
-    """Return a text with everything broken by a zero-width space that these patterns match."""
+    """Return a text without invisible characters, in which a zero-width space breaks everything that one of these
+    patterns matches."""
     text = _visible_text(text)
     for pattern, replacement in replacements:
         text = pattern.sub(replacement, text)

@@ -1,4 +1,5 @@
-"""The choice of a repository's forge, and of our account there."""
+"""The choice of a repository's forge, and of our account there, by the address of its origin. Git gets its credentials
+from the same object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The text of the one comment on an issue: how its delivery stands, how it ended, what to do next."""
+"""The text of the one comment that a delivery keeps on its issue: what it is doing or how it ended, and what a person
+can do next. The forge writes it (HostedForge.write_status_comment)."""
 
 from __future__ import annotations
 
@@ -38,9 +39,10 @@ def status_comment(
     spend: Spend | None = None,
     watch_url: str = "",
 ) -> str:
-    """Return the comment in Markdown, at most STATUS_CHARS characters, without the hidden marker.
+    """Return the comment on a delivery's issue in Markdown, at most STATUS_CHARS characters, without the hidden marker:
+    a headline, the message, facts, and the next step. It is not sent here.
 
-    `watch_url`: a page where the delivery can be followed; `receipt` and `spend` None: nothing is said about them.
+    `watch_url`: a page where the delivery can be followed; `receipt` and `spend` None: they are left out.
     """
     facts = _fact_lines(work, contract, receipt, spend)
     parts = [
@@ -54,8 +56,8 @@ def status_comment(
 
 
 def _message_paragraphs(text: str) -> list[str]:
-    """Split a message into paragraphs of one neutral line each: what it says, and as errors have them, where it is and
-    what to do about it."""
+    """Split a message into paragraphs and return each as one neutral line. A new one begins at a line that starts with
+    `where: ` or `fix: `, as the second and third line of an error do."""
     paragraphs: list[list[str]] = [[]]
     for part in filter(None, (part.strip() for part in text.splitlines())):
         if part.startswith(_PARAGRAPH_STARTS):
@@ -90,8 +92,8 @@ def _status_headline(work: CommentInput) -> str:
 def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None, spend: Spend | None) -> list[str]:
     """Return the facts of a delivery for the comment on its issue, one a line.
 
-    While its status is `running`: branch and budget. Afterwards, receipt or not, as far as there are any: the branch if
-    it has a pull request, tests, changed promises, review, cost and receipt.
+    While its status is `running`: branch and budget. Afterwards, as far as there are any: the branch if it has a pull
+    request, tests, changed promises (tests of the base that the change breaks), review, cost and receipt.
     """
     origin = f"{code_span(contract.base)} at `{contract.base_sha[:12]}`"
     if work.status == "running":

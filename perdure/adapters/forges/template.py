@@ -1,4 +1,4 @@
-"""The repository's own pull request template, filled in.
+"""The repository's own pull request template: found, made harmless, and filled in with the sections of `forges.body`.
 
 It comes out as a maintainer would want it: the headings they know, in their order; below those that ask for something
 Perdure knows, that instead of the instructions; checklists as they are, since nobody has ticked them; what Perdure does
@@ -79,12 +79,12 @@ class _TemplatePart:
 
 
 def read_template(repository: Repository, commit: str) -> str | None:
-    """Read the repository's default template as `commit` has it, at the places that GitHub looks at; None without one,
-    or when it is too long.
+    """Read the repository's default template as `commit` has it; None without one, or when the first one that is not
+    empty is longer than TEMPLATE_BYTES.
 
-    It is `pull_request_template.md` or `.txt` in any case, in `.github`, the root or `docs`. Of a directory
-    PULL_REQUEST_TEMPLATE only a single file is taken, since several are for people to choose from. An organization's
-    own `.github` repository is not looked at.
+    It is `pull_request_template.md` or `.txt` in any case, in `.github`, the root or `docs`, as GitHub looks for it. Of
+    a directory PULL_REQUEST_TEMPLATE only a single file is taken, since several are for people to choose from. An
+    organization's own `.github` repository is not looked at.
     """
     for directory in (".github/", "", "docs/"):
         names = _list_directory(repository, commit, directory)
@@ -166,8 +166,8 @@ def render_sections(sections: Sequence[Section], level: int = 3) -> str:
 
 
 def fill_template(form: str, sections: Sequence[Section]) -> str:
-    """Return a cleaned template (`clean_template`) with the sections below the headings that ask for them; sections
-    without such a heading follow at the end."""
+    """Return a cleaned template (`clean_template`) with each section below the first heading that asks for it, in place
+    of the instructions there. Checklists stay; sections that no heading asks for follow at the end."""
     remaining = {section.key: section for section in sections}
     pieces: list[str] = []
     parts = list(_parse_parts(form))
@@ -196,7 +196,7 @@ def _fill_part(
     """Return the texts that stand below a heading of the template, and remove the sections used from `remaining`.
 
     Sections that a heading in `nested` asks for are left to it. `all_keys`: of all sections, used ones too. A heading
-    that is not for us keeps its text, with a note that it was not filled in.
+    that asks for nothing that Perdure knows keeps its text, with a note that it was not filled in.
     """
     keys = _section_keys(part.title) if part.level else None
     if keys is None:
@@ -216,7 +216,8 @@ def _fill_part(
 
 
 def _section_keys(title: str) -> tuple[str, ...] | None:
-    """Return the keys of the sections that answer a heading; None when it is not for us."""
+    """Return the keys of the sections that answer a heading, by its words; None when it asks for nothing that Perdure
+    knows."""
     text = " ".join(re.findall(r"\w+", title.lower().replace("_", " ")))
     return next((keys for pattern, keys in _HEADING_SECTIONS if re.search(rf"\b(?:{pattern})\b", text)), None)
 

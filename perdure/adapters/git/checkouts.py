@@ -1,12 +1,13 @@
-"""A pool of clean checkouts of commits, and a commit's files as a checkout writes them, computed from its objects.
-Large checkouts, and the files of large worktrees, are kept when nobody uses them any more, for the next to begin with.
+"""A pool of clean checkouts of commits for one vault: it makes them, and keeps large ones, and the files of large
+worktrees, for the next checkout to begin with. Also computes a commit's files as a checkout writes them, from its
+objects.
 
 Writing 30,000 files takes seconds, removing them too, and a change is tested in half a dozen checkouts. From a checkout
 that is put away everything is removed that git does not track, or that was touched after git wrote it, which its ctime
 tells. Git then brings what remains to the next commit.
 
-A worktree proves nothing: a power cut can empty a file that a checkout has just written, and whoever then takes the
-files for the base ships the damage.
+A kept checkout is not used after a restart of the host: a power cut can empty a file that has just been written, and
+whoever then takes the files for the base ships the damage.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class CheckoutPool:
 
         Begins with a kept checkout where there is one. The index of a large checkout is stored beside it, so that
         `put_away` can keep it. `admin` is a worktree's directory in the vault, to which the checkout's `.git` file then
-        points: git works inside when the checkout is shown at that worktree's path.
+        points: git works inside when the checkout is shown at that worktree's path. Raises GitError when git fails.
         """
         into.parent.mkdir(parents=True, exist_ok=True)
         if not self._reuse_kept(commit, into):
@@ -91,13 +92,14 @@ class CheckoutPool:
         self._remove_checkout(aside)
 
     def keep_worktree(self, worktree: Path, shadow: Git, tree: str, since_ns: int) -> None:
-        """Keep the files of a worktree whose delivery has ended, as they are in `tree`. Small worktrees stay where they
-        are.
+        """Put the files of a worktree whose delivery has ended into the pool, after setting them to those of `tree`. A
+        worktree with fewer than `min_files` files stays where it is.
 
         shadow    git with the index that knows the files, byte for byte: for repositories whose attributes change none
         since_ns  the time at which the files were written
 
-        Raises OSError where somebody died over this before, because that git may still be at work there, and GitError.
+        Raises GitError when git fails; OSError where an earlier call was killed half-way, for its git may still be at
+        work.
         """
         if self.keeps_new and shadow.index is not None and _entry_count(shadow.index) >= self.min_files:
             _companion_dir(worktree).mkdir()
@@ -115,8 +117,8 @@ class CheckoutPool:
         discard(_companion_dir(worktree))
 
     def put_away(self, into: Path, since_ns: int = 0) -> None:
-        """Keep a checkout for another one to begin with, or remove it. What can be neither kept nor removed stays,
-        without an error.
+        """Move a checkout into the pool for another one to begin with, or remove it where it is small or there is no
+        room. What can be neither kept nor removed stays, without an error.
 
         since_ns  files touched from this time on are not kept; 0: since the checkout was made
         """
@@ -132,8 +134,8 @@ class CheckoutPool:
         self._remove_checkout(into)
 
     def _remove_changes(self, into: Path, index: Path, since_ns: int) -> None:
-        """Remove from a checkout every file that git has not written and every file that changed after `since_ns`, with
-        `.git` and the directories of submodules."""
+        """Remove from a checkout every file that git does not track and every file touched at `since_ns` or later, with
+        `.git` and the directories of submodules. Raises OSError or GitError when that fails."""
         discard(into / ".git")
         remove_touched(into, since_ns)
         git = self._git(into, index)
@@ -154,8 +156,8 @@ class CheckoutPool:
         return False
 
     def _claim_checkout(self, into: Path) -> bool:
-        """Move a kept checkout, whichever it is, to `into` and its index beside it; return False when none is kept, or
-        it is not whole."""
+        """Move a kept checkout, whichever it is, to `into`, and its index to the directory beside it, and return True;
+        return False when none is kept, or the one that was taken is not whole."""
         if self.store.move_out(self._key, _companion_dir(into)):
             with suppress(OSError):
                 (_companion_dir(into) / "tree").rename(into)
@@ -220,8 +222,9 @@ class _TreeFile:
 
 
 def exact_tree(repository: Repository, commit: str) -> str:
-    """Return the tree of the files that a checkout of `commit` makes; the commit's own where no attribute changes
-    bytes. Any other is written to the repository, from a checkout in a temporary directory."""
+    """Return the tree of the files that a checkout of `commit` writes: the commit's own tree where no attribute changes
+    bytes. Otherwise it is written to the repository, by way of a checkout in a temporary directory. Raises GitError
+    when the commit is missing."""
     files = _list_files(repository, commit)
     if not any(os.path.basename(file.path) == ".gitattributes" for file in files):
         return repository.tree_of(commit)

@@ -50,10 +50,11 @@ class NestedRepository(PerdureError):
 def write_initial_checkpoint(
     workspace: Workspace, turn: Mapping[str, Any], tree: str = "", parent: str | None = None
 ) -> str:
-    """Write the checkpoint that a delivery begins from and return its commit. No ref is moved.
+    """Write the checkpoint that a delivery begins from and return its commit. No ref is moved, and the worktree is
+    neither read nor changed: restore it to the checkpoint afterwards.
 
-    It holds the base commit's files, byte for byte, whatever lies in the worktree now: restore to it afterwards. Or it
-    holds those of `tree`, as a checkout writes them, where the delivery begins anew after the checkpoint `parent`.
+    It holds the base commit's files, byte for byte; or those of `tree`, as a checkout writes them, where the delivery
+    begins anew after the checkpoint `parent`.
     """
     vault, tree = workspace.vault, tree or workspace.record().exact_base
     sidecar = vault.objects.write_blob(Sidecar(empty=submodule_paths(vault, tree)).to_json())
@@ -68,12 +69,14 @@ def snapshot_worktree(
     transcript: Sequence[Mapping[str, Any]],
     changed: bool = True,
 ) -> str:
-    """Write one checkpoint and return its commit; no ref is moved.
+    """Write a checkpoint of the worktree's files, the transcript and the turn, and return its commit; no ref is moved.
+    The worktree then counts as being at it (see is_at_checkpoint).
 
     transcript  the whole conversation: messages that the parent has at the same place are not written again
     changed     False when the turn could not have written: the parent's tree is taken as it is
 
-    Raises NestedRepository, having written nothing that anything refers to.
+    Waits for the worktree's lock. Raises NestedRepository, having written nothing that anything refers to, where the
+    worktree has a `.git` below its root; WorkspaceLost when the vault does not have the parent.
     """
     objects = workspace.vault.objects
     known_blobs = set(_transcript_blobs(workspace.vault, parent)) if parent else set()
@@ -97,9 +100,11 @@ def snapshot_worktree(
 
 
 def restore_checkpoint(workspace: Workspace, checkpoint: str) -> None:
-    """Make the worktree exactly what the checkpoint holds; only what setup made and `.ports.env` stay beside it.
+    """Make the worktree exactly what the checkpoint holds; everything else is removed but what setup made and
+    `.ports.env`.
 
-    Waits for the git of a killed predecessor. Raises WorkspaceLost when the vault does not have the checkpoint.
+    Waits for the git of a killed predecessor. Raises WorkspaceLost when the vault does not have the checkpoint, or the
+    workspace has no record.
     """
     record = workspace.record()
     tree, sidecar = worktree_tree(workspace.vault, checkpoint), read_sidecar(workspace.vault, checkpoint)
@@ -109,7 +114,8 @@ def restore_checkpoint(workspace: Workspace, checkpoint: str) -> None:
 
 
 def restore_base(workspace: Workspace) -> None:
-    """Make the worktree what a fresh checkout of the base commit is, with nothing beside it that setup did not make."""
+    """Make the worktree what a fresh checkout of the base commit is; everything else is removed but what setup made and
+    `.ports.env`. It is then at no checkpoint. Waits for the worktree's lock; raises WorkspaceLost without a record."""
     record = workspace.record()
     with workspace.lock_worktree() as lock_fd:
         _put_files(
@@ -131,7 +137,8 @@ def mark_dirty(workspace: Workspace) -> None:
 
 
 def is_at_checkpoint(workspace: Workspace, checkpoint: str) -> bool:
-    """Return True where the worktree is at this checkpoint and nothing was written since. Takes some milliseconds."""
+    """Return True where the worktree is at this checkpoint and nothing was written since; False also where that cannot
+    be found out. Takes some milliseconds, and waits for the worktree's lock."""
     try:
         if not is_shadow_intact(workspace.shadow) or _marker_path(workspace).read_text() != _marker_text(
             workspace, checkpoint
@@ -167,8 +174,8 @@ def read_sidecar(vault: Vault, checkpoint: str) -> Sidecar:
 
 
 def read_transcript(vault: Vault, checkpoint: str) -> list[dict[str, Any]]:
-    """Return the messages of the conversation up to a checkpoint. Raises WorkspaceLost when the vault does not have
-    it."""
+    """Return the messages of the conversation up to a checkpoint, in order; empty when it has none. Raises
+    WorkspaceLost when the vault does not have it."""
     shas = _transcript_blobs(vault, checkpoint)
     blobs = [vault.loose.content("blob", sha) for sha in shas]
     if None not in blobs:
@@ -205,8 +212,8 @@ def _put_files(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar
 
 
 def _write_files(workspace: Workspace, lock_fd: int) -> tuple[str, str]:
-    """Write the worktree's files to the vault as (tree, sidecar blob) and return the two hashes. Raises
-    NestedRepository."""
+    """Write the worktree's files, and their modes and empty directories, to the vault, and return (tree, blob of the
+    modes). Special files are left out. Raises NestedRepository where the worktree has a `.git` below its root."""
     record = workspace.record()
     git = open_shadow(workspace, record.exact_base, lock_fd)
     with readable_worktree(workspace.path, (*HIDDEN, PORTS_FILE), _setup_paths(record)) as surface:
@@ -251,8 +258,8 @@ def _marker_path(workspace: Workspace) -> Path:
 
 
 def _marker_text(workspace: Workspace, checkpoint: str) -> str:
-    """Return what the marker says at a checkpoint: its commit, and the digest at the end of the shadow's index, which
-    is that of the checkpoint's files."""
+    """Return the text of the marker file for a checkpoint: its commit, and the digest at the end of the shadow's index,
+    which differs as soon as the index is no longer that of the checkpoint's files."""
     with (workspace.shadow / "index").open("rb") as index:
         index.seek(-_INDEX_DIGEST, os.SEEK_END)
         return f"{checkpoint} {index.read().hex()}"

@@ -1,8 +1,8 @@
-"""The only way in which git is called: GitPython's `execute`, with a pinned environment and configuration, and with
-limits on what a remote may make git use on this host.
+"""The only way in which git is called: GitPython's `execute`, with a pinned environment and configuration, its errors
+as GitError, and limits on what a remote may make git use on this host.
 
-Git has no limits of its own for what it fetches. So a running command is measured at intervals, and killed with all its
-helpers when it is over a limit.
+Git has no limits of its own for what it fetches. So a running command that may speak to a remote is measured at
+intervals, and killed with all its helpers when it is over a limit.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class RemoteLimits:
         self._initial_size: int | None = None
 
     def exceeded_limit(self, pid: int, partial: TimeoutExpired) -> str:
-        """Return the limit that the command is over, as a clause for a message ("it sends more than …"), or an empty
-        string.
+        """Return the limit that the running command is over, as a clause for a message ("it sends more than …"); empty
+        where it is over none. The command is not killed here.
 
         `pid` is the command's process, `partial` what `communicate` raised with the output until now. Measured are the
-        bytes added to the vault, the output, and the memory of the command and its descendants.
+        bytes added to the vault since the first call, the output, and the memory of the command and its descendants.
         """
         size = size_on_disk(self._objects_dir) if self._objects_dir else 0
         self._initial_size = size if self._initial_size is None else self._initial_size
@@ -259,12 +259,14 @@ class Git:
         timeout_s: float = limits.GIT_TIMEOUT_S,
         credential: Credential | None = None,
     ) -> GitOutput:
-        """Run one git command to its end and return its output.
+        """Run one git command, wait for its end and return its output.
 
         lock_fds    descriptors of locks that git inherits, so that they stay locked while it lives, even when we do not
         credential  shown to its server when that asks; the owner's own helpers are then not asked
 
-        Raises GitError for an exit code outside `ok` and after `timeout_s`, when its whole process group is killed.
+        Raises GitError for an exit code outside `ok`, after `timeout_s`, and where the directory to work in cannot be
+        entered; GitLimitExceeded, which is one, when a command of the owner uses too much. On any error its whole
+        process group is killed.
         """
         with offer_credential(credential) as offer:
             variables = {**(env or {}), **offer.env}

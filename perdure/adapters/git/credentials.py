@@ -1,5 +1,5 @@
-"""Credentials for a remote (a name and a secret, for one server and nobody else), and what a person can do when a
-remote refuses, read from its messages."""
+"""Credentials for a remote (a name and a secret, for one server and nobody else) and the way to give one to a git
+command; and what a person can do when a remote refuses, read from git's messages."""
 
 from __future__ import annotations
 
@@ -94,11 +94,12 @@ class CredentialOffer:
 
 @contextmanager
 def offer_credential(credential: Credential | None) -> Iterator[CredentialOffer]:
-    """Yield what lets a git command read the secret from a pipe, for one server, while the block runs; of the pipe
-    others can see only its name and number. With None nothing is offered.
+    """Yield the settings, variables and descriptor by which one git command reads the secret from a pipe, for one
+    server; the pipe is closed when the block ends. With None as credential the offer is empty.
 
-    Other helpers are switched off: a keychain must neither answer with another account nor store ours. git asks once,
-    and again after a redirect; when the pipe is empty git fails at once, for nobody is there to be prompted.
+    No command line and no environment has the secret. Other credential helpers are switched off: a keychain must
+    neither answer with another account nor store ours. When the pipe is empty, after CREDENTIAL_ANSWERS questions, git
+    fails at once, for nobody is there to be prompted.
     """
     if credential is None:
         yield CredentialOffer()
@@ -154,8 +155,10 @@ _REMOTE = "remote: "
 
 
 def access_fix(url: str, message: str, credential: Credential | None) -> str:
-    """Return what to do when the remote at `url` (shown to people) lets nobody in. `credential` is what it was shown,
-    None where the owner's own was used."""
+    """Return advice for a person whom the remote at `url` does not let in, chosen by git's message.
+
+    credential  what the remote was shown; None: the owner's own git configuration answered
+    """
     if "hash algorithm" in message:
         return "use a repository with SHA-1 names"
     if credential is not None:

@@ -1,4 +1,5 @@
-"""Git in a repository that is not ours: a person's checkout, or whatever somebody has put in its place.
+"""Git in a repository that is not the engine's own: a person's checkout, or whatever somebody has put in its place.
+Intake (`git.target`) looks at such repositories, and pushes to one on this machine go through here.
 
 The plainest commands start programs that the repository's own configuration names: `status` a filter, a search for a
 missing object a transport. A repository that comes by `git clone` brings no such configuration; one that was unpacked,
@@ -110,8 +111,9 @@ def _foreign_git_and_bare(path: Path, git_dir: Path | None = None) -> tuple[Git,
 def find_repository(path: Path) -> LocalRepository:
     """Find the repository whose working tree a directory is in, or the bare one that the directory is, and return it.
 
-    Raises GitError when there is none, BadInput for a repository that lies inside another one, or that would have us
-    work in a directory which does not belong to it, or whose path cannot be written down.
+    Raises GitError when there is none; BadInput for a bare one that lies inside a checkout, for one whose core.worktree
+    leads elsewhere, whose path cannot be written down (not UTF-8, or with a line end), or whose configuration names too
+    many programs.
     """
     if not is_text(where := str(path.absolute())) or set(where) & {"\n", "\r"}:
         raise BadInput(
@@ -136,7 +138,7 @@ def find_repository(path: Path) -> LocalRepository:
 
 def receive_pack_options(url: str, *, unborn: bool = False) -> tuple[str, ...]:
     """Return options for a push to `url`, with which the git that receives the commits in a checkout on this machine
-    starts nothing of its own either. None for other addresses.
+    starts no program that the checkout's configuration names. Empty for other addresses, and for a bare repository.
 
     A bare repository is a server: its hooks are its owner's rules, and run as at any other push. `unborn` allows to
     make the branch that is checked out there, for it has no commit yet; no file is touched.
@@ -159,8 +161,8 @@ def _looks_bare(path: Path) -> bool:
 
 
 def _check_not_nested(path: Path) -> None:
-    """Raise BadInput for a bare repository that lies inside a checkout: whoever clones a repository gets its folders,
-    and such a folder brings its own configuration along."""
+    """Raise BadInput where a bare repository lies inside a checkout: whoever clones a repository gets its folders, and
+    such a folder brings its own configuration along. Do nothing where no directory above is a repository to git."""
     if not any(os.path.lexists(above / ".git") for above in path.resolve().parents):  # then git finds none around it
         return
     try:

@@ -1,4 +1,5 @@
-"""The repository that commands of one delivery see in the vault's place: base and own branch, and nothing else.
+"""The repository that commands of one delivery see in the vault's place: base and own branch, and nothing else. It is
+written before commands are run in the sandbox, which shows it to them.
 
 The vault holds every delivery's checkpoints, and with them the conversations of authors and reviewers: `git cat-file`
 in it would read them all. A view holds packs of exactly what is reachable. The base branch's history is the larger part
@@ -23,8 +24,11 @@ object."""
 
 
 def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> GitView:
-    """Write what the delivery's view lacks, so that it shows the worktree's HEAD as `branch` and `base_sha` as the
-    origin's `base`, and return it. A few milliseconds when nothing moved, no git started."""
+    """Update the delivery's view, so that it shows the worktree's HEAD as `branch` and `base_sha` as the origin's
+    `base`, and return it. Takes a few milliseconds and starts no git when nothing moved.
+
+    Raises WorkspaceLost when the workspace has no record.
+    """
     admin = Path(workspace.record().admin)
     head = (admin / "HEAD").read_text().strip()
     history = _update_history(workspace.vault, base, base_sha)
@@ -42,7 +46,10 @@ def update_view(workspace: Workspace, base: str, base_sha: str, branch: str) -> 
 
 def _update_history(vault: Vault, base: str, base_sha: str) -> Path:
     """Update the object store that all views of a base branch share, so that it has the branch's history up to
-    `base_sha`, and return its path. It has nothing of other branches."""
+    `base_sha` and nothing of other branches, and return its path. Does nothing when it has that commit.
+
+    Waits for others who update it. From GIT_VIEW_PACKS packs on, one pack takes the place of all.
+    """
     root = vault.path.with_suffix(".history") / hashlib.sha256(base.encode()).hexdigest()[:16]
     tips = root / "tips"
     if base_sha in _read_or_empty(tips).split():
@@ -81,7 +88,7 @@ def _write_refs(shown: Path, refs: Mapping[str, str]) -> None:
 
 def _write_pack(vault: Vault, objects: Path, include: Sequence[str], exclude: Sequence[str], lock_fd: int) -> None:
     """Add a pack to `objects` of what is reachable in the vault from `include` and not from `exclude`; none when that
-    is nothing. Deltas are copied as they are, none are computed."""
+    is nothing. Leftovers of a git that was cut off are removed. Deltas are copied as they are, none are computed."""
     (objects / "pack").mkdir(parents=True, exist_ok=True)
     for leftover in (objects / "pack").glob("tmp_*"):  # of a git that was cut off: whoever holds the lock knows that
         leftover.unlink()

@@ -1,5 +1,6 @@
-"""The integration branch of a backlog (its name, whether commits may be landed on it, its first push), and commits of
-one line put onto another commit with authors, dates, messages and trailers kept."""
+"""The integration branch of a backlog: whether items may be landed on it, its first push, and which items are on it.
+Also copies of commits of one line on top of another commit, with authors, dates, messages and trailers kept. How one
+item lands is in `git.landing`."""
 
 from __future__ import annotations
 
@@ -32,10 +33,12 @@ class IntegrationBranch:
     base_sha: str
 
     def check_usable(self, heads: Heads) -> bool:
-        """Return True where the branch exists on the remote and may be landed on, False where it has to be made.
+        """Return True where the branch exists on the remote and items may be landed on it, False where it has to be
+        made. Fetches an existing branch; pushes nothing.
 
-        Fetches an existing branch. Raises InvalidRequest where the branch can be neither used nor made, before anything
-        is pushed or paid for; ForgeRefused, ForgeUnavailable.
+        Raises InvalidRequest where its name is none, it is the base or default branch, another branch's name is in its
+        way, it shares no commit with the base, or it holds commits of others that nobody asked for. Raises ForgeRefused
+        or ForgeUnavailable when it cannot be fetched.
         """
         shown, where = self.branch[:NAME_CHARS], redact(self.vault.url)
         if not is_branch_name(self.vault, self.branch):
@@ -60,9 +63,10 @@ class IntegrationBranch:
 
     def ensure_on_remote(self, heads: Heads) -> None:
         """Push the branch to the remote, at the base's commit, unless it is there already. Safe to repeat, and for
-        several at once.
+        several at once: one who loses the race finds the branch there.
 
-        Raises InvalidRequest, ForgeRefused, ForgeUnavailable.
+        Raises InvalidRequest as `check_usable` does; ForgeRefused when the remote does not take it, ForgeUnavailable
+        when it does not answer.
         """
         if self.check_usable(heads):
             return
@@ -108,11 +112,12 @@ class ReplayResult:
 
 
 def replay_commits(vault: Vault, head: str, onto: str, *excluded: str) -> ReplayResult:
-    """Write the commits that `head` has, and neither `onto` nor any of `excluded` has, once more on top of `onto`. No
-    ref is moved. A merge among them, or a conflict, ends it with a `problem`.
+    """Write the commits that `head` has, and neither `onto` nor any of `excluded` has, once more on top of `onto`, and
+    return the last of the new ones with their number. No ref is moved.
 
-    The same commits always give the same new ones. A change that is there already stays as an empty commit, because its
-    message tells of the item.
+    A merge among them, a commit without a parent, or a conflict ends it: the result then has no head, and a `problem`
+    that names the commit. The same commits always give the same new ones. A change that is there already stays as an
+    empty commit, because its message names the item.
     """
     exclusions = [f"^{commit}" for commit in (onto, *excluded) if vault.has_commit(commit)]
     listed = vault.git.text("log", "--reverse", "--topo-order", "--format=%H %P", "--end-of-options", head, *exclusions)

@@ -1,6 +1,6 @@
-"""Landing: a delivery's change is brought onto a branch that others land on, and that branch is moved by
-compare-and-swap. With what an agent is told of what landed meanwhile, and the conflicts foreseen with other open
-deliveries."""
+"""Landing: a delivery's change is merged onto a branch that others land on, and that branch, of the remote or of the
+vault alone, is moved by compare-and-swap. Also a text for the agent about what landed meanwhile, and a prediction of
+conflicts with other open deliveries."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def fetch_integration_branch(vault: Vault, branch: str, landed: str = "") -> str
     landed  a commit that must still be on it, itself or as the commit it became when the branch followed its base;
             empty: nothing has landed as far as anybody knows
 
-    Raises ForgeRefused where the branch is not there, whether anything landed or not, or somebody removed that commit;
-    ForgeUnavailable.
+    Raises ForgeRefused where the branch is not on the remote or has lost that commit, or the remote refuses;
+    ForgeUnavailable when it does not answer.
     """
     tip = vault.fetch_branch(branch)
     if tip is None:
@@ -98,8 +98,8 @@ def find_landed(vault: Vault, base: str, tip: str, trailers: Mapping[str, str]) 
 
 
 def merge_change_onto(vault: Vault, base: str, onto: str, head: str) -> MergeResult:
-    """Merge the change from `base` to `head` onto the commit `onto` and return the result. No ref is moved and no
-    worktree touched; objects are written to the vault.
+    """Merge the change from `base` to `head` onto the commit `onto` and return the result, conflicts included. No ref
+    is moved and no worktree touched; objects are written to the vault. Raises GitError when a commit is missing.
 
     That change alone: nothing else comes along of a history that `head` has and `onto` has not, and it does not matter
     how the two are related. Git 2.39 takes the merge base from history only, so it is shown a history of three commits.
@@ -131,8 +131,8 @@ def land_on_remote(vault: Vault, branch: str, onto: str, commit: str) -> str:
     """Move a branch of the remote from `onto` to its child `commit`, and return where it is now: at that commit, or at
     the one that somebody else has moved it to; then nothing was done. Safe to repeat.
 
-    Raises ForgeRefused (the branch is gone, protected, the default branch), ForgeUnavailable, Diverged (`onto` is not
-    the only parent of `commit`).
+    Raises ForgeRefused when the branch is gone, protected or the default branch; ForgeUnavailable when the remote does
+    not answer; Diverged when `onto` is not the only parent of `commit`.
     """
     _require_child(vault, commit, onto)
     heads = remote_heads(vault.url, vault.keys)
@@ -155,8 +155,11 @@ def land_on_remote(vault: Vault, branch: str, onto: str, commit: str) -> str:
 
 def land_in_vault(vault: Vault, branch: str, onto: str, commit: str) -> str:
     """Move a branch that only the vault has from `onto` to its child `commit`, and return where it is now: at that
-    commit, or where somebody else has moved it; then nothing was done. Nothing is pushed. Raises Diverged,
-    WorkspaceLost."""
+    commit, or where somebody else has moved it; then nothing was done. Nothing is pushed.
+
+    Takes the vault's lock. Raises Diverged when `onto` is not the only parent of `commit`; WorkspaceLost when the
+    branch is gone.
+    """
     _require_child(vault, commit, onto)
     ref = vault_branch_ref(branch)
     with vault.lock():
@@ -189,8 +192,8 @@ def _require_child(vault: Vault, commit: str, onto: str) -> None:
 
 
 def _merge(git: Git, a: str, b: str) -> MergeResult:
-    """Merge two commits with `git merge-tree` and return the result. Raises GitError where git cannot tell, because one
-    of them is not here."""
+    """Merge two commits with `git merge-tree`, which writes objects and moves nothing, and return the result. Raises
+    GitError where git cannot tell, because one of them is missing."""
     command = ("merge-tree", "--write-tree", "-z", "--name-only", "--allow-unrelated-histories")
     output = git.execute(*command, a, b, ok=(0, 1))
     if not output.stdout:  # git 2.39 ends as with a conflict where one of them is not here
@@ -285,8 +288,8 @@ def _conflict_section(merged: MergeResult) -> str:
 
 
 def _diff_section(vault: Vault, base: str, onto: str, conflicts: tuple[str, ...]) -> str:
-    """Return the diffs of the files that landed, those in conflict first, each whole and only as far as SINCE_BYTES
-    allows, and a list of the others; empty when nothing changed."""
+    """Return the diffs of the files that landed, those in conflict first, and a list of the files that are not shown;
+    empty when nothing changed. A file is shown whole, and only as long as all of them fit into SINCE_BYTES."""
     command = ("diff", "--no-ext-diff", "--no-textconv", "--no-renames", "-z", "--name-only", "--end-of-options")
     changed = vault.git.execute(*command, base, onto).names
     ordered = sorted(changed, key=lambda path: path not in conflicts)
@@ -335,10 +338,13 @@ class _OpenDelivery:
 
 
 def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str, str]:
-    """Return, by delivery, the first path on which `commit` and that delivery's newest commit would conflict: a
-    prediction and no promise, of at most MAX_CONFLICTS deliveries.
+    """Predict with which other open deliveries of this vault `commit` would conflict if both landed, and return the
+    first such path by delivery, for at most MAX_CONFLICTS of them.
 
     near  deliveries whose names begin with it are compared first
+
+    At most MAX_PAIRS deliveries are compared, each by its newest commit. Conflicts that come only from what landed
+    between their two base commits do not count.
     """
     vault, record = workspace.vault, workspace.record()
     conflicts = dict[str, str]()
@@ -359,7 +365,7 @@ def predict_conflicts(workspace: Workspace, commit: str, near: str) -> dict[str,
 
 def _open_deliveries(workspace: Workspace, near: str) -> list[_OpenDelivery]:
     """Return the other deliveries of this vault that have not ended and have a commit of their own, ordered by name,
-    those that begin with `near` first."""
+    those that begin with `near` first. One whose record cannot be read is left out."""
     deliveries, vault = list[_OpenDelivery](), workspace.vault
     directory = workspace.home.workspace(workspace.delivery).parent
     names = sorted((path.name for path in directory.iterdir()), key=lambda name: (not name.startswith(near), name))

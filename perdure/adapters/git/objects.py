@@ -1,9 +1,9 @@
 """Git objects read and written without a git process for each: loose ones and refs directly from and to the disk,
 synced (feasibility.md §6.1), all others through one process, however many are read.
 
-Nearly all that is read from a vault was written into it as loose objects. Every answer about loose ones is the one git
-would give. None says only that git has to be asked: the object is packed, missing, damaged or large, or the ref is
-packed.
+Nearly all that is read from a vault was written into it as loose objects. What LooseObjects answers about those is what
+git would answer. Its None says only that git has to be asked: the object is packed, missing, damaged or large, or the
+ref is packed.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ObjectReader:
         self, names: Sequence[str], max_bytes: int, remaining_bytes: int
     ) -> Iterator[tuple[str, bytes | None]]:
         """Yield each name with the content of its object; None for one that is missing, larger than `max_bytes`, or
-        larger than what is left of `remaining_bytes` for all of them. Of these nothing is kept in memory.
+        larger than what is left of `remaining_bytes` for all of them. What is too large is not held in memory.
 
         Raises GitError when git ends, or sends nothing for GIT_TIMEOUT_S. An error, or a caller that stops half-way,
         ends the process.
@@ -159,7 +159,7 @@ class ObjectReader:
 
     def _receive_object(self, max_bytes: int) -> bytes | None:
         """Return the content of the next object that git sends; None when git reports it as missing, or when it is
-        larger than `max_bytes` and therefore dropped."""
+        larger than `max_bytes` and therefore read past. Raises GitError when git ends or falls silent."""
         head = self._receive_line().split()
         if len(head) != 3 or not head[2].isdigit():  # `NAME missing`
             return None
@@ -331,8 +331,8 @@ class LooseObjects:
         return entries
 
     def resolve_path(self, name: str) -> str | None:
-        """Return the object that `<commit or tree>:<path>` names; None for a submodule, for a path that does not exist,
-        and when git has to be asked."""
+        """Return the hash of the object that `<commit or tree>:<path>` names; None for a submodule, for a path that
+        does not exist, and when git has to be asked."""
         top, _, path = name.partition(":")
         mode, sha = "40000", self.tree_of(top)
         for part in path.split("/"):

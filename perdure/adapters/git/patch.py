@@ -1,4 +1,6 @@
-"""A change between two commits as data: which paths, which lines, in bounded pieces."""
+"""A change between two commits as data: which paths differ, their contents, their hunks and lines, read a bounded
+number of bytes at a time. The engine's findings and the texts that agents are shown are made of it. Nothing is
+applied."""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ class Hunk:
 
 def changed_paths(repository: Repository, a: str, b: str) -> list[ChangedPath]:
     """Return every path that differs between two commits or trees, with modes, hashes and sizes; a rename is a path
-    that goes and one that comes."""
+    that goes and one that comes. Raises GitError when a commit is missing."""
     listed = repository.git.execute(*_RAW, "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
     changes = []
     for header, name in zip(listed[::2], listed[1::2], strict=True):
@@ -122,7 +124,7 @@ def _blob_sizes(repository: Repository, shas: Iterable[str]) -> dict[str, int]:
 
 def unified_diff(repository: Repository, a: str, b: str) -> str:
     """Return the change as a unified diff for a reader, with paths as they are. What is not UTF-8 is replaced, and
-    files over PATCH_FILE_BYTES are named, not shown."""
+    files over PATCH_FILE_BYTES are named, not shown. Raises GitError when a commit is missing."""
     changed = size_limited_git(repository).execute(
         "diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options", a, b
     )
@@ -137,7 +139,7 @@ def binary_paths(repository: Repository, a: str, b: str) -> set[str]:
 
 def line_counts(repository: Repository, a: str, b: str) -> list[tuple[str, str, str]]:
     """Return (path, lines added, lines deleted) of each file that differs, as git writes the numbers: `-` where the
-    file is not text to git."""
+    file is binary or over PATCH_FILE_BYTES. Raises GitError when a commit is missing."""
     listed = (
         size_limited_git(repository)
         .execute(*_RAW, "--numstat", "-z", "--end-of-options", a, b)
@@ -149,7 +151,7 @@ def line_counts(repository: Repository, a: str, b: str) -> list[tuple[str, str, 
 
 def read_blobs(repository: Repository, changed: Sequence[ChangedPath]) -> Iterator[tuple[ChangedPath, bytes]]:
     """Yield each of these paths with its content after the change, a bounded number of bytes at a time. Deleted paths,
-    submodules and files over PATCH_FILE_BYTES are left out."""
+    submodules and files over PATCH_FILE_BYTES are left out. Raises GitError when git fails."""
     for batch in _split_batches(
         [change for change in changed if _is_blob(change.mode) and change.size <= PATCH_FILE_BYTES]
     ):
@@ -166,7 +168,8 @@ def read_hunks(
 ) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
     """Yield (path, hunks) of the text files among `changed`, a bounded number of bytes at a time.
 
-    Left out: binary files, files over PATCH_FILE_BYTES, files that were deleted or only changed their mode.
+    Left out: binary files, files over PATCH_FILE_BYTES, files that were deleted or only changed their mode. Raises
+    GitError when a commit is missing.
     """
     git = size_limited_git(repository)
     for batch in _split_batches([change for change in changed if change.exists and change.mode != SUBMODULE]):

@@ -1,5 +1,5 @@
 """The ways out of the vault: commits made on a delivery's branch from its checkpoints, and their push to the remote,
-never over anybody else's."""
+which never overwrites commits of others. Landing on a shared branch is in `git.landing`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from perdure.models.errors import Diverged, ForgeRefused, ForgeUnavailable
 
 def commit_checkpoint(workspace: Workspace, *, checkpoint: str, parent: str, message: str) -> tuple[str, str]:
     """Make a commit of a checkpoint's files on top of `parent` and return (commit, tree); the commit is empty when the
-    tree is the parent's own.
+    tree is the parent's own. No ref is moved.
 
     `parent` is the workspace's base commit or a commit made here before. The worktree is restored to the checkpoint if
     it is not there. Unlike a checkpoint, a commit holds the repository's own normal forms (line endings by
-    .gitattributes; filters are not run). No ref is moved.
+    .gitattributes; filters are not run). Raises WorkspaceLost when the vault does not have the checkpoint.
     """
     if not is_at_checkpoint(workspace, checkpoint):
         restore_checkpoint(workspace, checkpoint)
@@ -61,8 +61,8 @@ def _stage_changes(git: Git, before: str, after: str, lock_fd: int) -> None:
 
 
 def find_commit(vault: Vault, branch_ref: str, parent: str, trailers: Mapping[str, str]) -> str | None:
-    """Return the commit on a branch whose parent is `parent` and that carries all these trailers, made by an attempt
-    that was killed; None when there is none."""
+    """Return the commit on a branch of the vault whose parent is `parent` and that carries all these trailers; None
+    when there is none. A retry finds by it the commit of an attempt that was killed."""
     tip = vault.read_ref(branch_ref)
     child = vault.first_parent_child(parent, tip) if tip else None
     if child is None:
@@ -103,8 +103,9 @@ def push_commit(
     options  `--dry-run` asks whether the remote would accept the push, and moves nothing
     unborn   a checkout there may be on this branch, before its first commit: an empty commit changes no file of it
 
-    A repository that was renamed on the same server is pushed to at its new address. Raises ForgeRefused (the branch
-    holds other commits, a name in the way, a protected branch, no permission), ForgeUnavailable.
+    A repository that was renamed on the same server is pushed to at its new address. Raises ForgeRefused when the
+    branch holds other commits, another branch's name is in its way, it is protected, or we may not push;
+    ForgeUnavailable when the remote does not answer or breaks off.
     """
     target = f"refs/heads/{branch}"
     lease = f"--force-with-lease={target}:{expected or ''}"
@@ -213,9 +214,11 @@ def publish_branch(
 
 def publish_first_commit(vault: Vault, contract: Contract) -> Heads:
     """Push FIRST_COMMIT as the base branch where the delivery is built on it and the repository still has no branch;
-    return the remote's branches afterwards. Safe to repeat, and for several deliveries at once.
+    return the remote's branches afterwards. Nothing is pushed for any other delivery. Safe to repeat, and for several
+    at once.
 
-    Raises ForgeRefused when somebody else has pushed a first commit meanwhile: nothing of theirs is in what was built.
+    Raises ForgeRefused when somebody else has pushed a first commit meanwhile, for nothing of theirs is in what was
+    built, or when the remote does not take it; ForgeUnavailable when it does not answer.
     """
     url = contract.repository
     heads = remote_heads(url, vault.keys)
@@ -245,9 +248,10 @@ def publish_first_commit(vault: Vault, contract: Contract) -> Heads:
 
 def check_push_allowed(vault: Vault, contract: Contract, heads: Heads | None = None) -> None:
     """Ask the remote by dry runs, before anything is paid for, whether it would accept the delivery's pushes, as far as
-    that can be known without pushing.
+    that can be known without pushing. Nothing is moved there.
 
-    `heads` are its branches, where they have just been fetched. Raises ForgeRefused, ForgeUnavailable.
+    `heads` are its branches, where they have just been fetched. Raises ForgeRefused when it would not accept them;
+    ForgeUnavailable when it does not answer.
     """
     heads = heads or remote_heads(contract.repository, vault.keys)
     if contract.base_sha == FIRST_COMMIT and not heads.branches:
@@ -279,7 +283,7 @@ def is_made_by(
     vault: Vault, delivery: str, branch: str, base_sha: str, tip: str, forked_from: tuple[str, ...] = ()
 ) -> bool:
     """Return True when a branch of the remote is this delivery's own: its tip, and every commit it has and the base has
-    not, carry the delivery's trailer. Fetches the branch for this.
+    not, carry the delivery's trailer. Fetches the branch for this; False when its commit is no longer `tip`.
 
     A branch that somebody made at the base, or that is an ancestor of our work, is not the delivery's own.
 

@@ -1,5 +1,5 @@
-"""Questions to the user's remote, its failures told apart (final, or worth another try), and the first commit for a
-remote that has none.
+"""Questions to the user's remote (branches, refs, newest commits), its failures told apart as final or worth another
+try, and the first commit for a remote that has none. Pushes are in `git.publish`.
 
 A pull request needs a branch to be compared with, and no forge opens one onto a repository without any. The first
 commit is the same wherever it is made (its date means nothing), so that two deliveries, two hosts and a retry agree.
@@ -50,7 +50,10 @@ class Heads:
 
 
 def remote_heads(url: str, keys: Keyring = NO_KEYS) -> Heads:
-    """Fetch the list of a remote's branches and return it. Raises ForgeRefused or ForgeUnavailable."""
+    """Ask a remote for its branches and return them, with the default branch and a new address, if it named one.
+
+    Raises ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer.
+    """
     listed = _list_remote(url, keys, "HEAD", "refs/heads/*")
     default, branches = None, {}
     for line in listed.text.splitlines():
@@ -63,8 +66,10 @@ def remote_heads(url: str, keys: Keyring = NO_KEYS) -> Heads:
 
 
 def remote_refs(url: str, keys: Keyring = NO_KEYS) -> list[str]:
-    """Return the names of all refs that a remote shows: branches, tags, pull requests. Raises ForgeRefused or
-    ForgeUnavailable."""
+    """Return the names of all refs that a remote shows: branches, tags, pull requests.
+
+    Raises ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer.
+    """
     lines = _list_remote(url, keys).text.splitlines()
     return [line.partition("\t")[2] for line in lines if not line.startswith("ref: ")]
 
@@ -76,7 +81,8 @@ def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
 
 
 def remote_failure(url: str, error: GitError, credential: Credential | None = None) -> StepError:
-    """Return the error of a failed network command: ForgeRefused when it would fail again, else ForgeUnavailable."""
+    """Return the error for a network command of git that failed, with advice: ForgeRefused when it would fail again
+    (refused, too large, damaged), else ForgeUnavailable."""
     busy_lines = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
     message = next(iter(busy_lines), main_line(error.stderr)) or error.what
     where = redact(url)
@@ -94,8 +100,10 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
 
 
 def _list_remote(url: str, keys: Keyring, *patterns: str) -> GitOutput:
-    """Run `git ls-remote` for refs that match the patterns, all without any, and return its output. Raises ForgeRefused
-    or ForgeUnavailable."""
+    """Run `git ls-remote` for refs that match the patterns (all without any), and return its output.
+
+    Raises ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer.
+    """
     credential = keys.credential(url)
     try:
         command = ("ls-remote", "--symref", "--", url, *patterns)
@@ -131,10 +139,10 @@ class BranchCommit:
 
 
 def fetch_branch_commits(url: str, branch: str, most: int, keys: Keyring = NO_KEYS) -> list[BranchCommit]:
-    """Return at most so many of the newest commits of a branch on a remote, by first parents, the newest first.
+    """Return the newest commits of a branch on a remote, at most `most`, by first parents, the newest first.
 
-    They are fetched, without their files, into a directory that is removed afterwards. Raises ForgeRefused for a branch
-    that does not exist, ForgeUnavailable.
+    They are fetched, without their files, into a directory that is removed afterwards. Raises ForgeRefused when the
+    remote refuses; ForgeUnavailable when it does not answer.
     """
     with tempfile.TemporaryDirectory(prefix="perdure-commits-") as scratch:
         Git(cwd=Path(scratch)).execute("init", "--quiet", "--bare", scratch)
@@ -177,9 +185,10 @@ def list_refs_but_head(url: str, keys: Keyring = NO_KEYS) -> list[str]:
 
 def find_first_branch(url: str, keys: Keyring = NO_KEYS) -> str | None:
     """Return the name of the branch at which the HEAD of a repository without commits points; None when the remote does
-    not tell, or the name is no good.
+    not tell, or the name is not allowed.
 
-    Only a clone learns it; nothing is copied, for there is nothing. Raises ForgeRefused, ForgeUnavailable.
+    Only a clone learns it, which is made in a temporary directory; nothing is copied, for there is nothing. Raises
+    ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer.
     """
     credential = keys.credential(url)
     with tempfile.TemporaryDirectory(prefix="perdure-first-") as scratch:

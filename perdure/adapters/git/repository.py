@@ -1,4 +1,5 @@
-"""A bare repository as data: refs moved by compare-and-swap, and questions about its history."""
+"""A bare repository as data: refs moved by compare-and-swap, and questions about its commits, files and history,
+answered from loose objects where that can be, else by git. Nothing here speaks to a remote; Vault adds that."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ class RefLocked(PerdureError):
 
 
 def read_file(git: Git, commit: str, path: str, max_bytes: int | None = None) -> bytes | None:
-    """Return a file's content as `commit` has it, None when it has none there. Raises BadInput when it has more than
-    `max_bytes`."""
+    """Return a file's content as `commit` has it, by asking git; None when it has none there, or there is no such
+    commit. Raises BadInput when it has more than `max_bytes`."""
     object_name = f"{commit}:{path}"
     if max_bytes is not None and int(git.execute("cat-file", "-s", object_name, ok=(0, 128)).text or 0) > max_bytes:
         what = f"not read: it is longer than {max_bytes // 1024} KiB"
@@ -63,7 +64,8 @@ def call_cached(function: functools._lru_cache_wrapper[T], repository: Repositor
 
 @functools.lru_cache(CACHED_ANSWERS)
 def _diff_stat(repository: Repository, a: str, b: str) -> tuple[int, int, int]:
-    """Return (files, lines added, lines deleted) between two commits. Answers are cached."""
+    """Return (files, lines added, lines deleted) between two commits; a binary file has no lines. Answers are cached.
+    Raises GitError when one is missing."""
     listed = repository.git.execute("diff", *_DIFF, "--numstat", "-z", "--end-of-options", a, b).names
     counts = [re.match(r"(\d+|-)\t(\d+|-)\t", line) for line in listed]
     numbers = [[0 if n == "-" else int(n) for n in match.groups()] for match in counts if match]
@@ -86,7 +88,8 @@ class Repository:
         return LooseObjects(self.path)
 
     def read_ref(self, ref: str) -> str | None:
-        """Return the object that a ref points at, None when there is no such ref."""
+        """Return the object that a ref points at, None when there is no such ref. Raises GitError for a name that
+        starts with a dash."""
         if (sha := self.loose.read_ref(ref)) is not None:
             return sha
         output = self.git.execute("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1))
@@ -98,9 +101,11 @@ class Repository:
         return dict(line.split(" ", 1) for line in listed.splitlines())
 
     def move_ref(self, ref: str, new: str, old: str | None) -> None:
-        """Set `ref` to `new` if it is at `old` (None: it does not exist yet). Repeating a move that worked is fine.
+        """Set `ref` to `new` if it is at `old` (None: it does not exist yet). Repeating a move that worked does
+        nothing.
 
-        Raises RefMoved for a lost race, RefLocked when a lock file is in the way.
+        Raises RefMoved when the ref is elsewhere, RefLocked when a lock file is in the way, GitError for any other
+        failure.
         """
         self._crash_inside_update(ref)
         try:
@@ -158,7 +163,8 @@ class Repository:
         return self.git.execute(*args, ok=(0, 1, 128)).returncode == 0
 
     def first_parent_child(self, ancestor: str, tip: str) -> str | None:
-        """Return the commit on `tip`'s first-parent path whose first parent is `ancestor`; None when there is none."""
+        """Return the commit on `tip`'s first-parent path whose first parent is `ancestor`; None when there is none.
+        Raises GitError when either is missing."""
         walk = self.git.text("rev-list", "--first-parent", "--parents", "--end-of-options", tip, f"^{ancestor}")
         for line in walk.splitlines():
             child, *parents = line.split()
@@ -189,7 +195,7 @@ class Repository:
 
     def merge_base(self, base: str, head: str) -> str:
         """Return the commit at which `head` left `base`, as pull requests compare; `base` itself where they share
-        nothing."""
+        nothing. Raises GitError when either is missing."""
         if self.loose.is_on_first_parent_path(head, base):
             return base
         output = self.git.execute("merge-base", "--end-of-options", base, head, ok=(0, 1))
@@ -208,7 +214,8 @@ class Repository:
         return self.git.execute("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/").names
 
     def list_files(self, tree: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (path, mode, hash) of every file, link and submodule of a commit or tree, in git's order."""
+        """Yield (path, mode, hash) of every file, link and submodule of a commit or tree, in git's order. Raises
+        GitError when it is missing."""
         for line in self.git.execute("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names:
             header, _, path = line.partition("\t")
             mode, _, sha = header.split()

@@ -1,4 +1,5 @@
-"""Removal of what is kept of deliveries that ended, once nobody can want it any more, and packing of the vault."""
+"""Removal of what is kept of deliveries that ended, and packing of the vault: what `perdure gc` does on the disk. It
+tells whether a delivery is merged; which ones are old enough to go is decided in `perdure.local.retention`."""
 
 from __future__ import annotations
 
@@ -75,11 +76,12 @@ def _recorded_branches(home: Home, delivery: str) -> tuple[str, ...]:
 
 
 def is_unmerged(kept_delivery: KeptDelivery) -> bool:
-    """Return True while the origin's branches except its own, fetched now, lack something that the delivery committed;
-    False when it has no commit in the vault.
+    """Return True while a delivery's commits are not merged on its origin: none of the branches there, which are
+    fetched now and without its own, holds its newest commit or all that it changed (squashed, picked). False when it
+    has no commit in the vault.
 
-    Merged, squashed or picked, all it changed is there already: merging it would change nothing. Raises what fetching
-    raises, because an origin that does not answer proves nothing.
+    Raises ForgeRefused or ForgeUnavailable when a branch cannot be fetched, because an origin that does not answer
+    proves nothing.
     """
     head = kept_delivery.vault.read_ref(kept_delivery.branch_ref)
     if head is None:
@@ -96,16 +98,17 @@ def is_unmerged(kept_delivery: KeptDelivery) -> bool:
 
 
 def _adds_nothing(vault: Vault, tip: str, head: str) -> bool:
-    """Return True where merging `head` into `tip` would change no file. False where it conflicts, or git cannot
-    tell."""
+    """Return True where merging `head` into `tip` would change no file. False where it would, where it conflicts, and
+    where git cannot tell. Nothing is moved."""
     merged = vault.git.execute("merge-tree", "--write-tree", tip, head, ok=(0, 1, 128, 129))  # git 2.38; older ones: no
     return merged.returncode == 0 and merged.text == vault.tree_of(tip)
 
 
 def remove_delivery(home: Home, kept_delivery: KeptDelivery) -> None:
-    """Remove a delivery's worktree, its refs in the vault, and what is written down about it. Safe to repeat.
+    """Remove a delivery's worktree, its refs in the vault, and its directory with the record on this host. Safe to
+    repeat.
 
-    Its objects stay until `prune_vault`. Raises PerdureError with what could not be removed.
+    Its objects stay in the vault until `prune_vault`. Raises PerdureError with what could not be removed.
     """
     if reason := Workspace.open(home, kept_delivery.delivery).remove():
         raise PerdureError(reason)
@@ -124,10 +127,11 @@ def remove_delivery(home: Home, kept_delivery: KeptDelivery) -> None:
 
 
 def prune_vault(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
-    """Remove from the vault the objects that nothing refers to and nobody has touched for PRUNE_AFTER, and pack the
+    """Drop from the vault the objects that nothing refers to and nobody has touched for PRUNE_AFTER, and pack the
     others. Return the reason if that was not done, an empty string if it was.
 
-    A delivery that has worked for longer may go back to a commit that only its history names: then nothing is dropped.
+    Nothing is dropped while one of `remaining` has not ended and began longer ago than that: it may go back to a commit
+    that only its history names. Without any of this vault the history that was packed for commands is removed, too.
     """
     others = [kept_delivery for kept_delivery in remaining if kept_delivery.vault.path == vault.path]
     if not others:  # what commands were shown of it is made again when it is missing

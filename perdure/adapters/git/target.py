@@ -1,4 +1,5 @@
-"""Intake: the repository that a person named, resolved and checked before anything is made or paid for."""
+"""Intake: the repository that a person named by a path, an address or `owner/name`, found and checked before anything
+is made or paid for; and what in the person's checkout will not be part of a delivery."""
 
 from __future__ import annotations
 
@@ -45,8 +46,11 @@ class TargetRepository:
     empty: bool = False
 
     def base_branch(self, requested: str | None = None) -> tuple[str, str]:
-        """Return the base branch and its commit: the requested branch, else the default one. Raises BadInput that names
-        the nearest branch."""
+        """Return (base branch, its commit): the requested branch, else the default one.
+
+        Raises BadInput when there is no such branch, with the nearest one's name, or none was requested and there is no
+        default branch.
+        """
         name = requested or self.heads.default
         if name is None:
             branches = ", ".join(sorted(self.heads.branches)[:5])
@@ -61,8 +65,8 @@ class TargetRepository:
 
 
 def resolve_repository(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> TargetRepository:
-    """Find the repository that a person means who is there to look: like `locate_repository`, but a remote that does
-    not answer is BadInput too."""
+    """Find the repository that a person means, as `locate_repository` does, for a caller who can ask that person: a
+    remote that does not answer raises BadInput too."""
     try:
         return locate_repository(repository, cwd, keys)
     except ForgeUnavailable as error:
@@ -71,12 +75,12 @@ def resolve_repository(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> T
 
 def locate_repository(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> TargetRepository:
     """Find the repository that a path (relative to `cwd`), `file://`, `http(s)://`, `ssh://` or `user@host:path` means,
-    ask its remote for the branches and return it.
+    ask its remote for the branches and return it. Of a checkout it is the origin.
 
     `owner/name` that is no path means a repository on the keys' home server: github.com unless configured. Raises
-    BadInput: not a repository, refused, a remote helper (`ext::`), a leading dash, a password; an empty one that does
-    not say what its first branch is called, or whose checkout holds what nobody has committed and pushed. Raises
-    ForgeUnavailable: it does not answer now.
+    BadInput when it is not a repository, the remote refuses, or the name is unsafe (a remote helper `ext::`, a leading
+    dash, a password); also for an empty one that does not say what its first branch is called, or whose checkout holds
+    what nobody has committed and pushed. Raises ForgeUnavailable when the remote does not answer now.
     """
     _check_form(repository)
     if _is_url(repository, cwd):
@@ -89,8 +93,8 @@ def locate_repository(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Ta
 
 
 def local_path(repository: str) -> Path | None:
-    """Return the path of this host that an address names, None when it names a server: by its form, without looking at
-    the disk.
+    """Return the path of this host that an address names; None when it names a server. Only its form counts: the disk
+    is not looked at.
 
     What may be either (`owner/name`, `host:path`) is taken for a server's, as `resolve_repository` does with ELSEWHERE
     as `cwd`.
@@ -120,10 +124,12 @@ def check_checkout(source: str, url: str) -> Path:
 def list_not_included(
     checkout: Path, start_branch: str, base: str = "", heads: Mapping[str, str] | None = None
 ) -> list[str]:
-    """List what lies in the submitter's working tree and is not part of the delivery: `["3 uncommitted files", …]`.
+    """List for a person what lies in the working tree that was named and is not part of the delivery: uncommitted
+    files, commits that are not pushed, commits on another branch (`["3 uncommitted files", …]`). Empty when there is
+    nothing.
 
-    start_branch  the branch that the delivery begins with; `base`, where that is another one, is what it is compared
-    with
+    start_branch  the branch that the delivery begins with
+    base          the branch that it is compared with, where that is another one
     heads         branches as the origin has them now: a clone may not know what was pushed from elsewhere
     """
     git = foreign_git(checkout)
@@ -162,7 +168,8 @@ def _present_commits(git: Git, commits: Iterable[str]) -> list[str]:
 
 
 def _upstream_name(git: Git, branch: str) -> str:
-    """Return the name of a local branch on the origin that it is pushed to; its own name where it follows none."""
+    """Return the name that a local branch has on the origin, by its upstream; its own name where it follows no branch
+    of the remote `origin`."""
     remote = git.execute("config", "--get", f"branch.{branch}.remote", ok=(0, 1)).text
     merge = git.execute("config", "--get", f"branch.{branch}.merge", ok=(0, 1)).text
     return merge.removeprefix("refs/heads/") if remote == "origin" and merge else branch
@@ -261,9 +268,11 @@ def _ask_remote(url: str, checkout: Path | None, keys: Keyring, typed_name: str 
 
 
 def _empty_target(url: str, checkout: Path | None, keys: Keyring, heads: Heads) -> TargetRepository:
-    """Return the repository without a branch as one that will begin with FIRST_COMMIT. Raises BadInput where its first
-    commit has to be somebody else's: it has other refs, names no branch, or the checkout has something that is not
-    pushed."""
+    """Return the repository without a branch as one that will begin with FIRST_COMMIT.
+
+    Raises BadInput where a person has to push a first commit: it has other refs, names no branch, or the checkout has
+    commits or uncommitted files.
+    """
     push = "git push -u origin HEAD"
     fix = f"push a first commit: git commit --allow-empty -m first && {push}"
     try:

@@ -73,8 +73,8 @@ class Vault(Repository):
 
     @classmethod
     def open_or_create(cls, home: Home, url: str, keys: Keyring = NO_KEYS) -> Vault:
-        """Return the vault of a repository, which is created when it does not exist yet; any number of callers at once
-        are fine."""
+        """Return the vault of a repository in this home, and create it when it does not exist yet; any number of
+        callers at once are fine. Its name is made from the address without credentials."""
         plain = redact(url)
         name = f"{ids.repository_name(plain)}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
         vault = cls(home.vaults / f"{name}.git", url, keys)
@@ -86,7 +86,8 @@ class Vault(Repository):
 
     @classmethod
     def open_existing(cls, path: Path) -> Vault:
-        """Return the existing vault at a path. Raises WorkspaceLost when there is none."""
+        """Return the existing vault at a path, for the address that it was made for, without keys. Raises WorkspaceLost
+        when there is none."""
         try:
             return cls(path, (path / "description").read_text().strip())
         except OSError as error:
@@ -103,7 +104,7 @@ class Vault(Repository):
     @contextmanager
     def lock(self) -> Iterator[int]:
         """Hold the lock on the vault's metadata (worktrees, packing, deleted refs) while the block runs, and yield its
-        descriptor for `lock_fds=`.
+        descriptor for `lock_fds=`. Raises LockBusy when it is not free in time.
 
         Lock files of git about this metadata have no living owner then, and are removed.
         """
@@ -113,11 +114,12 @@ class Vault(Repository):
             yield lock_fd
 
     def fetch(self, branch: str | None = None, heads: Heads | None = None) -> tuple[str, str]:
-        """Fetch one branch from the remote (None: its default branch) and return the branch's name and commit.
+        """Fetch one branch from the remote (None: its default branch) and return (the branch's name, its commit).
 
         heads  the remote's branches, where they have just been fetched
 
-        Raises InvalidRequest for a branch that does not exist, ForgeRefused, ForgeUnavailable.
+        Raises InvalidRequest for a branch that does not exist, or when there is no default one; ForgeRefused when the
+        remote refuses; ForgeUnavailable when it does not answer.
         """
         heads = heads or remote_heads(self.url, self.keys)
         name = branch or heads.default
@@ -131,8 +133,11 @@ class Vault(Repository):
         return name, sha
 
     def fetch_branch(self, name: str) -> str | None:
-        """Fetch an existing branch into `refs/remotes/origin/…` and return its commit; None when it does not exist.
-        Raises ForgeRefused, ForgeUnavailable."""
+        """Fetch a branch into `refs/remotes/origin/…` and return its commit; None when the remote has none of that
+        name, or the name is not allowed. Waits for other fetches into this vault.
+
+        Raises ForgeRefused when the remote refuses; ForgeUnavailable when it does not answer.
+        """
         if not self.is_ref_name(f"refs/heads/{name}"):
             return None
         with hold_timed_lock(
@@ -159,7 +164,7 @@ class Vault(Repository):
 
     def _fetch_ref(self, name: str, *lock_fds: int) -> None:
         """Run the fetch of one branch, with the owner's git and the keys' credential, after removing a stale lock of
-        its ref; git inherits the locks. Raises GitError."""
+        its ref; git inherits the locks in `lock_fds`. The caller holds the lock for fetches. Raises GitError."""
         self.remove_stale_locks(_tracking_ref(name))
         refspec = f"+refs/heads/{name}:{_tracking_ref(name)}"
         credential = self.keys.credential(self.url)
@@ -179,7 +184,7 @@ class Vault(Repository):
 
     def put_artifact(self, delivery: str, data: bytes) -> str:
         """Write bytes to the vault, to be kept as long as the delivery, and return their SHA-256 in hex. Writing them
-        twice is fine."""
+        twice is fine, also by two at once. Raises GitError when their ref cannot be set."""
         sha256 = hashlib.sha256(data).hexdigest()
         ref, blob = ids.artifact_ref(delivery, sha256), self.objects.write_blob(data)
         for attempt in range(3):
@@ -215,8 +220,8 @@ class Vault(Repository):
         return data
 
     def repack(self, *, into_one: bool = False) -> None:
-        """Write loose objects into packs, and refs into one file, removing nothing that is not packed. `into_one`: make
-        one pack of all packs."""
+        """Write loose objects into packs, and refs into one file, under the vault's lock; no object is dropped.
+        `into_one`: make one pack of all packs. Raises GitError when git fails."""
         options = ("-a", "--keep-unreachable") if into_one else ()
         with self.lock() as lock_fd:
             self.git.execute("repack", "-d", "--quiet", *options, lock_fds=(lock_fd,))
@@ -238,8 +243,8 @@ def _tracking_ref(branch: str) -> str:
 
 
 def _create_repository(path: Path, url: str) -> None:
-    """Create the vault's bare repository in a temporary directory and move it to its place when it is whole and
-    synced."""
+    """Create the vault's bare repository in a temporary directory and rename it to `path` when it is whole and synced.
+    On an error nothing is left."""
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))
     try:
         Git(cwd=fresh).execute("init", "--quiet", "--bare", "--template=", "--initial-branch=none", str(fresh))

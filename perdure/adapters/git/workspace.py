@@ -1,5 +1,6 @@
-"""The worktree of one delivery: made, checked three ways, rebuilt when it is not what its record says, removed; and its
-shadow, a second git directory on the vault's objects, for checkpoints that change no byte of a file."""
+"""The worktree of one delivery on this host: made, compared with its record, rebuilt when it differs, and removed; and
+its shadow, a second git directory on the vault's objects, by which checkpoints change no byte of a file. What
+checkpoints hold is in `git.checkpoint`."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ _EXACT = (
 
 
 def open_shadow(worktree: Workspace, exact_base: str, lock_fd: int, fresh_index: Path | None = None) -> Git:
-    """Return the shadow's git; its directory is made anew where it cannot be trusted. The caller holds the worktree's
-    lock, `lock_fd`.
+    """Return git for the shadow, the git directory by which checkpoints are made; it is made anew where it is
+    incomplete, or the host has restarted since. The caller holds the worktree's lock, `lock_fd`.
 
     fresh_index  an index of these very files, which git has just written them with: none of them has to be read then
     """
@@ -66,8 +67,8 @@ def open_shadow(worktree: Workspace, exact_base: str, lock_fd: int, fresh_index:
 
 
 def reset_shadow_files(git: Git, tree: str, lock_fd: int) -> None:
-    """Set the tracked files, and git's index, to those of a tree; what is not tracked stays. An index that a power cut
-    has emptied is made anew."""
+    """Set the tracked files, and git's index, to those of a tree; what is not tracked stays. When git fails, as at an
+    index that a power cut has emptied, the index is made anew and it is tried once more; then GitError is raised."""
     try:
         git.execute("read-tree", "--reset", "-u", tree, lock_fds=(lock_fd,))
     except GitError:  # an index that a power cut has emptied
@@ -97,9 +98,12 @@ def checkpoint_pathspecs(excluded: Iterable[str]) -> list[str]:
 
 
 def _exclude_patterns(path: str) -> tuple[str, str]:
-    """Return the patterns for a path and for what is below it. They are never literal: where .gitignore names a path
-    that is excluded literally too, git 2.39's `add` takes that for a wish to add it, and refuses. So the first
-    character is a wildcard that matches only itself (for a character beyond ASCII: any of its length)."""
+    """Return the two patterns that exclude a path and what is below it. The first character is a wildcard that matches
+    only itself (for a character beyond ASCII: any of its length).
+
+    No literal will do: where .gitignore names a path that is excluded literally too, git 2.39's `add` takes that for a
+    wish to add it, and refuses.
+    """
     first = f"[\\{path[0]}]" if path[0].isascii() else "?" * len(os.fsencode(path[0]))
     rest = "".join(f"\\{character}" if character in "\\*?[" else character for character in path[1:])
     return first + rest, f"{first}{rest}/**"
@@ -159,7 +163,8 @@ class Workspace:
         removed: only the engine makes these.
 
         Metadata is written under the vault's lock (`git worktree add` is not safe in parallel), files without it.
-        Raises WorkspaceLost when the vault does not have the commit.
+        Raises WorkspaceLost when the vault does not have the commit; Superseded when the record is of a later
+        generation already.
         """
         if not vault.has_commit(base_sha):
             raise WorkspaceLost(f"commit {base_sha[:12]} is not in the vault", where=str(vault.path))
@@ -212,9 +217,11 @@ class Workspace:
     def open_or_rebuild(
         cls, home: Home, vault: Vault, delivery: str, base_sha: str, *, generation: int = 0
     ) -> tuple[Workspace, list[str]]:
-        """Return a valid workspace, and what was wrong with the one before (nothing: it was valid, or there was none).
+        """Return a valid workspace of this generation, and what was wrong with the one before; that list is empty when
+        it was valid, or there was none.
 
-        A rebuilt or new one is at `base_sha` and its record says `setup_done=False`: run setup, then restore.
+        One that was wrong or missing is made anew at `base_sha`, and its record says `setup_done=False`: run setup,
+        then restore. A valid one no longer counts as ended. Raises WorkspaceLost or Superseded as `create` does.
         """
         try:
             workspace = cls.open(home, delivery)
@@ -243,7 +250,7 @@ class Workspace:
     @contextlib.contextmanager
     def lock_worktree(self) -> Iterator[int]:
         """Hold the lock of this worktree while the block runs, so that no other git touches it, and yield the
-        descriptor for `lock_fds=`.
+        descriptor for `lock_fds=`. Raises LockBusy when it is not free in time.
 
         A restore thereby waits for the git of a killed worker, which lives some milliseconds longer than it. Whoever
         holds the lock knows that no lock file in git's directories about this worktree has a living owner: all of them
@@ -283,10 +290,11 @@ class Workspace:
             write_whole(directory / "record.json", record.model_dump_json(indent=1).encode())
 
     def finish_setup(self, copied: Iterable[str] = (), *, reusable: bool = False) -> WorkspaceRecord:
-        """Write down that setup is done, and what it made: every untracked path, and the files in `copied`. Return the
-        new record.
+        """Record that setup is done, and what it made: every untracked path, and the files in `copied`. Return the new
+        record.
 
-        `reusable`: another delivery may begin with the worktree's files when this one has ended.
+        `reusable`: another delivery may begin with the worktree's files when this one has ended. Raises WorkspaceLost
+        when there is no record, Superseded when it is of a later generation.
         """
         setup_paths = tuple(sorted({*self.untracked_paths(), *(os.path.normpath(name) for name in copied)}))
         record = self.record().model_copy(update={"setup_done": True, "setup_paths": setup_paths, "reusable": reusable})
@@ -315,15 +323,16 @@ class Workspace:
         self.write_record(self.record().model_copy(update={"ended_at": None}))
 
     def advance_head(self, commit: str) -> None:
-        """Set the worktree's own HEAD and index to a commit, without touching its files: `git status` and `git log`
-        inside then make sense."""
+        """Set the worktree's own HEAD and index to a commit, without touching its files, so that `git status` and `git
+        log` inside make sense. Waits for the worktree's lock. Raises GitError when the commit is missing."""
         record = self.record()
         with self.lock_worktree() as lock_fd:
             self.git(Path(record.admin)).execute("update-ref", "--no-deref", "HEAD", commit, lock_fds=(lock_fd,))
             self.git(Path(record.admin)).execute("read-tree", commit, lock_fds=(lock_fd,))
 
     def find_problems(self) -> list[str]:
-        """Return what the record, the disk and git disagree about; empty when they agree."""
+        """Return what the record, the disk and git disagree about, as messages; empty when they agree. A missing record
+        is one such problem. Nothing is changed."""
         try:
             record = self.record()
         except WorkspaceLost as error:
@@ -331,8 +340,9 @@ class Workspace:
         return [*self._disk_problems(record), *self._git_problems(record)]
 
     def is_in_place(self) -> bool:
-        """Return True while the directory is the one that was made. A tool that writes a file would make another, empty
-        one in its place, and a checkpoint of that would show everything else as deleted."""
+        """Return True while the directory is the one that was made; False when another one has taken its place, or it
+        or its record is gone. A tool that writes a file would make an empty one there, whose checkpoint would show all
+        else as deleted."""
         try:
             record, status = self.record(), self.path.lstat()
         except (OSError, WorkspaceLost):
@@ -354,8 +364,8 @@ class Workspace:
         return []
 
     def _git_problems(self, record: WorkspaceRecord) -> list[str]:
-        """Return what the vault lacks or says otherwise about this worktree: its entry, the commit of its HEAD, the
-        base commit; empty when all is well."""
+        """Return what the vault lacks or records otherwise about this worktree (its entry, the commit of its HEAD, the
+        base commit), as messages; empty when all is well."""
         admin = Path(record.admin)
         try:
             points_back, head = ((admin / name).read_text(errors="replace").strip() for name in ("gitdir", "HEAD"))
@@ -367,10 +377,10 @@ class Workspace:
         return [] if self.vault.has_commit(record.base_sha) else ["the vault has lost the base commit"]
 
     def remove(self, *, keeps_files: bool = False) -> str:
-        """Remove the worktree, with earlier generations and what git knows of it. Return what went wrong, an empty
-        string if nothing did.
+        """Remove the worktree, with earlier generations and what git knows of it. Return the reason when that failed,
+        an empty string when it worked. The record stays.
 
-        keeps_files  its files may be kept for another delivery: nobody but the caller can have been there
+        keeps_files  its files may be put into the pool of checkouts: nobody but the caller can have been there
         """
         tree = self.home.tree(self.delivery)
         checkouts = CheckoutPool.for_vault(self.home, self.vault)
@@ -388,8 +398,11 @@ class Workspace:
         return ""
 
     def _keep_files(self, checkouts: CheckoutPool) -> None:
-        """Move the worktree's files into the pool of checkouts, as the base commit has them, where the record allows
-        it, the directory is still the one that was made, and no attribute changes bytes; else do nothing."""
+        """Move the worktree's files into the pool of checkouts, as the base commit has them.
+
+        Does nothing unless the record allows it, the directory is still the one that was made, and no attribute changes
+        bytes. Raises OSError, GitError or WorkspaceLost when it fails.
+        """
         record = self.record()
         if (
             record.reusable

@@ -1,4 +1,6 @@
-"""Facts of a worktree that git does not store: modes, empty directories, special files, nested repositories."""
+"""Facts of a worktree that git does not store (modes, empty directories) or stumbles over (special files, nested
+repositories): found by walking over it, stored beside a checkpoint's tree, and restored or removed. `git.checkpoint`
+and the pool of checkouts use it."""
 
 from __future__ import annotations
 
@@ -70,10 +72,11 @@ class WorktreeScan:
 
 @contextmanager
 def readable_worktree(root: Path, hidden: Collection[str], kept: Collection[str]) -> Iterator[WorktreeScan]:
-    """Make a whole worktree readable for git while the block runs, and yield its scan; afterwards what was unreadable
-    is so again.
+    """Yield the scan of a worktree, all of which is made readable for git while the block runs; afterwards what was
+    unreadable has its old mode again.
 
-    `hidden` are names that are passed over at any depth, `kept` relative paths that are passed over.
+    hidden  names that are passed over at any depth
+    kept    relative paths that are passed over
     """
     scan = scan_worktree(root, hidden, kept)
     try:
@@ -85,10 +88,11 @@ def readable_worktree(root: Path, hidden: Collection[str], kept: Collection[str]
 
 
 def scan_worktree(root: Path, hidden: Collection[str], kept: Collection[str], *, files: bool = True) -> WorktreeScan:
-    """Walk over a worktree and return its scan. What its owner may not read (an ordinary user's git stops at it) is
-    made readable, and stays so; the scan has the old modes.
+    """Walk over a worktree and return its scan. Files and directories that their owner may not read, at which an
+    ordinary user's git stops, are made readable, and stay so; the scan has their old modes.
 
-    hidden  names that are passed over at any depth; kept: relative paths that are passed over
+    hidden  names that are passed over at any depth
+    kept    relative paths that are passed over
     files   False: regular files are not looked at, which is most of the time it takes
     """
     with tree_walk_lock:
@@ -96,7 +100,8 @@ def scan_worktree(root: Path, hidden: Collection[str], kept: Collection[str], *,
 
 
 def _scan(root: Path, hidden: Collection[str], kept: Collection[str], files: bool) -> WorktreeScan:
-    """Walk over a worktree and return its scan, as `scan_worktree`, whose caller holds the lock for such walks."""
+    """Walk over a worktree and return its scan, as `scan_worktree`, whose caller holds the lock for such walks. Modes
+    change where something is unreadable for its owner."""
     scan = WorktreeScan()
     waiting = [""]
     while waiting:
@@ -132,7 +137,9 @@ def _scan(root: Path, hidden: Collection[str], kept: Collection[str], files: boo
 
 
 def apply_sidecar(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: Collection[str]) -> None:
-    """Give a freshly restored worktree the modes and empty directories of its checkpoint, and no others."""
+    """Give a freshly restored worktree the modes and empty directories of its checkpoint: make those that are missing,
+    remove other empty ones and what lies in those of the sidecar, and set every other unusual mode back to git's
+    own."""
     expected = set(sidecar.empty)
     for path in sidecar.empty:
         (root / path).mkdir(parents=True, exist_ok=True)
@@ -153,8 +160,8 @@ def apply_sidecar(root: Path, sidecar: Sidecar, hidden: Collection[str], kept: C
 
 
 def remove_special(root: Path, hidden: Collection[str], kept: Collection[str]) -> None:
-    """Remove special files and nested repositories, which `git clean` leaves or fails at, and let the owner remove
-    entries of every directory."""
+    """Remove special files and nested repositories, which `git clean` leaves or fails at. Before that every directory
+    is made writable and accessible for its owner, so that all entries can be removed."""
     os.chmod(root, _USUAL_DIRECTORY)
     scan = scan_worktree(root, hidden, kept, files=False)
     for path in scan.modes:
@@ -174,8 +181,9 @@ def remove_touched(root: Path, since_ns: int) -> None:
 
 
 def _remove_touched_files(root: Path, since_ns: int) -> None:
-    """Remove what `remove_touched` says; its caller holds the lock for such walks. Directories that git takes for a
-    repository go too."""
+    """Remove every file that was touched at `since_ns` or later, everything that is no regular file or directory, and
+    directories that git takes for a repository; set directories' modes and remove their attributes. The caller of
+    `remove_touched` holds the lock for such walks."""
     waiting = [str(root)]
     while waiting:
         directory = waiting.pop()
@@ -225,7 +233,8 @@ def _list_directory(root: Path, directory: str, scan: WorktreeScan) -> list[os.D
 
 
 def _is_refused_name(entry: os.DirEntry[str]) -> bool:
-    """Return True where git refuses the name, because NTFS, HFS+ or a careless tool would read it as `.git`."""
+    """Return True where git refuses the name, because NTFS, HFS+ or a careless tool would read it as `.git`, or as
+    `.gitmodules` where the entry is a link."""
     name = entry.name if entry.name.isascii() else _IGNORABLE.sub("", entry.name)
     if "git" not in name.lower():
         return False
@@ -243,7 +252,8 @@ def _make_accessible(root: Path, path: str, mode: int, needed: int, scan: Worktr
 
 
 def _remove_empty(root: Path, path: str, expected: set[str]) -> None:
-    """Remove an empty directory, and each parent that is empty then, up to one that is expected to be there."""
+    """Remove an empty directory, and each parent that is empty then, up to one that is expected to be there; stop
+    without an error at one that is not empty."""
     while path and path not in expected:
         try:
             os.rmdir(root / path)

@@ -1,1 +1,2 @@
-"""A target repository: its configuration, the toolchain detected in it, its setup, ports, notes and issue."""
+"""A target repository as a delivery needs it: its configuration, the toolchain detected in it, its setup, ports, notes
+and issue."""

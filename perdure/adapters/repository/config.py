@@ -1,5 +1,6 @@
-"""The settings of a repository: its `perdure.toml`, read, merged with all other sources into the settings of a
-delivery, or first rendered from what was detected; and its notes to agents (AGENTS.md)."""
+"""The settings of a repository: its `perdure.toml`, parsed, and merged with all other sources into the settings of a
+delivery; the text of a first one, made of what was detected; and its notes to agents (AGENTS.md). Settings of the
+host's owner are in `repository.host`."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class EffectiveConfig:
 
 
 def load_repository_config(text: str, where: str) -> RepositoryConfig:
-    """Parse a `perdure.toml`; `where` names it in errors.
+    """Parse the text of a `perdure.toml` and return its settings; `where` names it in errors.
 
     Raises BadInput at `perdure.toml:14 [[test]] "unit" timeout` with what is wrong, the nearest name or the allowed
     range; also for settings that only the host's owner may make, and for two test commands of one name.
@@ -87,9 +88,11 @@ def merge_config(
     The strongest comes last: defaults, user file, perdure.toml of the base branch, `--config` (which is used *instead
     of* that file), `PERDURE_*`, request, flags. Labels and gates of a request are added to the configured ones.
 
-    host     from load_host_config with the same `env`: its limits are the most anybody gets, whatever was set to more
-    config   the configuration sent with the request; request: its other fields that are settings
-    flags    dotted name → value, for a command line that shows what would count
+    host    from load_host_config with the same `env`: its limits are the most anybody gets, whatever was set to more
+    config  the configuration sent with the request; request: its other fields that are settings
+    flags   dotted name → value, for a command line that shows what would count
+
+    Raises BadInput for a variable whose value is not valid.
     """
     file_config, file_name = (config, "--config") if config is not None else (repository, repository_name)
     requested_settings = _request_settings(request)
@@ -123,7 +126,8 @@ def merge_config(
 
 
 def fill_in_detected(effective: EffectiveConfig, detected: DetectedCommands) -> EffectiveConfig:
-    """Return the configuration with the detected setup and test commands where nobody wrote any."""
+    """Return the configuration with the detected setup commands where nobody wrote any, and likewise the test commands;
+    their origin is then `detected`. An empty list that somebody wrote stays."""
     config, origins = effective.config, dict(effective.origins)
     if config.setup.commands is None:
         setup = config.setup.model_copy(update={"commands": detected.setup})
@@ -183,7 +187,8 @@ def _dotted_names(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def _lower_limits(limits: Limits, origins: dict[str, str], host: HostConfig) -> Limits:
-    """Return the limits, those that are above the host's lowered to it; mark these in `origins`.
+    """Return the limits, those that are above the host's lowered to it; append LOWERED to the origins of these in
+    `origins`.
 
     The host has a limit of budget and time always, of the others where its owner set one.
     """
@@ -204,7 +209,8 @@ def _is_above_limit(name: str, wanted: Any, highest: Any) -> bool:
 
 
 def render_config(detected: DetectedCommands) -> str:
-    """Return the text of a commented perdure.toml with these commands; it loads again to the same ones."""
+    """Return the text of a commented perdure.toml with these commands; loading it gives the same ones. Nothing is
+    written."""
     setup = "".join(f"    {_toml_string(command)},\n" for command in detected.setup)
     commands = f"commands = [\n{setup}]" if setup else "commands = []"
     tests = "\n".join(_render_test(test) for test in detected.tests) or _NO_TESTS

@@ -1,5 +1,5 @@
-"""Detection of a repository's toolchain from its files, a Python project's in detail: how it is set up and how it is
-tested. Nothing is executed."""
+"""Detect a repository's toolchains from its files (Python in detail, Node, Go, Rust, JVM, make) and return how it is
+set up and tested, for a repository whose perdure.toml does not say so. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def inspect_project(root: Path) -> PythonProject | None:
 
 
 def _uv_project(facts: _ProjectFacts) -> PythonProject:
-    """Return setup and tests of a project with `uv.lock`: what is synced, and pytest or unittest through `uv run`."""
+    """Return setup and tests of a project with `uv.lock`: `uv sync` with extras and groups for tests, pytest added
+    where tests need it and nothing declares it, and pytest or unittest through `uv run`. Without tests that command is
+    empty."""
     options = "".join(
         f" --extra {name}"
         for name, requirements in facts.extras.items()
@@ -99,7 +101,8 @@ def _uv_project(facts: _ProjectFacts) -> PythonProject:
 
 
 def _pip_install_arguments(facts: _ProjectFacts) -> list[str]:
-    """Return the arguments of one `pip install`: the project, its requirements files, and groups for tests."""
+    """Return the arguments of one `pip install`: the project with its extras for tests, its requirements files, and its
+    dependency groups for tests. Empty where there is nothing to install."""
     arguments: list[str] = []
     if facts.installable:
         extras = [
@@ -290,7 +293,8 @@ def detect_commands(root: Path) -> DetectedCommands:
 
 
 def _detect_directory(root: Path) -> DetectedCommands:
-    """Return the commands of all toolchains that this directory's own files show."""
+    """Return the commands of all toolchains that this directory's own files show; `make test` only where none of them
+    has tests. Directories below are not looked at."""
     detected = _detect_python(root) + _detect_node(root) + _detect_go(root) + _detect_cargo(root) + _detect_jvm(root)
     return detected if detected.tests else detected + _detect_make(root)
 
@@ -348,7 +352,8 @@ def _detect_node(root: Path) -> DetectedCommands:
 
 
 def _find_package_manager(root: Path, package: dict[str, Any]) -> tuple[str, str]:
-    """Return the name of a Node project's package manager, and the install command that changes no lock file."""
+    """Return (name of a Node project's package manager, its install command), by the lock file, else by
+    `packageManager`, else npm. The command changes no lock file."""
     declared = str(package.get("packageManager", "")).partition("@")[0]
     if (root / "pnpm-lock.yaml").is_file():
         return "pnpm", "pnpm install --frozen-lockfile"

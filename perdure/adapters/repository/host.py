@@ -1,4 +1,5 @@
-"""The settings of this host's owner: the user file, `PERDURE_*` variables, and the file of shared budgets."""
+"""The settings of this host's owner: the user file, `PERDURE_*` variables, and the file of shared budgets, read and
+merged; and which shared budgets a delivery counts against. A repository's own settings are in `repository.config`."""
 
 from __future__ import annotations
 
@@ -79,10 +80,10 @@ def user_file_name() -> str:
 def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostConfig:
     """Return this host's settings, from defaults, user file, file of shared budgets and variables, the strongest last.
 
-    A user file that is missing sets nothing. Raises BadInput that names the line or the variable.
-
-    `limits` are the most any delivery on this host may use. Those the owner did not set have their default as value and
-    are not in `model_fields_set`; of these only budget_usd and time are limits at all (the others have a range).
+    A user file that is missing sets nothing. `limits` are the most any delivery on this host may use. Those the owner
+    did not set have their default as value and are not in `model_fields_set`; of these only budget_usd and time are
+    limits at all (the others have a range). Raises BadInput that names the line or the variable which is not valid, or
+    the file that cannot be read.
     """
     path = path or user_file()
     try:
@@ -167,7 +168,8 @@ def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str
 
 
 def _parse_variable(variable: str, dotted: str, text: str) -> dict[str, Any]:
-    """Return the text of a variable as nested tables. Raises BadInput where it is not valid as that setting."""
+    """Return the text of a variable as nested tables, with ranges and lists split. Raises BadInput where it is not
+    valid as that setting."""
     value: Any = text
     if dotted.startswith("ports."):
         value = _range_ends(text)
@@ -220,9 +222,10 @@ class BudgetFile(UserInputModel):
 
 
 def load_budget_file(env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tables of the file that PERDURE_TREASURY names, which replace the user file's; empty: it names none.
+    """Return the tables of the file that PERDURE_TREASURY names, whose budgets replace those of the user file; empty
+    where the variable names none.
 
-    Raises BadInput with file, line and key where the file cannot be read or is not valid.
+    Raises BadInput with file, line and key where the file is missing, cannot be read or is not valid.
     """
     if not (name := env.get(BUDGETS_VARIABLE, "").strip()):
         return {}

@@ -1,4 +1,5 @@
-"""TOML files that people wrote: parsing one into a model, or an error that names file, line and key."""
+"""TOML files that people wrote: parsed into a model, or an error that names file, line and key, with the nearest known
+name. The settings of repositories and of the host's owner are read by it."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ _RANGE_ERRORS = ("greater_than", "greater_than_equal", "less_than", "less_than_e
 
 
 def parse_toml_model(text: str, where: str, model: type[M], limit: int = CONFIG_BYTES) -> M:
-    """Parse TOML into a model.
+    """Parse TOML into a model and return it.
 
-    Raises BadInput with file, line and key, the nearest name of an unknown key, and the allowed range; also for a text
-    of more than `limit` bytes.
+    Raises BadInput with file, line and key for a syntax error, an unknown key (with the nearest name), a missing one,
+    or a value that is not allowed (with the range); also for a text of more than `limit` bytes.
     """
     data = load_toml(text, where, limit)
     try:
@@ -56,9 +57,9 @@ def load_toml(text: str, where: str, limit: int = CONFIG_BYTES) -> dict[str, Any
 
 
 def locate_key(text: str, where: str, loc: Loc, data: Mapping[str, Any] | None = None) -> str:
-    """Return where a key stands, `perdure.toml:14 [[test]] "unit" timeout`.
+    """Return where a key stands, for people: `perdure.toml:14 [[test]] "unit" timeout`.
 
-    The line is that of the key, else of the nearest table around it that was written.
+    The line is that of the key, else of the nearest table around it that was written, else 1.
 
     data  the parsed text; None: it is parsed here
     """
@@ -230,7 +231,8 @@ def _line_numbers(text: str) -> dict[Loc, int]:
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the TOML statements of a text, each with the line on which it begins.
+    """Yield the TOML statements of a text, each with the line on which it begins; lines that belong to no statement are
+    skipped.
 
     It ends early once PLACE_CHARS_TRIED characters were parsed: a statement over many lines is parsed again for each of
     them.
@@ -277,13 +279,14 @@ def _key_paths(data: Mapping[str, Any], above: Loc = ()) -> Iterator[Loc]:
 
 
 def command_origin(name: str, origins: Mapping[str, str], file: str, text: str) -> str:
-    """Return where a test command comes from, for people.
-
-    `perdure.toml:14 [[test]] "unit"`, `--config [[test]] "unit"`, or that it was detected.
+    """Return where a test command comes from, for people: `perdure.toml:14 [[test]] "unit"`, `--config [[test]]
+    "unit"`, or a sentence that it was detected.
 
     name     the command's, unique among them
     origins  where each setting came from, by dotted name
     file     the repository's own configuration file, and `text` its content on the base branch
+
+    A text that cannot be parsed raises nothing: the line is left out.
     """
     origin = origins.get("test", file)
     if origin == "detected":

@@ -1,4 +1,5 @@
-"""Pairs of ports, leased to deliveries of this host by files in its home."""
+"""Pairs of ports, one for the backend and one for the frontend of a delivery's application, leased to deliveries of
+this host by files in its home, and written into their worktrees as `.ports.env`."""
 
 from __future__ import annotations
 
@@ -38,17 +39,15 @@ class PortPair:
 def lease_ports(
     home: Home, ranges: PortRanges, delivery: str, *, alive: Callable[[str], bool] | None = None
 ) -> PortPair:
-    """Return a pair of free ports, which is leased to this delivery from now on.
-
-    It is the one that the delivery has already while that is free, else the first free one, looked for from a place
-    that the delivery's whole id decides.
+    """Lease a pair of free ports to this delivery, and return it. It keeps the pair that it has already while both
+    ports are free; else it gets the first free one, searched for from a place that is computed from its whole id.
 
     alive  tells whether a delivery that holds a lease still exists; by default, whether its workspace has a directory
            (so make that before leasing)
 
-    Leases of deliveries that do not exist are deleted. Where no pair is left, one is taken from a delivery that nobody
-    works on: it waits for a person, or was ended from outside, and gets another pair when it goes on. Raises NoPorts,
-    which says how many pairs are in use by whom.
+    Other leases of this delivery, and those of deliveries that do not exist, are deleted. Where no pair is left, one is
+    taken from a delivery that nobody works on: it waits for a person, or was ended from outside, and gets another pair
+    when it goes on. Waits for the lock on all leases. Raises NoPorts, which says how many pairs are in use by whom.
     """
     exists = alive or (lambda other: home.workspace(other).exists())
     with hold_lock(home.ports / ".lock"):
@@ -77,7 +76,7 @@ def lease_ports(
 
 
 def release_ports(home: Home, delivery: str) -> None:
-    """Delete the leases of this delivery; none is fine."""
+    """Delete the leases of this delivery; do nothing where it has none. Waits for the lock on all leases."""
     with hold_lock(home.ports / ".lock"):
         for pair, holder in _read_leases(home).items():
             if holder == delivery:
@@ -106,7 +105,11 @@ def _pairs_in(ranges: PortRanges) -> list[PortPair]:
 
 
 def _no_ports_error(ranges: PortRanges, pairs: int, occupied: int) -> NoPorts:
-    """Return the error that no pair is free. `occupied`: of the pairs, how many other programs have."""
+    """Return the error that no pair is free.
+
+    pairs     the number of all pairs
+    occupied  how many of them are not leased by other deliveries, and so used by other programs
+    """
     (b0, b1), (f0, f1) = ranges.backend, ranges.frontend
     return NoPorts(
         f"all {pairs} port pairs are in use: {pairs - occupied} by other deliveries, {occupied} by other programs",
@@ -116,7 +119,8 @@ def _no_ports_error(ranges: PortRanges, pairs: int, occupied: int) -> NoPorts:
 
 
 def _is_worked_on(home: Home, delivery: str) -> bool:
-    """Return whether an attempt of any worker is at work on the delivery, by its lock, which dies with it."""
+    """Return whether a worker is at work on the delivery: one of its `lease-…` files is locked, and the lock dies with
+    the worker."""
     for lock in home.workspace(delivery).glob("lease-*"):
         if (descriptor := try_lock(lock)) is None:
             return True
@@ -149,7 +153,8 @@ def _write_lease(home: Home, pair: PortPair, delivery: str) -> None:
 
 
 def _can_bind(port: int) -> bool:
-    """Return whether a TCP port can be bound now on every address family that the host has; listen on none."""
+    """Return whether a TCP port can be bound now on every address family that the host has. Each is bound for an
+    instant; none is listened on."""
     for family, address in _ADDRESSES:
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:

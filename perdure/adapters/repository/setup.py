@@ -1,5 +1,6 @@
-"""Setup: running the repository owner's own commands with network, before any model is called, and copying files that
-git ignores from the submitter's checkout (`[setup] copy`), along no link."""
+"""Setup of a workspace: the repository owner's own commands are run with network, before any model is called, and files
+that git ignores are copied from the submitter's checkout (`[setup] copy`), along no link. Which commands they are comes
+from the configuration or `repository.detect`."""
 
 from __future__ import annotations
 
@@ -38,10 +39,12 @@ async def run_setup(
     lock: Path | None = None,
     fence: Callable[[], None] | None = None,
 ) -> None:
-    """Run the commands one after the other in a worktree, `timeout_s` for all of them; logs go to `log_dir`.
+    """Run the commands one after the other in a worktree, with network, `timeout_s` for all of them; the output of each
+    goes to a file in `log_dir`.
 
     `on_line` is called with each command and each line of its output. Raises SetupFailed for the first command that
-    fails (with its last lines and the fix), SandboxUnavailable, WorkCutOff, and what `fence` raises.
+    fails, with its last lines and the fix; the others are not run. Raises SandboxUnavailable or WorkCutOff when the
+    sandbox, not the command, failed, and before either what `fence` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -75,8 +78,8 @@ def dependency_directories(tree: Path) -> tuple[str, ...]:
 
 
 def _setup_error(script: str, finished: SandboxResult, output: str, timeout_s: float) -> SetupFailed:
-    """Return the error for a setup command that failed, was too slow, wrote too much or was ended: its last lines and a
-    fix."""
+    """Return the error for a setup command that failed, was too slow, wrote too much or was ended from outside: the
+    reason, its last lines, and what to do about it."""
     failure = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
     failure = flood_reason() if finished.truncated else f"ended: {finished.over}" if finished.over else failure
     missing_program = missing_command(output) if finished.exit_code == 127 else ""
@@ -164,10 +167,10 @@ def _open_source(checkout: Path, name: str) -> Iterator[int]:
 
 @contextmanager
 def _open_target_directory(tree: Path, name: str, *, make: bool = False) -> Iterator[int | None]:
-    """Open the directory that the copy goes into while the block runs, and yield its descriptor.
+    """Open the directory that the copy goes into while the block runs, and yield its descriptor. With `make`, missing
+    directories are made; else None is yielded where one is missing.
 
-    None where it does not exist and `make` is false. Raises SetupFailed where a link or a directory has the file's
-    name.
+    Raises SetupFailed where a link or a directory has the file's name, or the way there leads over a link.
     """
     with _open_parent(tree, name, make=make) as directory:
         if directory is not None:

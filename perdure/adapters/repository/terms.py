@@ -1,5 +1,6 @@
-"""The terms of a delivery about its repository, base, branch and issue: their names, whether they can be worked on, and
-the issue's text, fetched once and cut to size."""
+"""The terms of a delivery, settled and checked before anything is paid for: its repository and checkout, its base, the
+name of its branch, whether that can be worked on or landed, and the issue's text, fetched once and cut to size. The
+contract of a delivery or backlog is built of them."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def branch_name(
     """Return the branch's name from the template in `[git] branch`.
 
     {id} is the delivery, {slug} the first words of the request or of the issue's title, {issue} its number, empty
-    without one, {kind} what `classify` calls it. Raises InvalidRequest for any other placeholder, and for a name that
-    is too long.
+    without one, {kind} the kind of the request as `classify` finds it (`bug`). Raises InvalidRequest for any other
+    placeholder, and for a name that is too long. Whether git allows the name is not checked.
 
     where  names the template's origin in errors
     """
@@ -67,11 +68,11 @@ def branch_names(
     where: str,
     branch_base: BranchBase,
 ) -> dict[str, str]:
-    """Return the branch for each kind that this delivery may turn out to be, and under "" for none.
+    """Return kind → the name of the branch, for each kind that this delivery may turn out to be, and under "" for none.
 
-    Where the name does not say the kind there is only that one. Each can be pushed: where the text of a request or an
-    issue makes a name that cannot be, the delivery's digest is appended. Raises InvalidRequest where the template's own
-    text does.
+    Where the template has no {kind}, there is only that one. Each name can be pushed: where the text of a request or an
+    issue makes one that cannot be, the delivery's digest is appended. Raises InvalidRequest where it cannot be pushed
+    even so, or as `branch_name` does.
     """
     kinds = {"": NO_KIND} | ({str(kind): str(kind) for kind in Kind} if "{kind}" in template else {})
     names = {}
@@ -89,9 +90,10 @@ def branch_names(
 
 
 def likely_branches(template: str, repository: str) -> tuple[str, ...]:
-    """Return names such as the next deliveries' branches would get, to try them out.
+    """Return names such as the next deliveries' branches would get, so that somebody can check whether they may be
+    pushed.
 
-    They are made from a text and from an issue, for each kind that the name says. Raises InvalidRequest as
+    They are made from a text and from an issue, for each kind where the template has {kind}. Raises InvalidRequest as
     `branch_name` does.
     """
     text, issue = "A request", ForgeIssue(number=1, title="An issue", url="")
@@ -116,10 +118,11 @@ class BranchBase:
     delivery: str
 
     def unpushable_reason(self, name: str) -> str:
-        """Return the reason why a branch of this name cannot be pushed, in words; empty: it can.
+        """Return the reason why a branch of this name cannot be pushed, in words; empty where it can.
 
         The name is not valid, is that of the base or default branch, is in the way of another branch, or is a branch
-        with commits that are not this delivery's.
+        with commits that are not this delivery's. An existing branch is fetched for this: raises ForgeRefused or
+        ForgeUnavailable when it cannot be.
         """
         shown = name[:NAME_CHARS]
         if not is_branch_name(self.vault, name):
@@ -170,10 +173,10 @@ def check_branch(
 
 
 def check_can_land(config: RepositoryConfig) -> None:
-    """Raise InvalidRequest where nothing that is built under these settings could land, before anybody pays for it.
+    """Raise InvalidRequest where nothing that is built under these settings could land, before anybody pays for it:
+    they select the build, leave out tests or review, and do not set `allow_untested`.
 
-    They leave out tests or review without `allow_untested`. A repository without a test command is no such case:
-    another item may bring one.
+    A repository without a test command is no such case: another item may bring one.
     """
     chosen = config.delivery.phases
     if config.ship.allow_untested or Phase.BUILD not in chosen:
@@ -188,9 +191,10 @@ def check_can_land(config: RepositoryConfig) -> None:
 
 
 def fetch_base(vault: Vault, target: TargetRepository, request: DeliveryRequest) -> tuple[str, str]:
-    """Fetch the base branch into the vault, and return its name and commit.
+    """Fetch the base branch into the vault, and return (its name, its commit). Of an empty repository the first commit
+    is written to the vault instead, and not pushed yet.
 
-    Of an empty repository the commit is made here, and not pushed yet. Raises InvalidRequest for a base that cannot be.
+    Raises InvalidRequest for a base that does not exist; ForgeRefused or ForgeUnavailable when it cannot be fetched.
     """
     if not target.empty:
         return vault.fetch(request.base, target.heads)
@@ -202,10 +206,10 @@ def fetch_base(vault: Vault, target: TargetRepository, request: DeliveryRequest)
 
 
 def delivery_title(vault: Vault, contract: Contract) -> str:
-    """Return a delivery's title: its issue's, or the subject of the newest commit of its existing branch.
+    """Return a delivery's title: its issue's; or, where there is neither issue nor written request, the subject of the
+    newest commit of its existing branch. Merges are passed over while there is another commit.
 
-    The latter only where no request was written; merges are passed over while there is another commit. Empty: there is
-    a request in words, or no existing branch.
+    Empty where a request was written, or there is no existing branch.
     """
     if contract.issue is not None:
         return contract.issue.title
@@ -235,13 +239,13 @@ def is_from_this_home(home: Home, delivery: str, request: DeliveryRequest, workf
 
 
 def find_target(request: DeliveryRequest, ours: bool, allowed: Sequence[str], keys: Keyring) -> TargetRepository:
-    """Return the repository of a request.
+    """Return the repository of a request, after asking its remote for the branches.
 
     ours     the request comes from this home
     allowed  directories in which anybody may name repositories
 
-    Raises InvalidRequest for a repository on this host that is neither ours to name nor in one of those directories;
-    BadInput and ForgeUnavailable as `locate_repository` raises them.
+    Raises InvalidRequest for a repository on this host, where the request is not ours and none of those directories
+    holds it; BadInput for one that is none, is refused or unsafe; ForgeUnavailable when its remote does not answer.
     """
     if ours:
         return locate_repository(request.repository, Path.cwd(), keys)
@@ -252,12 +256,13 @@ def find_target(request: DeliveryRequest, ours: bool, allowed: Sequence[str], ke
 
 
 def find_source(request: DeliveryRequest, ours: bool, target: TargetRepository, needed: bool) -> str:
-    """Return the submitter's checkout, from which setup copies files; empty: none is named or needed.
+    """Return the submitter's checkout, from which setup copies files; empty where the request names none, or none is
+    needed.
 
     needed  something is to be copied from it
 
-    Raises InvalidRequest where it is needed, and the request does not come from here or names no checkout of the
-    repository.
+    Raises InvalidRequest where it is needed, and the request does not come from this home or names what is no checkout
+    of the repository.
     """
     if request.source is None or not needed:
         return ""
@@ -306,10 +311,10 @@ _REMARK_CHARS = 200
 
 
 def fetch_issue(forge: Forge | None, issue_name: int | str, url: str) -> ForgeIssue:
-    """Fetch the open issue of the repository at `url` from its forge, bounded in size.
+    """Fetch the open issue of the repository at `url` from its forge, and return it bounded in size (see bound_issue).
 
-    Raises InvalidRequest where the issue is of another repository or this one has no issues, ForgeRefused,
-    ForgeUnavailable.
+    Raises InvalidRequest where the issue is of another repository, this one has no issues, or it cannot be worked on
+    (closed, locked); ForgeRefused when the forge refuses; ForgeUnavailable when it does not answer.
     """
     name = IssueName.parse(issue_name)
     if not name.may_belong_to(url):
@@ -328,10 +333,10 @@ def fetch_issue(forge: Forge | None, issue_name: int | str, url: str) -> ForgeIs
 
 
 def bound_issue(issue: ForgeIssue) -> ForgeIssue:
-    """Return the issue with at most ISSUE_BYTES of text and comments, and a short title, author and labels.
+    """Return the issue with at most ISSUE_BYTES of text and comments together, and a bounded title, author and labels.
 
-    Long texts lose their middle; then the oldest comments are left out, and a remark by nobody says how many. A short
-    first comment by nobody is such a remark of the forge, and stays.
+    Long texts lose their middle; then the oldest comments are left out, and a comment without an author says how many.
+    A short first comment without an author, by which the forge says the same, stays.
     """
     text = _cut_middle(issue.text, ISSUE_BYTES)
     remaining = ISSUE_BYTES - len(text.encode())

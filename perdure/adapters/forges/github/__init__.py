@@ -1,1 +1,1 @@
-"""GitHub, and GitHub Enterprise Server: pull requests, issues and access, over its REST API."""
+"""GitHub, and GitHub Enterprise Server: pull requests, issues and access, over its REST API by PyGithub."""

@@ -1,4 +1,5 @@
-"""Our account at a server of GitHub: a token, an App, or nobody."""
+"""Our account at a server of GitHub, with the tokens that it shows there: that of a personal or build token, of an App,
+or of nobody. Which one is configured is decided in `github.site`."""
 
 from __future__ import annotations
 
@@ -76,8 +77,10 @@ class TokenAccount:
         return self._token
 
     def login_name(self, repository: str) -> str:
-        """Return the name of the token's owner, asked of GitHub once and then remembered. Raises ForgeRefused (also
-        without a token), ForgeUnavailable."""
+        """Return the name of the token's owner, asked of GitHub once and then remembered.
+
+        Raises ForgeRefused without a token or when GitHub does not accept it; ForgeUnavailable when it does not answer.
+        """
         if not self._token:
             raise no_token_error(self.variable)
         if not self._login_name:
@@ -134,18 +137,20 @@ class AppAccount:
         return self._current_token(repository).permissions
 
     def discard_token(self, repository: str) -> bool:
-        """Remove the kept token of a repository; return True when it had been handed out before, so that a new one may
-        help.
+        """Remove the kept token of a repository, so that the next call requests a new one. Return True when it had been
+        handed out more than once, so that it may have ended early and a new one may help; else False.
 
-        Such a token may have ended early: the App was installed anew, or suspended for a while.
+        A token ends early when the App was installed anew, or suspended for a while.
         """
         with self._lock:
             discarded = self._tokens.pop(repository.lower(), None)
         return discarded is not None and discarded.use_count > 1
 
     def login_name(self, repository: str) -> str:
-        """Return the App's name with `[bot]` behind it, asked of GitHub once and then remembered. Raises ForgeRefused,
-        ForgeUnavailable."""
+        """Return the App's name with `[bot]` behind it, asked of GitHub once and then remembered.
+
+        Raises ForgeRefused when GitHub does not accept the App's id and key; ForgeUnavailable when it does not answer.
+        """
         if not self._login_name:
             with (
                 raise_forge_errors(self._api, self.variable),
@@ -157,7 +162,11 @@ class AppAccount:
 
     def _current_token(self, repository: str) -> _InstallationToken:
         """Return the kept token of a repository, or request and keep a new one when there is none or it expires within
-        FORGE_TOKEN_MARGIN_S. One thread at a time. Raises ForgeRefused, ForgeUnavailable."""
+        FORGE_TOKEN_MARGIN_S. One thread at a time; others wait.
+
+        Raises ForgeRefused when GitHub refuses one or the App is not installed there; ForgeUnavailable when it does not
+        answer.
+        """
         name = repository.lower()
         with self._lock:
             current = self._tokens.get(name)
@@ -167,8 +176,12 @@ class AppAccount:
             return current
 
     def _request_token(self, repository: str) -> _InstallationToken:
-        """Request a new token of the App's installation on a repository from GitHub. Raises ForgeRefused (also when the
-        App is not installed there), ForgeUnavailable."""
+        """Request a new token of the App's installation on a repository from GitHub, and return it with its end by this
+        host's clock and its permissions.
+
+        Raises ForgeRefused when the App is not installed there, or GitHub does not accept its key; ForgeUnavailable
+        when GitHub does not answer.
+        """
         missing = ForgeRefused(
             f"the GitHub App is not installed on {repository}, or there is no such repository",
             where="PERDURE_GITHUB_APP_ID",
@@ -198,7 +211,7 @@ def _open_client(api: str, token: str | None = None, *, app: tuple[str, str] | N
 def _token_owner(requester: Requester) -> str:
     """Return the login of a token's owner, from `/user` of the REST API.
 
-    Where that is refused with a 403 that no waiting mends, as for a token that a build server made, ask over GraphQL.
+    Where that is refused with a 403 that is no rate limit, as for a token that a build server made, ask over GraphQL.
     Raises what PyGithub raises.
     """
     from github import GithubException

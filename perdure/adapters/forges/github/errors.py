@@ -1,4 +1,6 @@
-"""Errors of GitHub as our own: worth another try, and when, or for a person to correct, and how."""
+"""Errors of GitHub and its libraries as our own: ForgeUnavailable, with the time to wait, where another try is worth
+it; ForgeRefused, with advice, where a person has to correct something. Everything that speaks to GitHub runs in
+`raise_forge_errors`."""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ def raise_forge_errors(where: str, variable: str, *, missing: StepError | None =
     """Raise every error of GitHub or its libraries in the block as ForgeRefused or ForgeUnavailable, without its cause,
     which has headers and bodies in it.
 
-    Our own errors and errors that no library is known to raise go through unchanged.
-
     where     page of the repository
     variable  the environment variable that our token comes from
     missing   raised for status 404 instead
+
+    Errors of Perdure's own, and those that no library is known to raise, go through unchanged.
     """
     try:
         yield
@@ -51,8 +53,8 @@ def raise_forge_errors(where: str, variable: str, *, missing: StepError | None =
 
 
 def to_forge_error(error: Exception, where: str, variable: str) -> StepError | None:
-    """Convert an error of PyGithub, requests or the system to ForgeRefused or ForgeUnavailable; None for one that only
-    a mistake in a program explains. Logs answers that cannot be understood."""
+    """Convert an error of PyGithub, requests or the system to ForgeRefused or ForgeUnavailable and return it; None for
+    one that only a mistake in a program explains. Logs a warning for an answer that cannot be understood."""
     import requests
     from github import BadAttributeException, GithubException, IncompletableObject
 
@@ -81,8 +83,12 @@ def to_forge_error(error: Exception, where: str, variable: str) -> StepError | N
 
 
 def status_error(status: int, data: Any, headers: Mapping[str, Any], where: str, variable: str) -> StepError:
-    """Return the error that an answer with a status of 400 and above means. `data`: its JSON; `headers` have lower-case
-    names."""
+    """Return the error that an answer with a status of 400 and above means: ForgeUnavailable for rate limits, 408, 425
+    and 5xx, with the time to wait if it is known; else ForgeRefused with advice.
+
+    data     the answer's JSON
+    headers  its headers, names in lower case
+    """
     message = error_message(data)
     if status == 429 or (status == 403 and _is_rate_limit(message, headers)):
         return _rate_limit_error(message, headers, where)
@@ -122,7 +128,7 @@ def error_message(data: Any) -> str:
 
 def validation_errors(data: Any) -> list[tuple[str, str, str]]:
     """Return (field, code, message) of every complaint in the JSON of a 422, each possibly empty; first the one about
-    the whole request."""
+    the whole request. Empty for JSON that is no object."""
     errors = data.get("errors") if isinstance(data, Mapping) else None
     complaints = [("", "", str(data.get("message") or ""))] if isinstance(data, Mapping) else []
     for error in errors if isinstance(errors, list) else []:

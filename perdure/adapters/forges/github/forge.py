@@ -1,4 +1,5 @@
-"""GitHub as a forge: what deliveries do at one repository there.
+"""GitHub as a forge: what deliveries do at one repository there, from the check of access before any money is spent to
+the search for issues. How pull requests and single issues are handled is in `github.pulls` and `github.issues`.
 
 No model output chooses host, repository, base or branch: the first two are from the origin's URL, the others come in a
 Proposal, whose branches were fixed before the first model call.
@@ -59,8 +60,8 @@ class GitHubRepository:
 
     @contextmanager
     def open_connection(self, *, write: bool = True) -> Iterator[Repository]:
-        """Open one connection for the block and yield PyGithub's repository. Errors of GitHub in the block are raised
-        as ForgeRefused or ForgeUnavailable.
+        """Fetch the repository over a connection of its own, and yield PyGithub's repository for the block. Errors of
+        GitHub in the block are raised as ForgeRefused or ForgeUnavailable.
 
         `write`: raise ForgeRefused at once when there is no token.
         """
@@ -147,15 +148,20 @@ class GitHub:
 
     def change_base(self, number: int, base: str) -> None:
         """Set the base branch of an open pull request. Does nothing when it is into that branch already, or no longer
-        open."""
+        open.
+
+        Raises ForgeRefused when GitHub refuses it, ForgeUnavailable when it does not answer.
+        """
         with self._target.open_connection() as repository:
             pull = repository.get_pull(number)
             if pull.state == "open" and pull.base.ref != base:
                 pull.edit(base=base)
 
     def reopen_pull(self, number: int) -> None:
-        """Open a closed pull request again. Does nothing when it is open or was merged. Raises ForgeRefused,
-        ForgeUnavailable."""
+        """Open a closed pull request again. Does nothing when it is open or was merged.
+
+        Raises ForgeRefused when GitHub refuses it, ForgeUnavailable when it does not answer.
+        """
         with self._target.open_connection() as repository:
             pull = repository.get_pull(number)
             if pull.state == "closed" and not pull.merged_at:
@@ -212,11 +218,11 @@ def check_access(
     target: GitHubRepository, base: str, branches: Sequence[str] = (), *, empty: bool = False
 ) -> AccessReport:
     """Check before any money is spent that a delivery can push and open a pull request here; return the repository's
-    present name and notes.
+    present name and notes. Nothing is changed there.
 
     Looked at are the token and its permissions, the repository, its base branch, and the rules for `branches`, of which
     one will be pushed. Where `empty` is True, the repository has no branch yet, and the rules for `base` count as well.
-    Raises ForgeRefused, which names the first thing that is missing, and ForgeUnavailable.
+    Raises ForgeRefused, which names the first thing that is missing; ForgeUnavailable when GitHub does not answer.
     """
     with target.open_connection() as repository:
         _check_usable(target, repository)
@@ -259,8 +265,8 @@ def _check_role(target: GitHubRepository, repository: Repository) -> None:
 
 
 def _check_installation(target: GitHubRepository, permissions: Mapping[str, str]) -> list[str]:
-    """Raise ForgeRefused when an App's installation lacks a permission that a delivery needs. Returns a note when it
-    lacks the one for issues, which a delivery can do without."""
+    """Raise ForgeRefused when an App's installation lacks a permission that a delivery needs. Return a list with one
+    note when it lacks the one for issues, which a delivery can do without; else an empty list."""
     for name, label in PERMISSIONS.items():
         if permissions.get(name) not in ("write", "admin"):
             raise _missing_permission_error(target, f"the permission {label}")
@@ -270,11 +276,12 @@ def _check_installation(target: GitHubRepository, permissions: Mapping[str, str]
 
 
 def _try_permissions(target: GitHubRepository, repository: Repository, base: str, empty: bool) -> None:
-    """Raise ForgeRefused when a fine-grained token lacks a permission. It does not say what it may do, so requests are
-    sent that cannot have an effect.
+    """Raise ForgeRefused when a fine-grained token lacks a permission. GitHub does not tell what such a token may do,
+    so two requests are sent that cannot have an effect.
 
     These are git's first request of a push, which is not followed by one, and a pull request of the base branch into
-    itself, which GitHub has never opened: permissions are looked at first, and answered with the one that is missing.
+    itself, which GitHub never opens: it looks at permissions first, and answers with the one that is missing. Raises
+    ForgeUnavailable when GitHub is not well; other errors of PyGithub go through.
     """
     if target.pushed_with_token and not _may_push(target, repository):
         raise _missing_permission_error(target, "the permission Contents: write")
@@ -301,9 +308,12 @@ def _may_push(target: GitHubRepository, repository: Repository) -> bool:
 
 
 def _check_base(target: GitHubRepository, repository: Repository, base: str, empty: bool) -> list[str]:
-    """Check that the base branch exists, and return notes about it. Raises ForgeRefused when it is missing. In a
-    repository without branches (`empty`) it may be missing: ForgeRefused is raised then when a rule would refuse its
-    first push."""
+    """Check that the base branch exists, and return notes: that it is protected, or that it will be begun with an empty
+    commit.
+
+    Raises ForgeRefused when it is missing. In a repository without branches (`empty`) it may be missing; ForgeRefused
+    is raised there when a rule would refuse its first push.
+    """
     try:
         branch = repository.get_branch(base)
     except GithubException as error:
@@ -334,8 +344,8 @@ def find_issues(repository: Repository, issue_query: IssueQuery, limit: int) -> 
     """Search the repository's open issues and return the numbers of those that a query means, the oldest first, without
     locked ones.
 
-    Raises ForgeRefused when there are more than `limit`: part of what somebody means would be left out in silence.
-    Raises ForgeUnavailable when GitHub's search was incomplete.
+    Raises ForgeRefused when there are more than `limit`, for part of what somebody means would be left out in silence;
+    ForgeUnavailable when GitHub's search was incomplete; else what PyGithub raises.
     """
     filters = issue_query.value if issue_query.kind == "search" else f'{issue_query.kind}:"{issue_query.value}"'
     query = f"repo:{repository.full_name} is:issue is:open {filters}"

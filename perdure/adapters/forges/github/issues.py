@@ -1,4 +1,5 @@
-"""Issues on GitHub: one read as a request, and the one comment on it that says how its delivery stands."""
+"""Issues on GitHub: one is fetched as a request, and the one comment on it that says how its delivery stands is created
+or edited. Searches for several issues are in `github.forge`."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def status_marker(delivery: str) -> str:
 def fetch_issue(repository: Repository, number: int, own_login: LoginGetter) -> ForgeIssue:
     """Fetch an open issue of this repository with its newest comments, without our own status comments.
 
-    Raises InvalidRequest for one that does not exist, is closed, locked, moved away, or a pull request. `own_login`
-    returns our login; called only when some comment claims to be ours.
+    `own_login` returns our login; called only when some comment claims to be ours. Raises InvalidRequest for an issue
+    that does not exist, is closed, locked, moved away, or a pull request; else what PyGithub raises.
     """
     issue = _fetch_open_issue(repository, number)
     return ForgeIssue(
@@ -52,10 +53,12 @@ def fetch_issue(repository: Repository, number: int, own_login: LoginGetter) -> 
 
 
 def write_status_comment(repository: Repository, number: int, delivery: str, text: str, own_login: LoginGetter) -> str:
-    """Create or edit our one comment for the delivery on an issue so that it says `text`; return its address.
+    """Create or edit our one comment for the delivery on an issue so that it says `text`; return its address. No
+    request is sent for a comment that says so already.
 
     The oldest one is kept; younger ones, made by attempts that ran at the same time, are deleted. Raises ForgeRefused
-    for an issue that is in another repository now, ForgeUnavailable when the comment was deleted meanwhile.
+    for an issue that is in another repository now, ForgeUnavailable when the comment was deleted meanwhile; else what
+    PyGithub raises.
     """
     from github import UnknownObjectException
 
@@ -127,8 +130,8 @@ def _is_in_repository(issue: GitHubIssue, repository: Repository) -> bool:
 
 
 def _newest_comments(issue: GitHubIssue, own_login: LoginGetter) -> tuple[IssueComment, ...]:
-    """Return the newest comments of other people within the limits, oldest first; before them a note of how many older
-    ones are left out, without an author."""
+    """Return the newest comments of other people, oldest first, at most FORGE_COMMENTS and FORGE_COMMENTS_BYTES
+    together. Where older ones are left out, the first entry, without an author, says how many."""
     pages = issue.get_comments()
     per_page = issue.requester.per_page
     first_page = max(0, (issue.comments - FORGE_COMMENTS) // per_page)  # what is older is not even fetched

@@ -1,4 +1,5 @@
-"""Pull requests on GitHub: the one of a head branch is found, adopted, or opened.
+"""Pull requests on GitHub: the one of a head branch is found and updated, or opened; with its labels and reviewers.
+Every function takes PyGithub's repository or pull request, which `github.forge` has fetched.
 
 GitHub allows one open pull request for a head and a base, and answers 422 to a second one. But an answer may be lost,
 and what was just created may not be listed yet: so we look before and after.
@@ -57,8 +58,8 @@ def pulls_of_branch(repository: Repository, head: str, state: str) -> list[Pull]
 
 
 def count_open_pulls(repository: Repository, except_delivery: str, limit: int) -> int:
-    """Count the open pull requests with a marker of ours, without that of `except_delivery`, up to `limit`. Those from
-    a fork do not count, whatever their text says."""
+    """Count the open pull requests with a delivery's marker, without that of `except_delivery`; stop counting at
+    `limit`. Those from a fork do not count, whatever their text says."""
     bodies = (pull.body or "" for pull in _open_pulls(repository))
     return sum(
         1
@@ -80,11 +81,11 @@ def _open_pulls(repository: Repository) -> Iterator[Pull]:
 
 
 def open_or_update_pull(repository: Repository, proposal: Proposal) -> ProposedPullRequest:
-    """Return the pull request of the proposal's head branch: an existing one brought up to date, else a new one, never
-    a second.
+    """Return the pull request of the proposal's head branch, with notes for a person: an existing one brought up to
+    date, else a new one, never a second.
 
-    Raises ForgeUnavailable when GitHub says that one exists and does not list it yet, ForgeRefused, and what PyGithub
-    raises.
+    Raises ForgeUnavailable when GitHub says that one exists and does not list it yet, or does not see the branch yet;
+    ForgeRefused when it refuses one for a reason that is known; else what PyGithub raises.
     """
     result = _adopt_existing(repository, proposal)
     if result is None:
@@ -102,11 +103,11 @@ def _adopt_existing(
 ) -> ProposedPullRequest | None:
     """Return the existing pull request that serves for this delivery, or None when one has to be created.
 
-    First choice is our own open one: it is updated, and any further open one of ours is closed. Where the proposal
-    shares a text and none of ours is open, the first open one of another delivery into the same base takes its place;
-    it is never closed. Next is an open one of somebody else into the same base, which is left as it is and noted. Last
-    is one of ours for this very commit that somebody has closed or merged. `created` was opened just now and may not be
-    listed yet.
+    First choice is an open one with our marker: it is updated, and any further open one of ours is closed. Where the
+    proposal shares a text and none of ours is open, the first open one of another delivery into the same base takes its
+    place; it is never closed. Next is an open one of somebody else into the same base, which is left as it is and
+    noted. Last is one of ours for this very commit that somebody has closed or merged. `created` was opened just now
+    and may not be listed yet.
     """
     listed = pulls_of_branch(repository, proposal.head, "all")
     if created is not None and created.number not in {pull.number for pull in listed}:
@@ -141,8 +142,11 @@ def _adopt_existing(
 
 
 def _create_pull(repository: Repository, proposal: Proposal) -> Pull | None:
-    """Create the pull request on GitHub; None when GitHub says that there is one already. Raises ForgeRefused,
-    ForgeUnavailable, or what PyGithub raises."""
+    """Create the pull request on GitHub and return it; None when GitHub says that there is one already.
+
+    Raises ForgeRefused or ForgeUnavailable for a reason that is known (see _raise_unless_exists), else what PyGithub
+    raises.
+    """
     from github import GithubException
 
     try:
@@ -160,7 +164,8 @@ def _raise_unless_exists(error: GithubException, repository: Repository, proposa
     """Raise the error that GitHub's answer 422 to a new pull request means; return when it means that one exists
     already.
 
-    Raises ForgeRefused or ForgeUnavailable with an explanation, else `error` itself.
+    Raises ForgeRefused where there is nothing to propose, drafts are not supported or the base branch is missing;
+    ForgeUnavailable where GitHub does not see the head branch yet; else `error` itself.
     """
     where = repository.html_url
     for field, code, message in validation_errors(error.data):
@@ -181,8 +186,9 @@ def _raise_unless_exists(error: GithubException, repository: Repository, proposa
 
 
 def _update_pull(pull: Pull, proposal: Proposal) -> tuple[str, ...]:
-    """Edit base, title and text of an open pull request on GitHub where they differ from the proposal; return notes
-    about what was changed or a person has to change (draft or not)."""
+    """Edit base, title and text of an open pull request on GitHub where they differ from the proposal, without a
+    request where they do not. Return notes: that its base was set back, and that it is or is not a draft, which only a
+    person can change."""
     notes: tuple[str, ...] = ()
     if pull.base.ref != proposal.base:
         notes = (f"pull request #{pull.number} was into {pull.base.ref}: it is into {proposal.base} again",)
@@ -196,7 +202,7 @@ def _update_pull(pull: Pull, proposal: Proposal) -> tuple[str, ...]:
 
 
 def _ensure_part_stays(pull: Pull, proposal: Proposal) -> None:
-    """Ensure that our part of a shared text stays there: check several times and write it again where it is missing.
+    """Wait until our part of a shared text has stayed there over a pause, and write it again where it is missing.
     Another delivery whose part is missing does the same for its own.
 
     Raises ForgeUnavailable when it does not stay in _CHECKS checks.
@@ -248,8 +254,8 @@ def _normalise_text(text: str | None) -> str:
 
 
 def add_labels(pull: Pull, labels: Sequence[str]) -> tuple[str, ...]:
-    """Add the labels that a pull request lacks; GitHub creates those that it does not know. Returns a note for labels
-    that GitHub refused."""
+    """Add the labels that a pull request lacks; GitHub creates those that it does not know. Return a note when GitHub
+    refuses them, else nothing. Raises what PyGithub raises when GitHub is away or does not accept the token."""
     existing = {label.name.lower() for label in pull.labels}
     missing = [label for label in labels if label.lower() not in existing]
     if not missing:
@@ -261,10 +267,11 @@ def add_labels(pull: Pull, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def request_reviewers(pull: Pull, reviewers: Sequence[str]) -> tuple[str, ...]:
-    """Send requests for a review to people by login and teams as `org/team`, without those that have one already;
-    return notes for those that GitHub refused.
+    """Ask people by login and teams as `org/team` for a review, without those that were asked already; return a note
+    for each that GitHub refuses.
 
-    One request for each: an unknown name must not keep the others from being asked.
+    One request for each: an unknown name must not keep the others from being asked. Raises what PyGithub raises when
+    GitHub is away or does not accept the token.
     """
     requested = {user.login.lower() for user in pull.requested_reviewers}
     requested_teams = {team.slug.lower() for team in pull.requested_teams}
@@ -283,8 +290,8 @@ def request_reviewers(pull: Pull, reviewers: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def _note_refusal(notes: list[str], what: str) -> Iterator[None]:
-    """Append a note when GitHub refuses what the block does; raise the error when GitHub is away or does not accept the
-    token, so that the next attempt does what was not done."""
+    """Append a note to `notes` when GitHub refuses what the block does. The error is raised when GitHub is away or does
+    not accept the token, so that the next attempt does what was not done."""
     from github import GithubException
 
     try:

@@ -71,11 +71,11 @@ _ANOTHER_NAME = "set [git] branch to a name that it does not hold for"
 
 
 def check_rules(repository: Repository, branches: Sequence[str], remedy: str = _ANOTHER_NAME) -> list[str]:
-    """Return notes about rules that may refuse a push, of which only the push will tell, and about branches that would
-    be refused while another would not.
+    """Fetch the rules for these branches and return notes: rules that may refuse a push, of which only the push will
+    tell, and branches that would be refused while another would not.
 
-    Raises ForgeRefused when every one of `branches` would be refused: it names the first rule that does so. `remedy`:
-    what to do instead of changing the rule.
+    Raises ForgeRefused when every one of `branches` would be refused, with the first rule that does so. Rules that our
+    account may bypass do not count. `remedy`: what to do instead of changing the rule.
     """
     refusals: dict[str, ForgeRefused] = {}
     notes: list[str] = []

@@ -28,8 +28,11 @@ class GitHubServer:
 
     @classmethod
     def parse(cls, text: str) -> GitHubServer:
-        """Parse the address of a server, such as https://github.com, from PERDURE_GITHUB_URL. Raises BadInput for what
-        is no such address, or would carry a token over plain http."""
+        """Parse the address of a server, such as https://github.com, from PERDURE_GITHUB_URL, and return the server.
+
+        Raises BadInput for what is no http address or has more than scheme, host and port, for the API's address, and
+        for plain http to another machine, which would carry a token.
+        """
         try:
             parts = urlsplit(text.strip())
             host, port = parts.hostname or "", parts.port

@@ -1,4 +1,5 @@
-"""The servers of GitHub that the environment names, each with our account there and its repositories."""
+"""The servers of GitHub that the environment names, each with our account there: tokens and Apps are read from
+variables here, and each server gives the forge and git's credential for a repository on it."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ class GitHubSite:
 
     def credential(self, url: str) -> Credential | None:
         """Return the account's token as git's credential for an http(s) URL on this server; None for any other URL or
-        without a token. Raises ForgeRefused, ForgeUnavailable."""
+        without a token. Of an App a token may be requested from GitHub.
+
+        Raises ForgeRefused when GitHub refuses it one, ForgeUnavailable when it does not answer.
+        """
         repository = self.server.repository_name(url) if self.server.answers_http_url(url) else None
         token = self.account.token(repository) if repository else None
         return Credential(self.server.url, GIT_USER, token) if token else None
@@ -60,7 +64,8 @@ def sites_from_environment(environ: MutableMapping[str, str]) -> list[GitHubSite
     first; github.com is always among them.
 
     Removes the secrets from `environ`. A token for github.com is used for github.com alone. Raises BadInput for a
-    malformed address or token, an App's id without its key, a key that cannot be read, a token and an App at once.
+    malformed address or token, an App's id or key without the other, a key that cannot be read, a token and an App at
+    once.
     """
     values = {name: environ.pop(name, "").strip() for name in SECRET_VARIABLES}
     values |= {name: environ.get(name, "").strip() for name in (URL, APP_ID)}

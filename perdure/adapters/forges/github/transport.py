@@ -1,9 +1,5 @@
-"""The connection to GitHub: PyGithub with our limits on time and size, without waiting or trying again by itself; and
-one repository as one account sees it, from which every operation starts.
-
-The first request finds the repository: a renamed one by GitHub's own redirect, and everything after that goes to where
-it is now. (PyGithub drops the query of a redirected request: a list filtered by head would come unfiltered.)
-"""
+"""The connection to GitHub: PyGithub with our limits on time and size, which neither waits nor tries again by itself,
+and follows one redirect only. `github.forge` and `github.account` open clients of it."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ def open_client(
     api: str, token: str | None = None, *, app: tuple[str, str] | None = None, silence_s: int = FORGE_SILENCE_S
 ) -> Github:
     """Return a client of the API at the address `api`, for a `with`. Sets our limits for every client of PyGithub in
-    this process.
+    this process, and silences its log, in which tokens could stand. No request is sent.
 
     token      None: requests are sent as nobody
     app        an App's id and private key (PEM), for what only the App itself may ask
@@ -96,7 +92,8 @@ class _HeadTimeLimit:
     sock: Any
 
     def getresponse(self) -> Any:
-        """Return the connection's answer; shut the socket down when its head has not arrived within FORGE_ANSWER_S."""
+        """Return the connection's answer. When its head has not arrived within FORGE_ANSWER_S, shut the socket down,
+        which makes reading raise an error."""
         timer = threading.Timer(FORGE_ANSWER_S, _shut_down_socket, (self.sock,))
         timer.daemon = True
         timer.start()
