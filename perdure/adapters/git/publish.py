@@ -176,7 +176,8 @@ def publish_branch(
     tested_tree    the tree that tests ran on, which must be what `head` holds; empty: not tested
     retry_command  the command that tries once more, for messages
 
-    Raises ForgeRefused for what is refused, ForgeUnavailable, and Diverged where `head` does not hold the tested tree.
+    Raises ForgeRefused for what is refused here or by the remote; ForgeUnavailable when the remote does not answer;
+    Diverged where `head` does not hold the tested tree.
     """
     if tested_tree and tested_tree != vault.tree_of(head):
         raise Diverged(f"tests ran on tree {tested_tree[:12]}, which is not what {head[:12]} holds")
