@@ -68,7 +68,8 @@ class Backlog:
     async def describe(self) -> RunDescription:
         """Return what the Temporal server knows of the backlog; no worker is needed.
 
-        Raises BadInput when there is no workflow of this id, or one of another type.
+        Raises BadInput when there is no workflow of this id, or one of another type; RPCError when the server fails
+        otherwise.
         """
         try:
             execution = await self._handle.describe()
@@ -96,9 +97,10 @@ class Backlog:
         """Query the backlog's workflow for its progress and return it; this needs a worker.
 
         Tries for as long as another worker needs to take the place of one that has died; with `once`, a single try of
-        five seconds. Where the workflow ended without saying so itself, the status in the progress is `cancelled`,
-        `terminated` or `failed`. When no worker answers, returns the result of an ended backlog, and raises NoWorker
-        for a running one.
+        five seconds. When the workflow was cancelled or terminated or failed before it could say so itself, the status
+        in the progress is `cancelled`, `terminated` or `failed`. When the query fails, returns for an ended backlog
+        what `result` returns (and raises as it does), and raises NoWorker for a running one. Raises BadInput when there
+        is no such backlog.
         """
         try:
             progress = await self._query_progress(once)
@@ -119,7 +121,9 @@ class Backlog:
     async def result(self) -> BacklogProgress:
         """Wait until the backlog ends and return its final progress, also where not everything landed.
 
-        Raises InvalidRequest when the workflow refused the request, and PerdureError when it failed without a result.
+        That of a cancelled or terminated backlog is queried from a worker, and gets `cancelled` or `terminated` as its
+        status; raises RPCError when no worker answers. Raises InvalidRequest when the workflow refused the request, and
+        PerdureError when it failed without a result.
         """
         try:
             return await self._handle.result()
@@ -205,10 +209,11 @@ class Backlog:
         await self._send_signal("resume", {})
 
     async def cancel(self) -> str:
-        """Ask the whole backlog to stop: its deliveries end, what has landed stays.
+        """Ask the whole backlog to stop, without waiting for it: its deliveries end, what has landed stays.
 
-        Returns a line that says what was done. A backlog that has ended stops following the pull requests of its stack
-        instead; raises BadInput where it follows none.
+        Of a backlog that has ended, the workflow that follows the pull requests of its stack is cancelled instead.
+        Returns a line that says which of the two was done. Raises BadInput when there is no such backlog, or it has
+        ended and follows no pull requests.
         """
         described = await self.describe()
         stack = self._client.get_workflow_handle(stack_workflow_id(self.id, described.run_id))
@@ -239,9 +244,10 @@ class Backlog:
     async def _restart_with_change(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
         """Start another run of an ended backlog, from the last run's state with an item retried or skipped.
 
-        Returns one line that says so. `item` empty: all that failed or was cancelled. Raises NotCounted when the change
-        does not count, NoWorker when no worker answers the query for the last state, BadInput when the backlog was
-        refused as it was started, and WorkflowAlreadyStartedError when it runs again meanwhile.
+        Queries a worker for that state. Returns one line that says what was done. With an empty `item`, all that failed
+        or was cancelled are meant. Raises NotCounted when the change is refused, NoWorker when the query fails,
+        BadInput when the backlog was refused as it was started, and WorkflowAlreadyStartedError when it runs again
+        meanwhile.
         """
         last_run_id = (await self._handle.describe()).run_id
         last_run = self._client.get_workflow_handle(self.id, run_id=last_run_id)
@@ -267,9 +273,10 @@ class Backlog:
     async def _send_update(self, name: str, message: dict[str, Any], *, restart: bool = False) -> str:
         """Send an update to the backlog, without the fields of `message` that are "", and return its reply.
 
-        `restart`: for a retry or skip of a backlog that has ended, start another run with that change instead. Raises
-        NotCounted when the backlog refuses the update, NoWorker when no worker answers, and BadInput when the backlog
-        has ended.
+        With `restart`, an ended backlog is not sent the update: another run with that retry or skip is started, and the
+        line that says so returned; when somebody else has started it in the same moment, that run is sent the update.
+        Raises NotCounted when the backlog refuses, NoWorker when no worker answers, and BadInput when the backlog has
+        ended or does not exist.
         """
         if restart and not (await self.describe()).running:
             with suppress(WorkflowAlreadyStartedError):  # somebody else has done so just now: it is told of this, too
@@ -293,7 +300,7 @@ class Backlog:
         return str(reply or "")
 
     async def _send_signal(self, name: str, payload: dict[str, Any]) -> None:
-        """Send a signal to the backlog; raise BadInput when it has ended."""
+        """Send a signal to the backlog; raise BadInput when it has ended or does not exist."""
         await self._require_running()
         await self._handle.signal(name, payload)
 
@@ -333,8 +340,10 @@ async def submit_backlog(
 
     The same: repository, base, branch and items; all other settings stay those of the first. With `from_selector` the
     items are the issues that one selector finds just now, and the id says which selector: a backlog that was started
-    when it found other issues is then the same, too. `key` signs the request, and `patience` waits for a worker, as in
-    perdure.client.Perdure.submit. Raises BadInput for another backlog of that id, and InvalidRequest.
+    when it found other issues is then the same, too, and the issues it lacks are returned in `missing_issues`, not
+    added. `key` signs the request; None leaves it unsigned. With `patience`, waits at most that long until a worker has
+    accepted the request; `accepted` says if one has. Raises BadInput when a different backlog or another workflow has
+    that id, and InvalidRequest when the request is not valid.
     """
     sent = request if isinstance(request, BacklogRequest) else parse_backlog(request)
     raw = sent.model_dump(mode="json", exclude_defaults=True)
@@ -356,9 +365,10 @@ async def submit_backlog(
 
 
 async def _find_missing_issues(backlog: Backlog, sent: BacklogRequest) -> tuple[int, ...] | None:
-    """Return the numbers of issues that were sent and that the existing backlog was never given.
+    """Return the numbers of issues that were sent and that the existing backlog was never given; read without a worker.
 
-    None where the id belongs to a backlog of something else or to none at all: `_require_same_backlog` says so then.
+    None when the two cannot be compared by issues: there is no backlog of that id, its request is not valid, its
+    repository, base or branch is another, or its request has an item that is more than an issue.
     """
     try:
         await backlog.describe()
@@ -377,9 +387,9 @@ async def _find_missing_issues(backlog: Backlog, sent: BacklogRequest) -> tuple[
 
 
 async def list_known_issues(backlog: Backlog) -> frozenset[int]:
-    """Return the numbers of all issues a backlog was ever given; empty where there is no such backlog.
+    """Return the numbers of all issues that a backlog was ever given, read from its histories; no worker is needed.
 
-    No worker is needed.
+    Empty when there is no backlog of that id. Raises RPCError when the server fails.
     """
     try:
         await backlog.describe()
@@ -393,10 +403,11 @@ def _issue_numbers(past: BacklogHistory) -> frozenset[int]:
 
 
 async def _require_same_backlog(backlog: Backlog, raw: dict[str, Any]) -> None:
-    """Raise BadInput, with a way out, when the existing backlog is not the one that was sent.
+    """Raise BadInput, with a way out, when the existing backlog of the id is not the one that was sent as `raw`.
 
-    A running backlog is asked by update `attach`; where no worker answers or it has ended, the request that its first
-    run was started with decides, as long as the server has that.
+    A running backlog decides itself, by update `attach`. When it has ended, or the update gets no answer, the request
+    that its first run was started with is compared; nothing is raised when the server no longer has that run. Raises
+    BadInput, too, when the id belongs to another kind of workflow or to a backlog that was refused.
     """
     fix = f"--id NAME gives another one: --id {backlog.id}-2"
     try:
@@ -428,7 +439,8 @@ async def _require_same_backlog(backlog: Backlog, raw: dict[str, Any]) -> None:
 
 
 def _suggest_adding(id: str, reason: str, raw: dict[str, Any], *, running: bool) -> str:
-    """Return the command that builds one more issue, where items differ and issues are among them; else empty.
+    """Return the command that builds one more issue, when `reason` says that the items differ and issues were sent;
+    else "".
 
     One more backlog would build the issues twice that both have. Empty: the only way out is another id.
     """

@@ -64,10 +64,11 @@ async def _start_treasury(
 
 
 async def keep_treasury_running(client: Client, rules: Iterable[BudgetRule], every: timedelta = TREASURY_SEEN) -> None:
-    """Check in a loop, for ever, whether somebody has ended the Treasury, and start it again if so.
+    """Check in a loop, until cancelled, whether somebody has ended the Treasury; if so, start it again and send it
+    `rules`.
 
-    `every` is the pause before each check; an RPCError is left to the next one. Returns at once where there are no
-    rules.
+    `every` is the pause before each check. After an RPCError the next check tries again. Returns at once when there are
+    no rules.
     """
     rules = tuple(rules)
     while rules:
@@ -86,9 +87,10 @@ async def find_ended_run(client: Client) -> str:
 async def read_budget_table(client: Client) -> TreasuryTable:
     """Query the Treasury for its table of budgets and reservations.
 
-    The table of a Treasury that somebody ended is what it knew last, with a note that says so. Raises BadInput where
-    there is no Treasury, NoWorker where no worker answers, and PerdureError where it still reads what the run before it
-    knew.
+    Of a Treasury that somebody ended, returns what it knew last, with a note that says so; an empty table with that
+    note when no worker had ever seen it. A Treasury that was just started again is asked until it has read the table of
+    the run before; PerdureError when it has not within some seconds. Raises BadInput when there is no Treasury, and
+    NoWorker when the query fails otherwise.
     """
     try:
         handle = client.get_workflow_handle(TREASURY)
@@ -110,9 +112,9 @@ async def read_budget_table(client: Client) -> TreasuryTable:
 
 
 async def add_to_budget(client: Client, rule: str, usd: float) -> None:
-    """Add dollars to one budget for today, by a signal that counts once, also with a worker that starts later.
+    """Add dollars to one budget for today, by signal `add`, which counts once; no worker needs to run.
 
-    A Treasury that somebody ended is started again with it. Raises BadInput where there is none.
+    A Treasury that somebody ended is started again with this signal. Raises BadInput when there is no Treasury.
     """
     signal = DayBudgetIncrease(rule=rule, usd=usd, id=uuid.uuid4().hex)
     try:

@@ -53,7 +53,8 @@ class StuckWorkflow:
 async def find_stuck_workflows(client: Client) -> AsyncIterator[StuckWorkflow]:
     """Yield the newest running workflows whose workflow task fails, or whose task queue no worker takes work from.
 
-    Raises RPCError when the server does not say.
+    Looks at LOOKED_AT_MOST of them; Perdure's own task queue counts as served also without a worker. Raises RPCError
+    when the server does not say.
     """
     served: dict[str, bool] = {TASK_QUEUE: True}  # without any worker nothing is wrong with its queue
     async for execution in client.list_workflows(RUNNING, limit=LOOKED_AT_MOST):
@@ -72,7 +73,10 @@ async def find_stuck_workflows(client: Client) -> AsyncIterator[StuckWorkflow]:
 
 
 async def _task_failure(client: Client, execution: WorkflowExecution) -> str:
-    """Return in one line how often, and why, a workflow's current task has failed; empty when it has not."""
+    """Return in one line how often, and why, a workflow's current task has failed.
+
+    Empty when it is at its first try, or the last events of the history have no failed task.
+    """
     described = await client.get_workflow_handle(execution.id, run_id=execution.run_id).describe()
     task = described.raw_description.pending_workflow_task
     if task.attempt < 2:
@@ -209,7 +213,10 @@ async def _wait_for_attempts(
 
 
 def _finished_attempt(activity: ActivityRecord, failures: list[str]) -> NoticeAttempt | None:
-    """Return what came of one activity; None where the reason of its last try is among `failures` already."""
+    """Return what came of the notice of one activity: delivered, failed, or not answered yet.
+
+    None when the activity still runs and `failures` already has a line of its address.
+    """
     name = str(activity.input.get("to", ""))
     if activity.result is not None:
         return NoticeAttempt(delivered=True, summary=f"{name} answered {activity.result.get('status')}")

@@ -78,12 +78,13 @@ class Perdure:
     ) -> Submission:
         """Start a delivery, or attach to the one of that id, or to the one of the same request that has not ended.
 
-        Attaches to a delivery that runs or has delivered. Raises BadInput that names `perdure retry` where it ended
-        otherwise, BadInput where the id belongs to another request, and InvalidRequest. The default id is
-        `<repo>-issue-<n>` for an issue, and else `<repo>-<slug>-<4 hex>`: that of a delivery that runs and was asked
-        for the same (repository, words, base, branch, phases, plan), unless `new`; a new id where there is none.
+        Attaches to a delivery that runs or has delivered. Raises BadInput that names `perdure retry` when it ended
+        otherwise, BadInput when the id belongs to another request, and InvalidRequest when the request is not valid or
+        the worker refuses it. Without `id` it is `<repo>-issue-<n>` for an issue, unless `new` or `name` is given. Else
+        it is `<repo>-<slug>-<4 hex>`: that of a delivery that runs and was asked for the same (repository, text or
+        issue, base, branch, phases, plan, fix, push), unless `new`; a new id when there is none.
 
-        name           what that id is made from; default: the words, or the issue
+        name           what that id is made from; default: the text, or the issue
         branch_commit  what else has to be the same: the commit of a branch
 
         Returns as soon as the server has it, or with `patience` once a worker has accepted it (milliseconds), at the
@@ -98,7 +99,11 @@ class Perdure:
         return await self._submit_as(sent, id or fingerprint.random_id(), patience)
 
     async def _submit_or_attach(self, fingerprint: RequestFingerprint, patience: timedelta | None) -> Submission:
-        """Attach to the delivery that runs and was asked for the same, however long ago; else start one, once."""
+        """Attach to the running delivery that was asked for the same, however long ago; else start one.
+
+        A new one gets the first id of today that is free. Who sends the same at the same moment comes to the same id
+        and attaches. When all of today are used up, a random id is taken.
+        """
         if (running_id := await find_running_duplicate(self.client, fingerprint)) is not None:
             return Submission(self.delivery(running_id), attached=True)
         for id in fingerprint.ids_of_day(fingerprint.candidate_days()[-1]):

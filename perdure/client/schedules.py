@@ -96,8 +96,9 @@ class Schedules:
     ) -> bool:
         """Create a schedule that starts a request once or again and again; False where the very same exists already.
 
-        `time_text` is the time as it was written. A time that has passed starts it at once. Raises BadInput for another
-        schedule of that id that is not over.
+        `time_text` is the time as it was written. A single time that has passed starts it at once. A schedule of that
+        id that is over is deleted first. Raises BadInput when another schedule has that id and is not over, and when
+        the server refuses this one.
         """
         workflow = BACKLOG_WORKFLOW if isinstance(request, BacklogRequest) else DELIVERY_WORKFLOW
         raw = request.model_dump(mode="json", exclude_defaults=True)

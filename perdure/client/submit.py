@@ -86,9 +86,9 @@ async def start_and_confirm(
 ) -> bool:
     """Start a workflow and wait until a worker has accepted the request: update-with-start, one call for both.
 
-    Returns False when none has `within` that time: it is started all the same, once, and the next worker begins with
-    it. Raises WorkflowAlreadyStartedError like `start_workflow`, and InvalidRequest when the worker refuses what we
-    took for valid.
+    Returns True when one has. Returns False when none has `within` that time, or when server or worker is too old for
+    this call: it is started all the same, once, and the next worker begins with it. Raises WorkflowAlreadyStartedError
+    when a workflow of that id runs or has run, and InvalidRequest when the worker refuses what we took for valid.
     """
     reuse_policy = WorkflowIDReusePolicy.REJECT_DUPLICATE
     start_operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
@@ -208,10 +208,11 @@ class RequestFingerprint:
 
 
 async def find_running_duplicate(client: Client, fingerprint: RequestFingerprint) -> str | None:
-    """Return the id of the delivery that runs and was asked for the same; None where there is none.
+    """Return the id of the delivery that runs and was asked for the same; None when none is found.
 
-    Lists are a second and more behind. One of today that they do not show yet, and any of today with a `branch_commit`,
-    which only the id tells, is not found here: starting the same id finds it.
+    Searches the server's lists, which are some seconds behind, and right after midnight (UTC) the ids of yesterday.
+    With a `branch_commit` the lists are left out, as only the id tells of it. A delivery of today that is missed so is
+    found by starting the same id.
     """
     query = (
         f"WorkflowType = '{DELIVERY_WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId "
@@ -231,7 +232,10 @@ async def find_running_duplicate(client: Client, fingerprint: RequestFingerprint
 
 
 async def is_running_duplicate(client: Client, fingerprint: RequestFingerprint, id: str) -> bool | None:
-    """Return True when the delivery of that id runs and was asked for the same, else False; None: there is none."""
+    """Return True when the delivery of that id runs and was asked for the same, None when there is none of that id.
+
+    False when it has ended, was asked for something else, or its request is not valid.
+    """
     if (execution := await find_workflow(client, id)) is None:
         return None
     if execution.status != WorkflowExecutionStatus.RUNNING:

@@ -119,9 +119,10 @@ def parse_yaml(text: str) -> YamlDocument:
 
 
 def _check_structure(text: str) -> None:
-    """Raise InvalidYaml for what would grow or recurse while it is loaded: anchors and aliases, and deep nesting.
+    """Raise InvalidYaml for what would grow or recurse while it is loaded: anchors and aliases, and nesting deeper than
+    NESTING.
 
-    A few aliases that name each other are a gigabyte.
+    A few aliases that name each other can grow to a gigabyte.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -133,8 +134,10 @@ def _check_structure(text: str) -> None:
 
 
 def _check_duplicate_keys(node: yaml.Node | None) -> None:
-    """Raise InvalidYaml for a key that stands twice in one mapping: YAML would keep the last one and drop the other in
-    silence."""
+    """Raise InvalidYaml for a key that stands twice in one mapping, or that is no plain word, anywhere below a node.
+
+    YAML would keep the last of two keys and drop the other in silence.
+    """
     if isinstance(node, yaml.SequenceNode):
         for child in node.value:
             _check_duplicate_keys(child)
@@ -182,7 +185,7 @@ class BacklogFile:
         return BadInput(what, where=where, fix=error.fix or "correct this line, and start it again")
 
     def _item_label(self, number: int | str) -> str:
-        """Return an item's id in quotes, or `#3` where it has no id."""
+        """Return an item's id in quotes, or its place counted from 1, `#3`, when it has no id."""
         items = self.raw.get("items")
         item = items[number] if isinstance(items, list) and isinstance(number, int) and number < len(items) else None
         id = item.get("id") if isinstance(item, dict) else None
@@ -263,8 +266,11 @@ def to_editable(written: str, id: str) -> tuple[str, str]:
 
 
 def parse_plan(text: str, *, markdown: bool) -> tuple[str, str]:
-    """Parse an edited text and return (the plan or items as JSON, title); Markdown is returned as it is. Raises
-    BadInput with line and field of what is wrong."""
+    """Parse an edited text and return (the plan or items as JSON, title); Markdown is returned as it is.
+
+    Raises BadInput with line and field when the text is no YAML, a field is wrong or unknown, or a required one is
+    empty.
+    """
     if markdown:
         return text, plan_title(text)
     try:
@@ -302,7 +308,11 @@ def _strip_lines(value: Any) -> Any:
 
 async def fetch_editable_plan(delivery: Delivery) -> tuple[str, str, bool]:
     """Fetch the plan that waits and return (text to edit, suffix of its file, True when it is Markdown in somebody's
-    own words)."""
+    own words).
+
+    Read from the delivery's host: raises NoWorker, HostSilent or HostRefused when that does not answer, PerdureError
+    when the plan arrives damaged.
+    """
     progress = await delivery.progress()
     written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
     text, suffix = to_editable(written, delivery.id)

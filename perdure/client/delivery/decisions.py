@@ -94,8 +94,8 @@ class Decisions(ABC):
     async def edit_plan(self, plan: str, target: str = "", *, title: str = "", by: str = "") -> DecisionReply:
         """Replace the plan that waits by another: JSON of a `Plan`, or Markdown. Return the reply.
 
-        The new plan waits for approval in its turn. Its text is stored on the delivery's host first: PerdureError when
-        that does not answer.
+        The new plan waits for approval in its turn. Its text is stored on the delivery's host first: raises
+        PerdureError when that does not answer, and BadInput for more than 64 KiB.
         """
         target = target or (await self.waits_for()).target
         sha256 = await self.store_text(plan)
@@ -154,9 +154,10 @@ class Decisions(ABC):
         await self._handle.cancel()
 
     async def hold_until_idle(self, patience: timedelta) -> bool:
-        """Hold the delivery and wait until nothing of it runs any more, or it has ended: True then.
+        """Send signal `hold`, and wait until no turn or step of the delivery runs any more, or it has ended; return
+        True then.
 
-        False where something still runs after `patience`, or no worker answers.
+        Returns False when something still runs after `patience`, or no worker answers; the hold stays then, too.
         """
         with suppress(BadInput):  # ended meanwhile
             await self.hold("it is about to be cancelled")
@@ -174,8 +175,8 @@ class Decisions(ABC):
     async def store_text(self, text: str) -> str:
         """Store a text as an artifact of the delivery, on its host; return the SHA-256 that names it.
 
-        Raises BadInput for more than 64 KiB and for a delivery that is not prepared yet, HostSilent when its host does
-        not answer, and HostRefused when it fails there.
+        Raises BadInput for more than 64 KiB and for a delivery that is not prepared yet, NoWorker when nobody can say
+        which host it has, HostSilent when its host does not answer, and HostRefused when it fails there.
         """
         if (size := len(text.encode())) > HANDED_IN_BYTES:
             raise BadInput(f"the text has {size} bytes, at most {HANDED_IN_BYTES} (64 KiB) fit", where=self.id)
@@ -191,7 +192,8 @@ class Decisions(ABC):
     async def waits_for(self) -> PendingDecision:
         """Return the decision that the delivery waits for; no worker is needed where it waits for one.
 
-        Raises NotCounted, with what the delivery does instead, when it waits for none.
+        Raises NotCounted, with what the delivery does instead, when it waits for none, and BadInput when it has ended
+        or does not exist.
         """
         described = await self._require_running()
         if described.pending_decision is not None:
@@ -220,21 +222,26 @@ class Decisions(ABC):
             return ""
 
     async def _require_running(self) -> RunDescription:
-        """Return what the server knows of the delivery; raise BadInput when it has ended."""
+        """Return what the server knows of the delivery; raise BadInput when it has ended or does not exist."""
         described = await self.describe()
         if not described.running:
             raise await self._ended_error(described)
         return described
 
     async def ending_summary(self) -> str:
-        """Return in one line how an ended delivery ended: its own reason rather than Temporal's word."""
+        """Return in one line how an ended delivery ended: its own reason, or the error's text when it has no result.
+
+        Waits for the end of one that still runs.
+        """
         try:
             return ending_line(await self.result())
         except PerdureError as error:
             return error.what
 
     async def _ended_error(self, described: RunDescription) -> BadInput:
-        """Return the BadInput which says that the delivery has ended, how, and what can be done."""
+        """Return the BadInput which says that the delivery has ended, how, and what can be done: `retry`, unless it
+        delivered.
+        """
         ending = await self.ending_summary()
         fix = f"perdure show {self.id} says how"
         if described.status != WorkflowExecutionStatus.COMPLETED:
@@ -242,13 +249,14 @@ class Decisions(ABC):
         return BadInput(f"{self.id} has ended ({ending}): it takes no decisions and no words any more", fix=fix)
 
     async def _send_decision(self, update: str, message: dict[str, Any]) -> DecisionReply:
-        """Send a decision as an update, or as a signal where no worker takes the update; return the reply.
+        """Send a decision as an update, or as a signal when no worker takes the update; return the reply.
 
-        Without `of` in `message` it is bound to what the delivery waits for now, but for `add_budget`, which needs
-        nothing that waits. The update's id names what is decided, and how: sent again it is the same update. Before a
-        signal the decision is checked here by the delivery's own rules, as nobody can be told later; `received` is
-        False then. Raises NotCounted when the delivery waits for nothing or refuses it, or when somebody decided
-        otherwise before, with who and when; BadInput when the delivery has ended.
+        When `message` names no `of`, it is bound to what the delivery waits for now; only `add_budget` needs nothing
+        that waits. The update's id names what is decided, and how: sent again it is the same update. Before a signal, a
+        decision on what waits now is checked here by the delivery's own rules, as nobody can be told later; `received`
+        is False in the reply then. Raises InvalidRequest for a malformed message, NotCounted when the delivery waits
+        for nothing or refuses it, or when somebody decided otherwise before, with who and when; BadInput when the
+        delivery has ended or does not exist.
         """
         decision = parse_input(DECISION_MODELS[update], {name: value for name, value in message.items() if value})
         described = await self._require_running()
@@ -298,8 +306,10 @@ NEXT_DECISION_WAIT_S = 30.0
 
 
 async def wait_for_next_decision(delivery: Decisions, previous: PendingDecision) -> PendingDecision:
-    """Wait until a delivery waits for another decision than `previous`, such as the edited plan's approval, and return
-    it. Raises PerdureError after NEXT_DECISION_WAIT_S."""
+    """Wait until a delivery waits for another decision than `previous`, and return it: the edited plan's approval.
+
+    Raises PerdureError after NEXT_DECISION_WAIT_S, and BadInput when the delivery ends meanwhile.
+    """
     deadline = time.monotonic() + NEXT_DECISION_WAIT_S
     while time.monotonic() < deadline:
         try:

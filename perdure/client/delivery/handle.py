@@ -73,10 +73,12 @@ class Delivery(Decisions):
         return await unread_messages(self._client, self.id)
 
     async def progress(self, *, once: bool = False) -> Progress:
-        """Query the delivery's workflow for its progress; where no worker answers, use the memo of an ended run.
+        """Query the delivery's workflow for its progress; when no worker answers, build it from the memo of an ended
+        run.
 
         Tries for as long as another worker needs to take the place of one that has died; with `once`, a single try of
-        five seconds. Raises NoWorker when none answers and there is no such memo: `describe` still works then.
+        five seconds. Raises NoWorker when none answers and there is no such memo (`describe` still works then), and
+        BadInput when there is no such delivery.
         """
         try:
             return await query_workflow(self._handle, "progress", Progress, once=once)
@@ -90,7 +92,7 @@ class Delivery(Decisions):
             return progress_of(state, request, self.id, described.run_id)
 
     async def result(self) -> DeliveryResult:
-        """Wait until the delivery ends and return its result, also where it did not deliver.
+        """Wait until the delivery ends and return its result, also when it did not deliver or was cancelled.
 
         A rewind that happens meanwhile is followed into its new run. Raises InvalidRequest when the workflow refused
         the request, and PerdureError when it was terminated or failed without a result.
@@ -137,8 +139,9 @@ class Delivery(Decisions):
         """Read one page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of `checkpoint` where given.
 
         Read on the delivery's host by an activity outside of any workflow, so that nothing goes into the delivery's
-        history; `queue` is that host's, by default the one in `progress`. An empty page where the delivery has no host
-        yet. Raises HostSilent when the host has not answered within `patience`, HostRefused when it fails there.
+        history. `queue` is that host's task queue; None: it is taken from `progress`, which may raise NoWorker. Returns
+        an empty page when the delivery has no host yet. Raises HostSilent when the host has not answered within
+        `patience`, HostRefused when it fails there.
         """
         where = queue or (await self.progress()).queue
         if where is None:
@@ -153,9 +156,9 @@ class Delivery(Decisions):
     async def artifact(self, sha256: str, queue: str | None = None, patience: timedelta = READ_TIMEOUT) -> bytes:
         """Read the artifact that a hash in a result names (`artifact:sha256:…` or bare) and return its bytes.
 
-        Read from the host page by page, as `read_page` does, and checked against the hash. Raises PerdureError above
-        ARTIFACT_READ_BYTES and when the bytes are damaged, HostSilent and HostRefused when the host does not answer or
-        does not have it.
+        Read from the host page by page, as `read_page` does and with its errors, and checked against the hash. Raises
+        PerdureError above ARTIFACT_READ_BYTES, and when the bytes do not have that hash, as for a delivery without a
+        host; HostSilent when the host does not answer, HostRefused when it does not have it.
         """
         sha256, data, offset = sha256.removeprefix("artifact:sha256:"), bytearray(), 0
         while True:
@@ -173,7 +176,8 @@ class Delivery(Decisions):
     async def retry(self, budget_usd: float | None = None) -> Delivery:
         """Start another run of a delivery that ended without delivering, from its last checkpoint; return the delivery.
 
-        `budget_usd` replaces its budget. Raises BadInput when it runs or has delivered.
+        Does not wait for a worker. `budget_usd` replaces its budget. Raises BadInput when it runs, has delivered or
+        does not exist, and InvalidRequest for a budget that is not valid.
         """
         described = await self.describe()
         if described.running:

@@ -60,14 +60,15 @@ async def rewind(
 ) -> RewindResult:
     """Reset a delivery to before a turn: that is taken again, from the files and the conversation it began with.
 
-    `to` names the turn (`implement:4`). Earlier turns are not paid again; what was said and held before is forgotten,
-    and `say` is a message for the turn itself; `model` and `agent` hold for all steps from there on; `by` names who
-    does it, for the record. A running delivery is told by a signal first and begins no further turn; where the reset
-    then does not come, it goes on after a minute and says so. One that has ended goes on in a new run; where it has a
-    pull request, that is brought up to date. The same rewind sent twice happens once, also where the first sender died;
-    `repeat`: once more all the same. Raises BadInput for a turn that there is not, one whose checkpoint is damaged, an
-    attempt, a backlog and a backlog's delivery; PerdureError where another rewind in the same moment stands, or the
-    server refuses.
+    `to` names the turn (`implement:4`). Earlier turns are not paid again; messages and holds from before are forgotten.
+    `say` is a message for the turn itself; `model` and `agent` hold for all steps from there on; `by` names who does
+    it, for the record. A running delivery is told by signal `rewind` first and begins no further turn; when the reset
+    then does not come, it goes on after a minute and says so. One that has ended goes on in a new run; when it has a
+    pull request, that is brought up to date. The same rewind sent twice happens once, also when the first sender died
+    (`already_done` in the result); with `repeat` it happens again. Raises BadInput when there is no such delivery or
+    turn, its checkpoint is damaged, the agent cannot take it, or the delivery is an attempt, a backlog or a backlog's
+    delivery; HostSilent when a new model or agent was named and the host does not answer; PerdureError when another
+    rewind of the same moment stands, the delivery went on in another run meanwhile, or the server refuses.
     """
     described = await delivery.describe()
     runs = await read_runs(delivery.client, delivery.id, described.run_id)
@@ -137,9 +138,11 @@ async def _reset_to_turn(delivery: Delivery, turn: TurnRecord, request_id: str, 
 
 
 def _find_same_rewind(runs: Sequence[RunHistory], to: str, changes: dict[str, str]) -> str:
-    """Return the place of the turn that the newest run was rewound to, where just such a rewind made it; else empty.
+    """Return the place of the turn that the newest run was rewound to, when the rewind asked for is the one that made
+    this run.
 
-    `to` and `changes` (text, model, agent) are those of the rewind that is asked for.
+    `to` and `changes` (text, model, agent) are those asked for. Empty when the newest run was not made by a rewind, or
+    by one to another turn or with other changes.
     """
     newest = runs[-1]
     resume = newest.resume
@@ -161,7 +164,7 @@ def _find_same_rewind(runs: Sequence[RunHistory], to: str, changes: dict[str, st
 async def _signal_rewind(delivery: Delivery, run_id: str, signal: dict[str, Any]) -> None:
     """Send signal `rewind` to the run that is to be left, which then begins no further turn.
 
-    Raises PerdureError when that run has ended.
+    Raises PerdureError when that run has ended; any other RPCError as it is.
     """
     try:
         await delivery.client.get_workflow_handle(delivery.id, run_id=run_id).signal("rewind", signal)
@@ -181,8 +184,10 @@ async def _restart_from_turn(
 ) -> RewindResult:
     """Start another run of an ended delivery from before a turn, as `retry` starts one, and return the rewind.
 
-    A closed run hears no signal, and a reset of it would begin the turn before anybody could say a word. What was added
-    to budgets and paid so far stays. Raises PerdureError when the delivery runs again meanwhile.
+    A signal or a reset would not do: a closed run takes no signal, and a reset would begin the turn without the
+    message. The new run's state is that before the turn, with the message in `changes` and the contract and models of
+    `new_terms`; what was added to budgets and paid so far stays. Raises PerdureError when the delivery runs again
+    meanwhile.
     """
     state = state_before(run_history, turn)
     if described.resume is not None:
@@ -249,10 +254,11 @@ async def fork(
     """Start a fork from before a turn of a delivery, running or ended: with its own id, branch, workspace and spending.
 
     It has the files and the conversation which that turn, `place` (`implement:4`), began with, and `say` as a message
-    for it; `model` and `agent` hold for all steps from there on. The same call twice gives one fork, unless `id` names
-    another. `key` is that of the home whose worker carries it out, where the repository is a path on that host.
-    Raises BadInput for a turn that there is not, for a backlog or one of its items, for a delivery on a branch that
-    existed before it, and where `id` is another delivery's.
+    for it; `model` and `agent` hold for all steps from there on. The same call twice gives one fork (`existed` in the
+    result), unless `id` names another. `key` is that of the home whose worker carries it out, when the repository is a
+    path on that host. Raises BadInput when there is no such delivery or turn, the turn's checkpoint is damaged or the
+    agent cannot take it, for a backlog or one of its items, for a delivery on a branch that existed before it, and when
+    `id` is another delivery's.
     """
     request = await delivery.request()
     runs = await read_runs(delivery.client, delivery.id, (await delivery.describe()).run_id)

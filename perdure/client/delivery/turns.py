@@ -136,8 +136,10 @@ def parse_turn_place(place: str) -> TurnRecord | None:
 def state_before(run_history: RunHistory, turn: TurnRecord) -> DeliveryState:
     """Build a delivery's state as a turn began, from its run's history, for another run that begins with that turn.
 
-    Messages from people that no turn has read are left out, except answers to what the agent had asked. Raises BadInput
-    where nothing was prepared before that turn.
+    Activities that had ended by then are applied, and the turn's checkpoint and contract set. The plan counts as
+    approved when the turn comes after planning; the pull request is forgotten. Messages from people that no turn has
+    read are left out, except answers to what the agent had asked. Raises BadInput when nothing was prepared before that
+    turn.
     """
     state = (
         parse_resume_state(ResumePoint.model_validate(run_history.resume)) if run_history.resume else DeliveryState()
@@ -230,8 +232,7 @@ async def resolve_turn_contract(
 def require_no_backlog(id: str, runs: Sequence[RunHistory]) -> None:
     """Raise BadInput for a backlog and for the delivery of a backlog's item: neither can be rewound or forked.
 
-    `runs` are those of workflow `id`, the newest last. What a backlog's delivery has landed,
-    others build on.
+    `runs` are those of workflow `id`, the newest last. Other deliveries build on what a backlog's delivery has landed.
     """
     newest = runs[-1]
     if newest.workflow == BACKLOG_WORKFLOW:

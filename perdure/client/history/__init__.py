@@ -1,1 +1,3 @@
-"""Temporal histories of deliveries and backlogs, read without a worker: decoded once, folded once, told as events."""
+"""Temporal histories of deliveries and backlogs, read without a worker: decoded, folded to a picture, and told as
+events.
+"""

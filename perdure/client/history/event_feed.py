@@ -75,7 +75,11 @@ class _MergedStreams:
         self._began = datetime.now().astimezone()
 
     async def past_events(self, ids: list[str]) -> list[Event]:
-        """Return all events so far of these ids, and of the deliveries that backlogs among them have begun, by time."""
+        """Return all events so far of these ids, and of the deliveries that backlogs among them have begun, by time.
+
+        Records where each stream was read to, for `follow_events`. Raises BadInput when there is no workflow of one of
+        the ids.
+        """
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def read_stream(id: str) -> list[Event]:
@@ -152,7 +156,9 @@ class _MergedStreams:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _record_offset(self, event: Event) -> None:
-        """Record the next offset of the event's stream, and the id of a delivery that a backlog has begun with it."""
+        """Record the next offset of the event's stream and, when a backlog has begun a delivery with it, that
+        delivery's id.
+        """
         id = event.delivery or event.backlog or ""
         self._next_offsets[id] = event.offset + 1
         if event.type is EventType.ITEM and event.data.get("event") == "begins":

@@ -53,7 +53,8 @@ class EventDraft:
 def start_event(run_history: RunHistory, *, first: bool) -> EventDraft:
     """Return the event of a run's start: `started` for a new delivery or backlog, `continued` for a run that goes on.
 
-    `first` is True for the first known run.
+    `started` has repository and the request's first line; `continued` says by what: `length` (continued as new),
+    `rewind` or `retry`. `first` is True for the first known run.
     """
     if run_history.continued_from:
         return EventDraft(EventType.CONTINUED, {"by": "length"})
@@ -67,7 +68,11 @@ def start_event(run_history: RunHistory, *, first: bool) -> EventDraft:
 
 
 def activity_events(act: ActivityRecord, before: ActivityRecord | None) -> Iterator[EventDraft]:
-    """Yield the events that a change of an activity means; `before` is its record until then, if any."""
+    """Yield the events that a change of an activity means; `before` is its record until then, None when it is new.
+
+    A new one yields `step_started` when it begins a step. Later come `worker_death`, the events of its result, or
+    `step_failed` with the first line of its failure.
+    """
     if before is None:
         yield from _step_start_events(act)
         return
@@ -104,7 +109,10 @@ def _step_start_events(act: ActivityRecord) -> Iterator[EventDraft]:
 
 
 def _result_events(act: ActivityRecord, result: Mapping[str, Any]) -> Iterator[EventDraft]:
-    """Yield the events of an activity's result, as perdure.models.delivery.work and its neighbours have it."""
+    """Yield the events of an activity's result: of a turn, of a commit, test run, pull request, landing or receipt.
+
+    A step without turns yields `step_ended` as well; any other activity yields nothing.
+    """
     if act.activity in AGENTIC:
         yield from _turn_events(act, result)
     elif (kind := _RESULT_EVENTS.get(act.activity)) is not None:
@@ -115,7 +123,11 @@ def _result_events(act: ActivityRecord, result: Mapping[str, Any]) -> Iterator[E
 
 
 def _turn_events(act: ActivityRecord, result: Mapping[str, Any]) -> Iterator[EventDraft]:
-    """Yield the events of an agent's turn: the turn itself, its question, and the review or end of its step."""
+    """Yield the events of an agent's turn: `activity`, its `question` if it asks one and, when it ends its step,
+    `step_ended`.
+
+    A review that ended well yields `review`, with its counts by severity, before that.
+    """
     usage, spend = (result.get(name) or {} for name in ("usage", "spend"))
     yield _activity_draft(
         act,
@@ -218,7 +230,10 @@ class _Stream:
         return self.run_history.workflow == BACKLOG_WORKFLOW
 
     def _backlog_and_item(self) -> tuple[str | None, str | None]:
-        """Return the ids of the stream's backlog and of its item; None for each that there is not."""
+        """Return (id of the backlog, id of its item) that the stream is about; None for each that there is not.
+
+        A backlog's own stream has no item.
+        """
         if self.is_backlog:
             return self.id, None
         landing = self.run_history.request.get("landing")
@@ -260,7 +275,11 @@ class _Stream:
             yield EventDraft(EventType.PHASE, {"phase": phase})
 
     def _gate_drafts(self, fields: dict[str, Any]) -> Iterator[EventDraft]:
-        """Yield a `gate` event where the memo has changed what a person is asked; empty fields: nothing any more."""
+        """Yield a `gate` event when the memo has changed what a person is asked, and note whether a question stands.
+
+        The event's fields are empty when the question of the last one stands no longer. Yields nothing when the memo's
+        change is about something else.
+        """
         if "asked" not in fields:
             return
         pending = fields["asked"] if isinstance(fields["asked"], dict) else {}
@@ -296,8 +315,8 @@ async def stream_events(client: Client, id: str, *, follow: bool = False, since:
 async def _run_events(stream: _Stream, run_id: str, *, follow: bool) -> AsyncIterator[Event]:
     """Yield the events of one run; what a reset copied into it from another run is folded and not told once more.
 
-    `follow`: wait for what happens until the run ends. A run that the server no longer has ends the stream of it,
-    without an error.
+    With `follow`, waits for further events until the run ends. Of a run that the server no longer has, yields no more
+    and raises nothing; any other RPCError is raised.
     """
     handle = stream.client.get_workflow_handle(stream.id, run_id=run_id)
     copied = 0

@@ -132,7 +132,11 @@ class RunHistory:
 
     @property
     def hold_reason(self) -> str:
-        """Return who holds it and why; empty: nobody does."""
+        """Return the line that says that a person holds it, with the note; empty when the last hold was ended or none
+        was sent.
+
+        A `resume` or `rewind` ends a hold.
+        """
         for name, message in reversed(self.signals):
             if name in ("hold", "resume", "rewind"):
                 return describe_hold(str(message.get("note") or "")) if name == "hold" else ""

@@ -1,5 +1,8 @@
-"""Events of a Temporal history as typed records. Nothing else of ours knows their attributes or decodes their payloads,
-except where the application itself looks at the first event of a run."""
+"""Events of a Temporal history as typed records, decoded by `decode_event`.
+
+No other module of ours knows the attributes of such events or decodes their payloads, except where the application
+itself looks at the first event of a run.
+"""
 
 from __future__ import annotations
 

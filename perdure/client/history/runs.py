@@ -36,10 +36,10 @@ async def read_backlog_history(client: Client, id: str) -> BacklogHistory:
 
 
 async def read_runs(client: Client, id: str, newest: str | None = None, *, most: int = RUNS_READ) -> list[RunHistory]:
-    """Read the runs that a workflow goes on from, oldest first.
+    """Read the newest run of a workflow and the runs that it goes on from, oldest first.
 
-    `newest` is the id of the newest run, by default the current one. Reads at most `most` runs, and none that the
-    server has deleted. Raises RPCError when there is no such workflow.
+    `newest` is the id of the newest run, by default the current one. Reads at most `most` runs, and stops at one that
+    the server has deleted. Raises RPCError when there is no such workflow.
     """
     runs: list[RunHistory] = []
     run_id = newest

@@ -1,1 +1,3 @@
-"""The Temporal server as one sees it without a worker: descriptions and lists; and calls that outlive a bad moment."""
+"""Calls to the Temporal server: descriptions and lists that need no worker; queries, updates and activities tried
+again.
+"""

@@ -105,9 +105,9 @@ async def run_on_host(
 ) -> T:
     """Run an activity with argument `work` on a host's task queue, outside of any workflow, and return its result.
 
-    `about` is the id of the delivery that it is about, for people who read of it. Raises HostSilent when there is no
-    answer `within` that time, or no worker has taken it `start_within` that time, and HostRefused when the activity
-    fails.
+    Waits for it; an attempt that fails or is cut off is followed by one more. `about` is the id of the delivery that it
+    is about, for people who read of it. Raises HostSilent when there is no answer `within` that time, or no worker has
+    taken it `start_within` that time, and HostRefused when the activity fails.
     """
     summary = f"{activity.replace('_', ' ')} {about}"
     try:

@@ -104,9 +104,10 @@ class Overview:
     async def rows(self, fresh_s: float = LOOK_S, patience_s: float | None = None) -> Sequence[OverviewRow]:
         """Return the rows, read again when older than `fresh_s`: what waits for a person, what runs, what has ended.
 
-        Those that wait for you come first, the longest first; then what runs, by its start; then the newest of what has
-        ended. With `patience_s` a caller waits no longer than that for a look and gets the rows of the look before,
-        where that was less than RECENT_S ago; the look goes on all the same. A failed look is said in `trouble`.
+        Those that wait for a person come first, the longest first; then what runs, by its start; then the newest of
+        what has ended. With `patience_s` a caller waits no longer than that for the reading, and gets the rows of the
+        one before when that was less than RECENT_S ago; the reading goes on all the same. When it fails, the old rows
+        are returned and `trouble` says why.
         """
         age = time.monotonic() - self._last_look
         if age < fresh_s:
@@ -174,9 +175,10 @@ class Overview:
 
 
 def add_work_in_flight(row: OverviewRow, description: RunDescription, described_at: datetime) -> OverviewRow:
-    """Return the row with what is in flight according to a description made at `described_at`.
+    """Return the row with what is in flight according to a description made at `described_at`; unchanged when nothing
+    is.
 
-    A worker counts as silent where it had not been heard for SILENT_S by then.
+    Only the first pending activity counts. Its worker counts as silent when it had not been heard for SILENT_S by then.
     """
     if not description.pending:
         return row

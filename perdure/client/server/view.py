@@ -162,7 +162,10 @@ async def pending_decision_of(execution: WorkflowExecution) -> PendingDecision |
 
 
 def list_entry_of(execution: WorkflowExecution, pending_decision: PendingDecision | None = None) -> ListEntry:
-    """Return a run as an entry of a list, from its search attributes and the decision that it waits for."""
+    """Return a run as an entry of a list, from its search attributes and the decision that it waits for.
+
+    The status is Temporal's when the run has set none, or was ended before it could set its last.
+    """
     attributes = {pair.key.name: pair.value for pair in execution.typed_search_attributes}
     status = str(attributes.get("PerdureStatus") or "")
     # A terminated run could not set its status, and one that never got ready has set none.
@@ -253,9 +256,9 @@ async def list_newest(
 ) -> list[ListEntry]:
     """List the newest deliveries, or workflows of another type, by their start, each once; `query` is added with AND.
 
-    `query` is a list filter. A server lists what runs before what has ended, and that by its end; where its lists are
-    in an SQL database it takes no other order. So first `limit` of those that run and of those that have ended are
-    read: as many are no older than the oldest of the newest of them, and then everything that began since.
+    `query` is a list filter. A server lists running workflows first, then ended ones by their end, and cannot always
+    list by start. So the first `limit` running and the first `limit` ended ones are read; when more may have ended,
+    everything that began since the oldest of the newest `limit` of these is read as well. Returns at most `limit`.
     """
     clause = f"WorkflowType = '{workflow}'" + (f" AND ({query})" if query else "")
     running = await _list_first(client, f"{clause} AND ExecutionStatus = 'Running'", limit)
