@@ -97,11 +97,11 @@ def run_demo(options: DemoOptions) -> int:
 
 
 async def _run_until_interrupted(options: DemoOptions) -> int:
-    """Play the demo that the options name, and return its exit code; 128 and the signal's number where SIGINT, SIGTERM
+    """Play the demo that the options name, and return its exit code; 128 and the signal's number when SIGINT, SIGTERM
     or SIGHUP ended it.
 
     The first signal cancels the demo; later ones are ignored, so that they do not interrupt the tidying up. Raises
-    PerdureError where nobody watches and it takes longer than DEMO_TIMEOUT_S.
+    PerdureError when the demo takes longer than DEMO_TIMEOUT_S, unless a person watches the demo of one delivery.
     """
     signals, loop, task = list[int](), asyncio.get_running_loop(), asyncio.current_task()
     screen, keep = Screen(json=options.json), options.keep
@@ -154,8 +154,12 @@ async def open_world(
     *,
     agent: str | None = None,
 ) -> AsyncIterator[DemoWorld]:
-    """Start a model that plays the screenplay, Temporal and a supervised worker, and yield them; all of them end with
-    the block. Meanwhile this process has the demo's environment variables, with `variables` among them."""
+    """Start a scripted model that plays the screenplay, Temporal and a supervised worker; yield them, and end all with
+    the block.
+
+    Meanwhile this process has the demo's environment variables, with `variables` among them and, when `agent` names
+    one, those that lead an agent with a command line to the model.
+    """
     async with AsyncExitStack() as stack:
         rehearsal = await stack.enter_async_context(Rehearsal(screenplay))
         grade = await asyncio.to_thread(find_best_grade)
@@ -214,6 +218,7 @@ async def _play_to_end(demo_run: DemoRun) -> int:
     return the exit code: 0 when it was delivered as exactly one pull request.
 
     A delivery that ended at a limit because of kills meanwhile is retried: killing is what a visitor is asked to do.
+    Marks the demo's directories as finished, and prints the result as JSON when the screen is asked for that.
     """
     screen, teller, kills_before = demo_run.screen, ProgressReporter(width=demo_run.screen.width), 0
     while True:
@@ -255,9 +260,11 @@ class AutomaticAnswers:
         self._answer_task: asyncio.Task[None] | None = None
 
     def handle_description(self, described: RunDescription) -> RunDescription:
-        """Start to answer a question that the kills made Perdure ask, print a line about it once, and return the
-        description without it, so that nobody else is asked. Every description is shown to the killer, which returns it
-        without deaths."""
+        """Start to answer a question that the kills made Perdure ask, and print a line about it once.
+
+        Returns the description without that question, so that nobody else is asked, and as WorkerKiller.observe returns
+        it: the killer is shown every description, and takes out deaths, which it reports itself.
+        """
         pending_decision = described.pending_decision
         if pending_decision is not None and pending_decision.gate in words.ASKED_BY_KILLS:
             described = replace(
@@ -274,8 +281,10 @@ class AutomaticAnswers:
         return self._demo_run.killer.observe(described)
 
     async def _send_answer(self, pending_decision: PendingDecision) -> None:
-        """Send the decision: approve to go on after deaths or without a price, or add a dollar to the budget. That it
-        was counted meanwhile, or fails, is no error: the question is seen again at the next look."""
+        """Send the decision: approve to go on after deaths or without a price, or add a dollar to the budget.
+
+        A PerdureError is ignored: if the question still stands, it is answered again with the next description.
+        """
         with contextlib.suppress(PerdureError):  # counted meanwhile, or asked again at the next look
             if pending_decision.limit == Limit.PRICE:
                 await self._demo_run.delivery.approve(pending_decision.target, note="nothing is paid", by="demo")
@@ -288,8 +297,10 @@ class AutomaticAnswers:
 
 
 async def _watch_to_end(demo_run: DemoRun, watcher: DeliveryWatcher) -> DeliveryResult:
-    """Watch the delivery to its end and return its result; meanwhile the key K kills the worker. Raises PerdureError
-    when there can be no result, because no worker can start or their supervisor has ended."""
+    """Watch the delivery to its end and return its result; meanwhile the key K kills the worker.
+
+    Raises PerdureError when there can be no result, because no worker can start or their supervisor has ended.
+    """
     if demo_run.keys is not None:
         demo_run.keys.handlers["k"] = lambda: demo_run.killer.kill_worker("killed by you")
     watch_task = asyncio.create_task(watcher.watch())
@@ -395,8 +406,11 @@ async def _watch_and_kill(
 
 
 async def answer_questions(perdure: Perdure, progress: BacklogProgress) -> None:
-    """Approve what the kills make Perdure ask about, and add a dollar where it asks for budget: nobody else is asked
-    anything here."""
+    """Approve what the items of the backlog wait for, which the kills made Perdure ask; add a dollar where it asks for
+    budget.
+
+    Nothing else asks a person in this demo. Raises PerdureError when a decision does not count.
+    """
     for view in progress.items:
         if view.phase == "waits" and view.delivery:
             delivery = perdure.delivery(view.delivery)

@@ -148,8 +148,10 @@ def cli_agent_variables(rehearsal: str, env: Mapping[str, str]) -> dict[str, str
 
 
 def find_best_grade() -> tuple[SandboxGrade, str]:
-    """Return the strongest sandbox that this host can give, and the reason why it is not the full one (empty: it is);
-    blocks for some 10 ms."""
+    """Return (the strongest sandbox that this host can give, why it is not the full one; empty when it is).
+
+    Starts a test sandbox, which blocks for some 10 ms.
+    """
     problem = probe().error
     if problem is None:
         return SandboxGrade.FULL, ""
@@ -220,7 +222,10 @@ def _make_keep_directory(path: Path) -> Path:
 
 def build_repository(directories: DemoDirectories) -> None:
     """Write the example's files into a new checkout, commit them, clone that as the bare repository `origin`, and make
-    an empty home."""
+    an empty home.
+
+    Raises GitError when git fails, and FileExistsError when the home is there already.
+    """
     source = examples_directory() / PACKAGE
     for file in sorted(source.rglob("*")):  # contents only: an installation may be read-only
         if file.is_file() and "__pycache__" not in file.parts:

@@ -134,8 +134,11 @@ class WorkerKiller:
         return replace(described, pending=without_deaths)
 
     def kill_worker(self, how: str = "killed") -> None:
-        """Kill the worker that lives now with SIGKILL, and report where that cut it off; say so where it is dead
-        already and the next one is not there yet. `how` is for the line: `killed by you`."""
+        """Kill the worker that lives now with SIGKILL, and report where that cut it off.
+
+        Says so when that worker was killed before and the next one is not there yet; does nothing when it has just
+        ended by itself. `how` is for the line: `killed by you`.
+        """
         worker, moment = self._worker, self._current_moment()
         if worker in self._killed:
             self._say(f"{NEUTRAL} worker {worker} is dead already, the next one is not there yet")

@@ -32,8 +32,8 @@ def check_home(root: Path) -> None:
     """Check that `root` is a writable directory on a local disk with 1 GiB free; create it, for its owner only, if
     missing.
 
-    Raises BadInput and leaves nothing behind when it is on a network file system, the disk is too full, or it is not
-    writable.
+    Raises BadInput, before anything is created, when it is on a network file system or the disk is too full, and when
+    it cannot be created or no file can be made in it.
     """
     nearest_existing = root
     while not nearest_existing.exists() and nearest_existing != nearest_existing.parent:
@@ -72,7 +72,8 @@ def _check_writable(root: Path) -> None:
 
 
 def network_filesystem_type(path: Path, mounts: str) -> str | None:
-    """Return the type of the network file system that holds the absolute `path`, None on a local disk.
+    """Return the type of the network file system that holds the absolute `path`; None when it is on a local disk or
+    unknown.
 
     `mounts` has the format of /proc/mounts; of several mounts on a directory the last one is in effect. FUSE types
     count as network file systems unless they are known to be local; 9p mounted at `/` counts as local.

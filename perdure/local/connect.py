@@ -184,10 +184,11 @@ class ServerGuard(Interceptor):
         return _GuardedActivities(next, self)
 
     async def watch_server(self) -> None:
-        """Check once a second, for ever, that no other server answers at the client's address; else end this process.
+        """Check once a second, until cancelled, that the server at the client's address is this home's; else end this
+        process.
 
-        A record that names another address ends it too; silence does not. Also fetches the prefix of our server's
-        tokens.
+        The process ends, too, when this home's record names another address; a server that does not answer does not end
+        it. Also fetches, once, the prefix of our server's task tokens, by which `is_own_token` knows them.
         """
         while True:
             await self.exit_if_wrong_server()
@@ -201,8 +202,8 @@ class ServerGuard(Interceptor):
     async def _fetch_token_prefix(self) -> bytes:
         """Return the bytes that begin all task tokens of our server: its namespace's id, which no other server has.
 
-        The id is the first field of a token's protobuf message `Task`. Empty where the server does not answer as ours
-        before and after the look, or TEMPORAL_* variables name a server.
+        The id is the first field of a token's protobuf message `Task`. Empty when TEMPORAL_* variables name a server,
+        or the server does not answer in time, or not as this home's both before and after its namespace is read.
         """
         service, request = (
             self._client.workflow_service,
@@ -258,7 +259,12 @@ UI_VARIABLE = "PERDURE_UI_URL"
 
 
 async def find_web_ui(home: Home) -> tuple[str, str] | None:
-    """Return the Web UI's address and the namespace; None when the address is not known or the server does not run."""
+    """Return (the Web UI's address, the namespace); None when the address is not known or the embedded server does not
+    run.
+
+    For a server that TEMPORAL_* variables name, the address is that in PERDURE_UI_URL. Raises TemporalUnreachable when
+    the embedded server runs and does not answer.
+    """
     config = external_server_config()
     if config is not None:
         url = os.environ.get(UI_VARIABLE, "").rstrip("/")
@@ -270,7 +276,8 @@ async def find_web_ui(home: Home) -> tuple[str, str] | None:
 async def web_ui_url(home: Home, id: str = "", kind: str = "workflows") -> str:
     """Return the address in the Web UI of the delivery, backlog or schedule `id`; empty `id`: of the list of all.
 
-    `kind` is `workflows` or `schedules`. Empty where there is no Web UI.
+    `kind` is `workflows` or `schedules`. Empty when there is no Web UI. Raises TemporalUnreachable when the embedded
+    server runs and does not answer.
     """
     base_url = await web_ui_base_url(home, kind)
     if not base_url:
@@ -300,8 +307,11 @@ def no_worker_reason() -> str:
 
 
 def adapt_no_worker_error(error: PerdureError) -> PerdureError:
-    """Return the error as people should see it: where this home's supervisor starts workers, a plain PerdureError that
-    advises to ask again replaces a NoWorker error, which advises to start one; any other error is returned itself."""
+    """Return the error as people should see it.
+
+    A NoWorker error advises to start a worker; when this home's supervisor is about to do so, it is replaced by a plain
+    PerdureError that advises to ask again. Any other error is returned itself.
+    """
     if not (isinstance(error, NoWorker) and has_supervisor()):
         return error
     return PerdureError(

@@ -43,9 +43,9 @@ _MESSAGE_BYTES = 32
 def fork_workers() -> None:
     """Fork a worker at each request of the supervisor that started this process; return only in the workers.
 
-    The fork server ends its process itself. In a process that no supervisor started for forking, return at once. Where
-    this returns, garbage is collected again, but never what is loaded by then; from now on an uncaught PerdureError is
-    printed in its three lines.
+    The process that forks never returns: it exits in here. In a process that no supervisor started for forking, return
+    at once. Before returning, what is loaded is put out of reach of the garbage collector, which then runs again. From
+    the call on, an uncaught PerdureError is printed in its three lines.
     """
     sys.excepthook = _print_uncaught
     descriptor = os.environ.pop(SOCKET_VARIABLE, "")
@@ -170,7 +170,10 @@ class ForkServer:
         asyncio.get_running_loop().add_reader(control, self._receive_message)
 
     def _receive_message(self) -> None:
-        """Put the fork server's next message, with its descriptors, into the queue; an empty one when it has ended."""
+        """Put the fork server's next message, with its descriptors, into the queue.
+
+        When the fork server has ended, put an empty message and read no further.
+        """
         try:
             message, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, 1)
         except OSError:
@@ -180,7 +183,11 @@ class ForkServer:
         self._messages.put_nowait((message, descriptors))
 
     async def fork_worker(self) -> ForkedWorker:
-        """Ask for a new worker and return it once the fork server has loaded everything. Raises ForkServerEnded."""
+        """Ask for a new worker and return it once the fork server has loaded everything and forked it; waits without a
+        limit.
+
+        Raises ForkServerEnded when the fork server has ended, or was silent in `wait_for_exit_code` before.
+        """
         if self._silent:
             raise ForkServerEnded
         try:
@@ -195,7 +202,8 @@ class ForkServer:
     async def wait_for_exit_code(self) -> int:
         """Return the exit code of the newest worker, which has ended, once the fork server reports it.
 
-        Raises ForkServerEnded when it does not within FORKS_ANSWER_S seconds; it then counts as ended for good.
+        Raises ForkServerEnded when the fork server has ended, or does not report within FORKS_ANSWER_S seconds; it then
+        counts as ended for good.
         """
         try:
             message, _ = await asyncio.wait_for(self._messages.get(), FORKS_ANSWER_S)

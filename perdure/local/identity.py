@@ -45,8 +45,9 @@ DEFAULT_PORTS = ServerPorts(7233, 8233)
 def choose_ports(grpc: int | None, ui: int | None, last: ServerPorts | None) -> ServerPorts:
     """Choose a server's ports: those requested, else the last ones of this home, else Temporal's own, else any free.
 
-    `grpc` and `ui` are the requested ports, None: not requested. The last ones come first because workers and watchers
-    that survived the server look for it there. Raises BadInput when a requested port is taken.
+    `grpc` and `ui` are the requested ports, None: not requested; when only one is requested, the other is any free one.
+    The last ones come first because workers and watchers that survived the server look for it there. Raises BadInput
+    when a requested port is taken or both are the same.
     """
     check_ports_free(grpc, ui)
     if grpc is None and ui is None:
@@ -106,7 +107,7 @@ def choose_hidden_address() -> str:
 def find_port_owner(port: int) -> str:
     """Find the process that listens on a port, such as "python3 (pid 4711)".
 
-    Empty when the kernel does not show it: other users' processes.
+    Empty when nobody listens, or the kernel does not show who: other users' processes, or no /proc.
     """
     inodes = _listening_inodes(port)
     if not inodes:
@@ -136,7 +137,7 @@ def _listening_inodes(port: int) -> set[str]:
 
 @cache
 def worker_runtime() -> Runtime:
-    """Return the runtime of workers: the SDK's own, with shorter pauses between their reports (WORKER_SAYS)."""
+    """Return the runtime of workers: the SDK's own, with shorter pauses (WORKER_REPORT_INTERVAL) between their reports."""
     return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_REPORT_INTERVAL)
 
 
@@ -181,7 +182,11 @@ class ServerRecord(BaseModel):
 
 
 def read_server_record(places: Places, *, last: bool = False) -> ServerRecord | None:
-    """Return the running server's record, with `last` the previous one's; None when it is absent or unreadable."""
+    """Return the record of this home's server, with `last` that of the server before; None when it is absent or
+    unreadable.
+
+    Whether that server still runs is not checked.
+    """
     try:
         return ServerRecord.model_validate_json((places.server_last if last else places.server_record).read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -196,8 +201,9 @@ def identity_namespace(home: Home) -> str:
 async def is_own_server_ready(record: ServerRecord, home: Home) -> bool:
     """Return whether the recorded server answers in SERVER_ANSWER_S seconds, is this home's, and takes deliveries.
 
-    Sets the retention of finished deliveries where it is another. Only a running server can be told that, so whoever
-    asks first sets it: a starter that was killed before costs nothing.
+    It takes deliveries once it has their namespace and its search attributes. Also sets how long the server keeps
+    finished deliveries (RETENTION) when it is another time: only a running server can be told that, so whoever asks
+    first sets it.
     """
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):

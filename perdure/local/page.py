@@ -54,8 +54,8 @@ class PageRecord(BaseModel):
 def ensure_page_token(home: Home) -> str:
     """Return the secret that opens this home's page, 32 bytes in hex; create it if there is none.
 
-    Removing the file `page.token` ends every session. Raises PerdureError for one that cannot be read, or that is
-    damaged and would let strangers in: it is not replaced.
+    Removing the file `page.token` ends every session. Raises PerdureError when it cannot be read or made, or is damaged
+    and would let strangers in: it is not replaced then.
     """
     home.make_private()
     path = home.root / "page.token"
@@ -76,7 +76,10 @@ def ensure_page_token(home: Home) -> str:
 
 
 async def wait_until_token_invalid(home: Home, token: str, ended: asyncio.Event) -> None:
-    """Wait until `ended` is set, or `token` is no longer this home's: whoever removes the token ends every session."""
+    """Wait until `ended` is set, or `token` is no longer this home's: its file is gone, unreadable or has another.
+
+    Whoever removes the token so ends every session. The file is read every TOKEN_POLL_S seconds.
+    """
     path = home.root / "page.token"
     while not ended.is_set():
         try:
@@ -114,9 +117,10 @@ def page_address(home: Home) -> str:
 
 
 async def wait_for_page_status(home: Home) -> str:
-    """Wait until the page runs and return the line that says where it is, or the line that says why there is none.
+    """Wait until the page runs and return the line with its address, the token in it.
 
-    Waits at most PAGE_START_S seconds.
+    Returns a line that says why there is no page when the token cannot be read, and one that says how to ask again when
+    the page does not run within PAGE_START_S seconds.
     """
     deadline = asyncio.get_running_loop().time() + PAGE_START_S
     while asyncio.get_running_loop().time() < deadline:
@@ -145,7 +149,8 @@ async def run_page(home: Home, place: ListenAddress) -> AsyncIterator[ServedPage
     """Run a page at this address, in a process of its own, until SIGINT or SIGTERM; yield where it is, again each time
     this home's token has changed.
 
-    Raises BadInput where it cannot listen there or the token cannot be read, and PerdureError when it ends by itself.
+    Replaces this process's handlers of both signals, which then end the page. Raises PerdureError when the token cannot
+    be read or made, or the page ends by itself with an error, and BadInput when it cannot listen there.
     """
     ensure_page_token(home)  # what is wrong with it is said here
     process = await _start_page(home, place)
@@ -165,7 +170,7 @@ async def run_page(home: Home, place: ListenAddress) -> AsyncIterator[ServedPage
 
 
 async def _end_page(process: asyncio.subprocess.Process) -> None:
-    """End the page's process where it has not ended yet: by SIGTERM, after PAGE_STOP_S seconds by SIGKILL."""
+    """End the page's process unless it has ended: by SIGTERM, and after PAGE_STOP_S seconds by SIGKILL."""
     if process.returncode is None:
         process.terminate()
         with contextlib.suppress(TimeoutError):
@@ -175,10 +180,11 @@ async def _end_page(process: asyncio.subprocess.Process) -> None:
 
 
 async def _start_page(home: Home, place: ListenAddress | None = None) -> asyncio.subprocess.Process:
-    """Start the page's process and return it: the one beside the workers, or, with `place`, one that writes each of its
-    addresses, or why it cannot listen, as a line of JSON.
+    """Start the page's process and return it: the one beside the workers, or one for the address `place`.
 
-    It gets the variables that lead to Temporal, and no secret besides: no key of a model or a forge.
+    With `place`, the process writes each of its addresses, or why it cannot listen, as a line of JSON to a pipe. It
+    gets this process's environment without secrets (no key of a model or a forge), but with all TEMPORAL_* variables,
+    and SIGTERM when this process dies.
     """
     # The process has another working directory.
     resolved = place and replace(

@@ -119,7 +119,10 @@ def temporal_binary() -> Path:
 
 @cache
 def temporal_version(binary: Path) -> str:
-    """Run `binary --version`, once a process; return a version such as "1.9.1". Raises PerdureError on failure."""
+    """Run `binary --version`, once a process; return a version such as "1.9.1".
+
+    Raises PerdureError when it does not run, takes too long or prints no version.
+    """
     try:
         env = without_secrets(os.environ)
         result = subprocess.run(

@@ -19,8 +19,8 @@ def exec_detached(record: str, text: str, command: list[str]) -> None:
     """Fork, exit the parent, and replace the child by `command`, so that the program is nobody's child.
 
     Before it becomes the program the child writes the JSON object `text`, with its pid added, to the file `record`,
-    unless that is empty. The starter does not write it, because one that is killed in between would leave a server
-    unknown.
+    unless that is empty; files that the program makes are then for its owner only. The starter does not write it,
+    because one that is killed in between would leave a server unknown.
     """
     if os.fork():
         os._exit(0)
@@ -119,10 +119,10 @@ def _effective_uid(pid: int) -> int:
 
 
 def signal_lock_holder(pid: int, lock: Path, number: signal.Signals) -> bool:
-    """Send a signal to the process `pid` if it has `lock` open; return False when there is no such process.
+    """Send a signal to the process `pid` if it has `lock` open; return True when it was sent.
 
-    On Linux the process is pinned by a pidfd before it is looked at, so that the signal cannot reach a stranger that
-    got the same pid in between.
+    False when there is no such process, or it has not that file open. On Linux the process is pinned by a pidfd before
+    it is looked at, so that the signal cannot reach a stranger that got the same pid in between.
     """
     try:
         if sys.platform != "linux":
@@ -152,12 +152,13 @@ def start_detached(
     record: Path | None = None,
     text: str = "",
 ) -> None:
-    """Start a program in a session of its own that outlives us, both outputs appended to `log`.
+    """Start a program in a session of its own that outlives us, both outputs appended to `log`; return once it is
+    launched.
 
     cwd      not ours: a program that stays for days must not hold on to somebody's directory
     inherit  descriptors the program keeps open, such as the lock it shall hold for life
     record   file the program writes before it starts: the JSON object `text` with "pid" added
-    Raises CalledProcessError when the launcher fails.
+    Creates the directory of `log`. Raises CalledProcessError when the launcher fails.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     launch = [sys.executable, "-I", "-S", _LAUNCHER, "detached", str(record or ""), text, *command]
@@ -184,7 +185,11 @@ def command_tied_to_us(command: Sequence[str]) -> list[str]:
 
 
 def rotate_log(log: Path) -> int:
-    """Move a log of LOG_BYTES or more to `*.log.1`; return the size of the log, where the next process will write."""
+    """Move a log of LOG_BYTES or more to `*.log.1`, in place of the one there; return where the next process will
+    write.
+
+    That is the size of the log in bytes, 0 when it was moved or there is none.
+    """
     try:
         size = log.stat().st_size
     except FileNotFoundError:

@@ -67,10 +67,12 @@ async def _find_end_time(client: Client, candidate: KeptDelivery) -> datetime | 
 async def collect_garbage(
     client: Client, home: Home, older_than: timedelta, *, also_unmerged: bool = False, dry: bool = False
 ) -> tuple[list[RetentionVerdict], list[str], int]:
-    """Remove ended deliveries of this host and what it keeps for later ones without use, and prune its vaults.
+    """Remove ended deliveries of this host, old worktrees, and setup results and package caches without use; prune
+    vaults.
 
-    Returns (a verdict on each delivery, problems, bytes freed). Problems are lines about what could not be removed.
-    With `dry` nothing is removed. Raises RPCError when the server does not say whether a delivery runs.
+    A delivery is removed when `judge_delivery` finds no reason to keep it. Returns (a verdict on each delivery,
+    problems, bytes freed); problems are lines about what could not be removed. With `dry` nothing is removed and only
+    the verdicts are given. Raises RPCError when the server does not say whether a delivery runs.
     """
     before = 0 if dry else size_on_disk(home.root)
     candidates = list(kept_deliveries(home))
@@ -93,7 +95,8 @@ async def collect_garbage(
 async def forget_ended_delivery(client: Client, home: Home, candidate: KeptDelivery, ended: datetime | None) -> str:
     """Remove a delivery's worktree, refs and records from this host, unless it runs again or did not end at `ended`.
 
-    Nothing is removed from the server. Returns an empty string, or one line that says why it was not removed.
+    Nothing is removed from the server. Returns an empty string, or one line that says why it was not removed. Raises
+    RPCError when the server does not say whether it runs.
     """
     if await _find_end_time(client, candidate) != ended:
         return f"{candidate.delivery} stays: it goes on again"

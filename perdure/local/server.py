@@ -168,10 +168,11 @@ class ServerInfo:
 async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | None = None, say: Say) -> ServerInfo:
     """Return the running server of this home; start it if there is none. Of several starters at once, one starts it.
 
-    `port` and `ui_port` are requested for a start, None: any; `say` gets a line where one is begun. Also starts the Web
-    UI's proxy if it is missing. Raises BadInput for a home, database or port that cannot be used, TemporalUnreachable
-    when a server that another process started for this home does not answer in time, PerdureError when ours does not
-    start.
+    `port` and `ui_port` are requested for a start, None: any; a server that runs keeps its own. `say` gets a line when
+    a start is begun, and when the server already runs at another port than requested. Also starts the Web UI's proxy if
+    it is missing. Raises BadInput for a platform, home, database, port or `temporal` program that cannot be used,
+    TemporalUnreachable when a server that holds the lock does not answer in time, and PerdureError when the one started
+    here ends.
     """
     check_platform()
     places = Places(home)
@@ -262,9 +263,10 @@ async def stop_server(home: Home) -> bool:
 
 
 async def _lock_or_find_server(home: Home, places: Places) -> int | ServerInfo:
-    """Return the descriptor of the server's lock if nobody holds it, else the server that holds it, once it answers.
+    """Take the server's lock and return its descriptor, for the caller to close; when a server holds it, return that
+    server.
 
-    Raises TemporalUnreachable when the holder does not answer within SERVER_START_S.
+    Waits for that server to answer. Raises TemporalUnreachable when it does not within SERVER_START_S.
     """
     deadline = _now() + SERVER_START_S
     while (lock := try_lock(places.server_lock)) is None:
@@ -277,9 +279,9 @@ async def _lock_or_find_server(home: Home, places: Places) -> int | ServerInfo:
 
 
 async def _wait_for_answer(home: Home, places: Places, wait: float, *, started: bool = False) -> ServerInfo | None:
-    """Wait until the server that holds the lock answers and return it; return None when nobody holds the lock.
+    """Wait until the server that holds the lock answers and return it; return None as soon as nobody holds the lock.
 
-    Raises TemporalUnreachable after `wait` seconds. `started`: whether this process started it.
+    Raises TemporalUnreachable after `wait` seconds. `started` goes into the result: whether this process started it.
     """
     deadline = _now() + wait
     while is_locked(places.server_lock):
@@ -292,8 +294,10 @@ async def _wait_for_answer(home: Home, places: Places, wait: float, *, started: 
 
 
 async def _find_answering_server(home: Home, places: Places, *, started: bool = False) -> ServerInfo | None:
-    """Return the recorded server if it answers as this home's own, else None. `started` is only passed on: whether this
-    call has started it."""
+    """Return the recorded server if it answers as this home's own, else None.
+
+    `started` goes into the result: whether this call has started it.
+    """
     record = read_server_record(places)
     if record is None or not await is_own_server_ready(record, home):
         return None
@@ -344,7 +348,10 @@ def _start_web_ui_proxy(home: Home, places: Places, record: ServerRecord) -> Non
 
 
 def _launch_server(home: Home, places: Places, record: ServerRecord, binary: Path, lock: int) -> None:
-    """Start the server's program detached, with the lock to hold for life; it writes its record before it begins."""
+    """Start the server's program detached, with the lock to hold for life; it writes its record before it begins.
+
+    Raises CalledProcessError when it cannot be launched.
+    """
     start_detached(
         [str(binary), *_server_arguments(home, places, record)],
         log=places.server_log,

@@ -156,7 +156,11 @@ class Supervisor:
         self._write_record()
 
     def stay(self) -> None:
-        """Cancel the end when idle, and keep a page running: somebody asked for a worker that stays."""
+        """Keep this supervisor from ending when idle, start the page and keep it running; the record says so from now
+        on.
+
+        Called when somebody asked for a worker that stays, and on SIGUSR1.
+        """
         self._idle_exit = None
         self._stay_requested.set()
         self._write_record()
@@ -280,10 +284,11 @@ class Supervisor:
         return lock
 
     async def _keep_server_running(self) -> None:
-        """Start the embedded server and its proxy again whenever one of them was killed, for ever.
+        """Start the embedded server and its proxy again whenever one of them was killed, until cancelled.
 
-        A server that was stopped left no record and is not started. Nor has one a record that is killed as it begins:
-        once a start is due it is tried until it succeeds.
+        A server that was stopped on purpose left no record and is not started. Once a start is due it is tried until it
+        succeeds, as a server killed while starting leaves no record either; an error is only said. Nothing is started
+        once the supervisor is stopping.
         """
         must_start = False
         while True:

@@ -36,8 +36,10 @@ _POLL_S = 0.05
 async def bring_up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | None = None) -> None:
     """Start server and supervised worker of a home: in the foreground until Ctrl-C ends both, or detached.
 
-    A worker that runs already is kept and told to stay, and lines say what runs. With TEMPORAL_* configured the server
-    is that one, and only the worker is ours. `command` is the worker's, by default this installation's worker.py.
+    Waits first for a `down` that is under way. A worker that runs already is kept and told to stay, and lines say what
+    runs. With TEMPORAL_* configured the server is that one, and only the worker is ours. `command` is the worker's, by
+    default this installation's worker.py. Raises PerdureError when server or worker cannot be started or the `down`
+    does not end.
     """
     await _wait_for_shutdown(home, say)
     await _ensure_server(home, say)
@@ -68,7 +70,9 @@ async def _say_page_status(home: Home, command: Sequence[str] | None, say: Say) 
 
 
 def _tolerate_closed_output(say: Say) -> Say:
-    """Return a `say` that ignores output errors: a closed terminal must not keep the server from being stopped."""
+    """Return a function that calls `say` and ignores its OSError: a closed terminal must not keep the server from being
+    stopped.
+    """
 
     def say_if_possible(line: str) -> None:
         with contextlib.suppress(OSError):
@@ -80,7 +84,8 @@ def _tolerate_closed_output(say: Say) -> Say:
 async def bring_down(home: Home, say: Say) -> None:
     """Stop worker and server of a home and wait until they have ended; a worker may finish its turns first.
 
-    Raises PerdureError when the worker does not end within WORKER_DRAIN_S + SERVER_STOP_S seconds.
+    Says what was stopped, or that nothing was running. Raises PerdureError when the worker does not end within
+    WORKER_DRAIN_S + SERVER_STOP_S seconds, or the server does not end.
     """
     places = Places(home)
     with _block_starts(places):
@@ -116,8 +121,9 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
     """Start the server and worker that a delivery here needs, and say so; say nothing of what runs already.
 
     The worker ends by itself after WORKER_IDLE_EXIT. With TEMPORAL_* configured nothing is started: that server's
-    workers hold the keys. Raises BadInput when the worker that runs has another key than this process; or another token
-    for the forge, where the delivery is for a `hosted` one.
+    workers hold the keys. Raises BadInput when the worker that runs has another model key or address than this process,
+    or another forge token and the delivery is for a `hosted` forge; PerdureError when server or worker cannot be
+    started.
     """
     if external_server_config() is not None:
         return

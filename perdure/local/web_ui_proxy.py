@@ -52,8 +52,8 @@ def head_to_forward(head: bytes) -> bytes | None:
 async def _proxy_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int) -> None:
     """Read one request, pass it to the Web UI at `host`:`port` and copy the answer back; then close the connection.
 
-    Answers 403 to a request that is refused and 503 when the Web UI does not listen. Broken or silent connections are
-    closed without an answer.
+    Answers 403 to a request that is refused and 503 when the Web UI does not listen. Connections that break, or send no
+    head within _HEAD_S seconds, are closed without an answer.
     """
     try:
         async with asyncio.timeout(_HEAD_S):

@@ -1,1 +1,4 @@
-"""The web page: what runs, what waits for a person, and the decisions, in a browser; all of it from Temporal alone."""
+"""The web page: what runs, what waits for a person, and the decisions, in a browser.
+
+Read from Temporal and from the hosts of deliveries; `perdure page` and `perdure up` run it.
+"""

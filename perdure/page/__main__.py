@@ -17,14 +17,15 @@ TRY_AGAIN_S = 2.0
 
 
 async def main(address: str) -> int:
-    """Serve this home's page until SIGTERM or SIGINT, and return the exit code.
+    """Serve this home's page until SIGTERM or SIGINT, and return the exit code: 0 then.
 
     Waits for a Temporal server and a readable token, printing each new error to stderr, but not that the server cannot
     be reached. Serves anew when the token has changed.
 
-    address  a ListenAddress as JSON: where the page is, or why it cannot be there, is printed as a line of JSON. Empty:
-    the page beside the workers, which holds the page's lock and records its address while it serves; where another
-    process has the lock, returns 0 if that one serves and 1 if it has not said so.
+    address  a ListenAddress as JSON: where the page is, or why it cannot be there, is printed as a line of JSON, and 1
+    returned in the second case. Empty: the page beside the workers, which holds the page's lock and records its
+    address while it serves; raises BadInput when it cannot listen. When another process has the lock, returns 0 if that
+    one serves and 1 if it has not said so.
     """
     from pydantic import TypeAdapter
 

@@ -76,11 +76,11 @@ class Guard:
         return self._mac("form", session)
 
     async def check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request in and return the handler's answer, or refuse it and return that answer.
+        """Let a request in and return the handler's answer, or refuse it and return that answer: 401, 403 or 405.
 
         Checks the host's name, the person or the token, the session and, for a form, that our own page sent it. Sets
         the request's PERSON and SESSION, and the cookie of a new session. Answers the address with the token, and the
-        form that ends the session, itself.
+        form that ends the session, itself; a visit from another site's link gets a page that asks again from here.
         """
         if not self._is_our_host(request.headers.getall("Host", [])):
             return text_answer(403, "this page is not called by that name; perdure page prints its address")

@@ -99,7 +99,10 @@ def redirect_with_message(request: web.Request, to: str, message: str) -> web.Re
 
 
 def pop_last_message(request: web.Request) -> str:
-    """Return the message that this session's last form left, and forget it; empty on live parts and fragments."""
+    """Return the message that this session's last form left, and forget it; empty when it left none.
+
+    Empty, and nothing forgotten, for live parts, fragments and forms: only a whole page shows it.
+    """
     if request.path.startswith("/live/") or request.method != "GET" or "HX-Request" in request.headers:
         return ""
     return request.app[LAST_MESSAGES].pop(request[SESSION], "")

@@ -44,10 +44,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 @asynccontextmanager
 async def serve_page(perdure: Perdure, token: str, place: ListenAddress, web_ui: str = "") -> AsyncIterator[ServedPage]:
-    """Serve the page until the end of the context, on the first free port from the wanted one on.
+    """Serve the page until the end of the context, on the first free port from the wanted one on; yield where it is.
 
     `web_ui` is the address of Temporal's own page of a workflow, without its id. Raises BadInput as
-    ListenAddress.make_ssl_context does, and where it cannot listen or no port is free.
+    ListenAddress.make_ssl_context does, and when it cannot listen or none of PORTS_TRIED ports is free.
     """
     context = place.make_ssl_context()
     for port in range(place.port, min(place.port + PORTS_TRIED, 65536)):

@@ -1,4 +1,4 @@
-"""The views of the page; each module has `routes()`."""
+"""The views of the page: each module has `routes()`, and `all_routes` collects them for the server."""
 
 from __future__ import annotations
 

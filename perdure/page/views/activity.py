@@ -129,7 +129,11 @@ class StreamPosition:
         return _EPOCH + self._until * _MS
 
     def advance_past(self, event: Event) -> bool:
-        """Record an event as told; return True where it was not told before, else False."""
+        """Record an event as told; return True when it was not told before, else False and change nothing.
+
+        Moves the moment up to which all counts as told to LATE before the event's time, and forgets streams without
+        events since that moment.
+        """
         time = _ms(datetime.fromisoformat(event.time))
         stream = sha256((event.delivery or event.backlog or "").encode()).hexdigest()[:10]
         reached = self._next.get(stream)
@@ -158,7 +162,11 @@ def routes() -> list[web.RouteDef]:
 
 
 async def show_activity(request: web.Request) -> web.StreamResponse:
-    """Render the page of the newest events that the filters in the query let through."""
+    """Render the page of the newest SHOWN events that the filters in the query let through, with the place to go on
+    from.
+
+    Raises BadInput when the time in the query is wrong.
+    """
     filters, now = _parse_filters(request.query), datetime.now(UTC)
     newest, position = list[Event](), StreamPosition(now - LATE)
     async with aclosing(all_events(perdure_of(request).client, now - filters["back"])) as events:
@@ -171,9 +179,10 @@ async def show_activity(request: web.Request) -> web.StreamResponse:
 
 
 async def stream_activity(request: web.Request) -> web.StreamResponse:
-    """Stream each event as it happens, once, that the filters let through.
+    """Stream each event that the filters in the query let through as it happens, once, until nobody reads any more.
 
-    Where the browser lost the stream, it says the position it has reached, and the stream goes on from there.
+    A browser that lost the stream says the position it has reached, and the stream goes on from there. Ends when
+    Temporal fails: the browser asks again. Raises BadInput when the time in the query is wrong.
     """
     filters = _parse_filters(request.query)
     position = StreamPosition.parse(request.headers.get("Last-Event-ID") or request.query.get("from", ""))
@@ -192,9 +201,9 @@ async def stream_activity(request: web.Request) -> web.StreamResponse:
 
 
 async def _events_since(request: web.Request, since: datetime) -> AsyncGenerator[Event | None]:
-    """Yield the events from that moment on, some of them twice; None now and then, while nothing happens.
+    """Yield the events from that moment on, some of them twice; None after each ALIVE_S seconds without an event.
 
-    Ends where the shared feed does: the browser asks again.
+    Ends when the shared feed ends, or this reader is too far behind it: the browser then asks again.
     """
     async with request.app[FEED].subscribe() as to_come:
         async with aclosing(all_events(perdure_of(request).client, since)) as so_far:

@@ -56,7 +56,11 @@ async def stream_backlog(request: web.Request) -> web.StreamResponse:
 
 
 async def act_on_backlog(request: web.Request) -> web.StreamResponse:
-    """Apply what a form asks for to the whole backlog: hold, resume, cancel, follow or leave; lead back to its page."""
+    """Apply what a form asks for to the whole backlog: hold, resume, cancel, follow or leave; redirect to its page.
+
+    `follow` and `leave` are about its base branch, and their reply is shown there. Raises BadInput when the backlog has
+    ended or refuses, NoWorker when `follow` or `leave` gets no answer.
+    """
     backlog, name = _backlog_of(request), request.match_info["act"]
     match name:
         case "hold":
@@ -72,7 +76,11 @@ async def act_on_backlog(request: web.Request) -> web.StreamResponse:
 
 
 async def act_on_item(request: web.Request) -> web.StreamResponse:
-    """Apply what a form asks for to one item: retry, skip, cancel or prioritise; lead back with the reply."""
+    """Apply what a form asks for to one item: retry, skip, cancel or prioritise; redirect to the backlog's page with
+    the reply.
+
+    Raises BadInput for a priority that is no number, and when the backlog refuses; NoWorker when it does not answer.
+    """
     backlog, item, by = _backlog_of(request), request.match_info["item"], person_of(request)
     match request.match_info["act"]:
         case "retry":

@@ -50,9 +50,10 @@ async def show_decision(request: web.Request) -> web.Response:
 
 
 async def post_decision(request: web.Request) -> web.Response:
-    """Send the decision of a posted form to the delivery, and lead back to the form's page with the reply.
+    """Send the decision of a posted form to the delivery, and redirect to the form's page with the reply.
 
-    Where it does not count, why and what was typed is shown. Answers 404 for an unknown update.
+    When it does not count, answers with a page that shows why and what was typed: 409 when the delivery refuses it,
+    else 400, also for a form that does not say what it decides. Answers 404 for an unknown update.
     """
     delivery, fields = delivery_of(request), await _form_fields(request)
     update = request.match_info["update"]
@@ -100,9 +101,11 @@ async def _send_answer(delivery: Delivery, target: str, fields: Fields, by: str)
 
 
 async def _send_edited_plan(delivery: Delivery, target: str, fields: Fields, by: str) -> DecisionReply:
-    """Replace the plan that waits by the edited one, and approve that; unchanged it is an approval.
+    """Replace the plan that waits by the edited one, wait for that to be accepted, and approve it; unchanged it is
+    approved.
 
-    Raises BadInput for an empty plan. Where no worker takes the edit, its approval is not sent.
+    When no worker takes the edit, its reply is returned and no approval sent. Raises BadInput for an empty or wrong
+    plan, NotCounted when the delivery waits for something else by now.
     """
     text = fields.get("plan", "")
     if is_blank(text):

@@ -78,7 +78,11 @@ async def stream_delivery(request: web.Request) -> web.StreamResponse:
 
 
 async def serve_screenshot(request: web.Request) -> web.StreamResponse:
-    """Answer with a screenshot, as its hash names it: a PNG, or 404."""
+    """Answer with a screenshot of the delivery, as its hash in the path names it, read from its host.
+
+    404 when the path has no hash or the artifact is no PNG. Raises PerdureError when the host does not answer or does
+    not have it.
+    """
     if not _SHA256.fullmatch(sha256 := request.match_info["sha256"]):
         raise web.HTTPNotFound(text="no such picture")
     data = await delivery_of(request).artifact(sha256)
@@ -100,9 +104,10 @@ async def show_comparison(request: web.Request) -> web.StreamResponse:
 
 
 async def act_on_delivery(request: web.Request) -> web.StreamResponse:
-    """Apply what a form asks for: say, hold, resume, cancel, retry, rewind or fork; lead to the delivery's page.
+    """Apply what a form asks for: say, hold, resume, cancel, retry, rewind or fork; redirect to the delivery's page.
 
-    None of these decides what it waits for. A fork leads to the new delivery.
+    None of these decides what it waits for. A fork leads to the new delivery's page. Raises BadInput for an empty
+    message to say, and the errors of the act itself.
     """
     delivery, text = delivery_of(request), await form_text(request, "text")
     message = _MESSAGES[name := request.match_info["act"]]

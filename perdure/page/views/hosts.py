@@ -107,7 +107,10 @@ async def show_hosts(request: web.Request) -> web.StreamResponse:
 
 
 async def list_workers(client: Client, home: Home) -> list[Worker]:
-    """List all workers that have asked for work in the last minutes, those that asked last first. Raises RPCError."""
+    """List all workers that have asked for work or reported in the last minutes, the newest first. Raises RPCError.
+
+    A worker of this `home` that has ended is among them, with the state `gone`.
+    """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=TASK_QUEUE),
@@ -130,7 +133,10 @@ async def list_workers(client: Client, home: Home) -> list[Worker]:
 
 
 async def _heartbeats_by_worker(client: Client) -> dict[str, list[WorkerHeartbeat]]:
-    """Fetch each worker's newest heartbeats, one a queue, by its identity; empty where the server has none of these."""
+    """Fetch each worker's heartbeats of the last minutes (_HEARD), one a queue, by its identity.
+
+    Empty when the server keeps no such reports. Raises RPCError when it fails otherwise.
+    """
     request = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE)
     by_worker = defaultdict[str, list[WorkerHeartbeat]](list)
     for _ in range(_PAGES):
@@ -184,8 +190,9 @@ def worker_state(identity: str, beats: list[WorkerHeartbeat], seen: datetime, ho
 def sum_costs(listed: list[ListEntry]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """Sum dollars by the day on which deliveries began (UTC, newest first), by repository and by label (dearest first).
 
-    Attempts and tasks are parts of their delivery, whose cost has theirs in it, and are left out. A delivery with
-    several labels counts under each.
+    Returns these three. Deliveries of unknown cost are left out, and so are attempts and tasks: they are parts of their
+    delivery, whose cost has theirs in it. A delivery with several labels counts under each. At most _NAMED repositories
+    and labels.
     """
     days, repositories, labels = (defaultdict[str, float](float) for _ in range(3))
     ids = {entry.delivery_id for entry in listed}

@@ -98,7 +98,10 @@ def path_of(row: OverviewRow) -> str:
 
 
 def worker_text(row: OverviewRow) -> str:
-    """Return in words whether a worker is at a running row; empty for one that waits and for a backlog."""
+    """Return in words whether a worker is at a running row; empty for one that waits for a person and for a backlog.
+
+    The worker is silent or alive, nobody has taken the work, or the row is between two turns.
+    """
     if row.waits or row.kind == "backlog":
         return ""
     if row.silent_since is not None:
@@ -138,9 +141,9 @@ async def show_history(request: web.Request) -> web.StreamResponse:
 
 
 def _list_filter(query: Mapping[str, str]) -> str:
-    """Build a list filter from the form's fields.
+    """Build a list filter for what has ended from the form's fields: status, repository, id, since (a day) and query.
 
-    What people type is a value in it, never more of it, except `query`.
+    What people type is a value in it, never more of it; only `query` is added as it is.
     """
     parts = ["ExecutionStatus != 'Running'"]
     for name, attribute in (("status", "PerdureStatus"), ("repository", "PerdureRepository"), ("id", "WorkflowId")):

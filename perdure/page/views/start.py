@@ -51,9 +51,10 @@ async def show_start(request: web.Request) -> web.StreamResponse:
 
 
 async def start_delivery(request: web.Request) -> web.StreamResponse:
-    """Start a delivery from its form, or attach to the one of the same request that runs; lead to its page.
+    """Start a delivery from its form, or attach to the one of the same request that runs; redirect to its page.
 
-    What is wrong with the form is shown on it again, with status 400.
+    Waits PATIENCE for a worker to accept it; without one it is submitted all the same, and the page says so. What is
+    wrong with the form is shown on it again, with status 400.
     """
     form: MultiDictProxy[Any] = await request.post()
     values = {name: value for name, value in form.items() if isinstance(value, str)}
@@ -69,7 +70,10 @@ async def start_delivery(request: web.Request) -> web.StreamResponse:
 
 
 async def start_backlog(request: web.Request) -> web.StreamResponse:
-    """Start a backlog from its file's text, YAML or JSON, and lead to its page; a mistake is shown with its line."""
+    """Start a backlog from its file's text, YAML or JSON, or attach to the same one, and redirect to its page.
+
+    A missing name or a mistake in the text is shown on the form, with its line and status 400.
+    """
     text, id = await form_text(request, "backlog"), (await form_text(request, "id")).strip()
     try:
         if not id:
