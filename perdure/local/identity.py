@@ -137,7 +137,7 @@ def _listening_inodes(port: int) -> set[str]:
 
 @cache
 def worker_runtime() -> Runtime:
-    """Return the runtime of workers: the SDK's own, with shorter pauses (WORKER_REPORT_INTERVAL) between their reports."""
+    """Return the runtime of workers: the SDK's own, with WORKER_REPORT_INTERVAL between their reports to the server."""
     return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_REPORT_INTERVAL)
 
 

@@ -11,7 +11,10 @@ from perdure.rehearsal.server import play_file
 
 
 def main() -> int:
-    """Parse the command line and play the screenplay until SIGINT or SIGTERM; return the exit code."""
+    """Parse the command line and play the screenplay until SIGINT or SIGTERM; return the exit code.
+
+    That is 0, or the code of a PerdureError, which is printed to stderr.
+    """
     parser = argparse.ArgumentParser(prog="python -m perdure.rehearsal", description="Play a screenplay over HTTP.")
     parser.add_argument("file", type=Path, help="the screenplay, a TOML file")
     parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")

@@ -109,7 +109,8 @@ class PerformanceRecord:
         return self.calls[-1]
 
     def note_prefix(self, request: Request, links: list[str]) -> None:
-        """Count a request that neither repeats nor extends what was sent before in its conversation.
+        """Remember a request, and count it in `prefix_breaks` when it neither repeats nor extends what its conversation
+        had sent.
 
         A conversation is its system prompt and first user message. Sending an older request again, and going on from
         there in another way, is what a crash or a rewind looks like, and legal.
@@ -163,7 +164,7 @@ class PerformanceRecord:
         self._answered_digests.add(digest)
 
     def note_end(self, call: RecordedCall) -> None:
-        """Mark a call as ended now and count its outcome."""
+        """Mark a call as ended now and count its outcome; a reply whose client went away counts as dropped."""
         call.ended, call.ended_at = True, time.monotonic()
         self._outcomes["dropped" if call.dropped and call.outcome == "reply" else call.outcome] += 1
 

@@ -45,7 +45,8 @@ _YIELD_MS = 30_000
 def translate_call(tool: str, arguments: Json, request: Request) -> NamedCall | None:
     """Return the call of an offered tool that does what `tool` with these arguments does: (its name, its arguments).
 
-    Returns None where the request offers no such tool.
+    A tool that is offered itself is returned as it is, unless another agent's tool has that name. Returns None when no
+    offered tool can do it.
     """
     offered = {offer.name: offer.input_schema.model_dump().get("properties") or {} for offer in request.tools}
     # Fields that only other agents' tools have: such a tool may have a name of ours and take other arguments.
@@ -234,9 +235,10 @@ Where = Callable[[], str]
 def compose_reply(
     line: Line, request: Request, digest: str, where: Where, fault: Fault | None
 ) -> tuple[list[Block], str]:
-    """Return the blocks of the reply that a line makes, and its stop reason.
+    """Return (the blocks of the reply that a line makes, its stop reason).
 
-    `digest` stands for the conversation so far and makes the ids. Raises ApiRefusal when the line does not fit the
+    `digest` stands for the conversation so far and makes the ids. Of the faults, `refusal` gives no blocks and
+    `max_tokens` cuts the last one; others are left to the caller. Raises ApiRefusal when the line does not fit the
     request: a tool that is not offered, an answer that breaks the schema.
     """
     if fault is Fault.REFUSAL:

@@ -264,7 +264,10 @@ def find_position(request: Request) -> ConversationPosition:
 
 
 def _position_after(request: Request, messages: list[ApiMessage]) -> ConversationPosition:
-    """Return the position after these messages of a request. The turn is the model's messages, without fillers, + 1."""
+    """Return the position after these messages of a request.
+
+    The turn is the number of the model's messages + 1, without those that Claude Code adds as fillers.
+    """
     return ConversationPosition(
         model=request.model,
         step=find_step(request),

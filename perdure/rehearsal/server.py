@@ -69,6 +69,7 @@ class Player:
         """Send a reply in the wire's format, as a stream or whole, spread over `seconds`, and return the response.
 
         Of PARTIAL faults only half is sent, followed by an error event, an ordinary end, or a reset of the connection.
+        Raises ServerStopping when the server stops meanwhile, and ConnectionError when the client has gone.
         """
         stream = parsed.request.stream
         frames = (
@@ -111,7 +112,10 @@ class Player:
     async def _send_frames(
         self, http: web.Request, response: web.StreamResponse, frames: Sequence[bytes], seconds: float
     ) -> None:
-        """Send the frames, evenly spread over `seconds`. Raises ServerStopping when the server stops meanwhile."""
+        """Send the frames, evenly spread over `seconds`.
+
+        Raises ServerStopping when the server stops meanwhile, and ConnectionError when the client has gone.
+        """
         loop = asyncio.get_running_loop()
         started = loop.time()
         await response.prepare(http)
@@ -131,7 +135,7 @@ class Player:
 
 
 def reset_connection(http: web.Request) -> None:
-    """End the connection as a crashed peer does: RST, not FIN."""
+    """End the connection as a crashed peer does: RST, not FIN. Does nothing when it has ended already."""
     if http.transport is None:
         return
     peer = http.transport.get_extra_info("socket")
@@ -273,8 +277,9 @@ class Rehearsal:
     async def _answer_request(self, wire: RehearsalWire, http: web.Request, call: RecordedCall) -> web.StreamResponse:
         """Parse a request, choose the line that answers it, and send its reply or fault; fill in `call`.
 
-        Charges the prompt cache and records prefix, usage and whole replies. Raises ApiRefusal for a request that the
-        API would not take, one that no line answers, and a fault that is an HTTP error.
+        A request for a summary of its conversation is answered without a line. Charges the prompt cache and records
+        prefix, usage and whole replies. Raises ApiRefusal for a request that the API would not take, one that no line
+        answers, and a fault that is an HTTP error; ServerStopping when the server stops meanwhile.
         """
         raw = await _read_body(http)
         incoming = IncomingRequest(raw, http.headers, http.query, http.match_info.get("asked", ""))

@@ -122,9 +122,10 @@ def merge_turns(parts: list[tuple[str, list[Json]]]) -> list[ApiMessage]:
 def to_messages_request(
     system: Iterable[str], parts: list[tuple[str, list[Json]]], schema: Json | None, **fields: Any
 ) -> Request:
-    """Return the request of another wire as one of the Messages API.
+    """Return the request of another wire as one of the Messages API, with the cache breakpoint at its end.
 
     `parts` are (role, blocks), `schema` is that of a structured answer or None, `fields` are further fields of the
+    request. Without any block, one user message of "…" stands in. Raises ValidationError when the result is no valid
     request.
     """
     return Request.model_validate(
@@ -144,7 +145,10 @@ def text_blocks(text: str) -> list[Json]:
 
 
 def parse_arguments(text: str) -> Json:
-    """Parse the arguments of a call as an object; anything else that a model wrote becomes `{"input": …}`."""
+    """Parse the arguments of a call, a JSON text, as an object; empty text gives {}.
+
+    Anything else that a model wrote, JSON or not, becomes `{"input": …}`.
+    """
     try:
         value = json.loads(text or "{}")
     except ValueError:

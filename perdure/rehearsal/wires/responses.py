@@ -268,7 +268,7 @@ def _check_calls(items: list[Item]) -> None:
 
 
 def _to_turn(item: Item, model: str, number: int) -> tuple[str, list[Json]]:
-    """Return an input item as (role, blocks) of the Messages API.
+    """Return an input item as (role, blocks) of the Messages API; blocks are empty for an item that has nothing to say.
 
     Raises ApiRefusal for reasoning whose encrypted content this model did not write. `number` is the item's place.
     """
