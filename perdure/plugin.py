@@ -1,4 +1,5 @@
-"""An object that makes client, worker, tests and replayer speak the same language."""
+"""The Temporal plugin of Perdure: data converter, workflow sandbox and interceptors, the same for client, worker, tests
+and replayer."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interc
 
 
 def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
-    """Data converter, workflow sandbox and interceptors, for `Client.connect(plugins=[…])`.
+    """Return the plugin for `Client.connect(plugins=[…])`: data converter, workflow sandbox, an interceptor that makes
+    a workflow's current details when somebody looks at them, and `interceptors`.
 
     A worker inherits it from its client; a Replayer is given it again. Models and workflows hold no state and pass
     through the workflow sandbox, so that loading them once serves every run (docs/adr/0014).
@@ -34,59 +36,69 @@ def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
         "perdure",
         data_converter=_converter,
         workflow_runner=_runner,
-        interceptors=[_Showing(), *interceptors],
+        interceptors=[_CurrentDetailsInterceptor(), *interceptors],
     )
 
 
 def _converter(converter: DataConverter | None) -> DataConverter:
-    """Pydantic's converter; a codec or failure converter that somebody has configured stays."""
+    """Return a data converter whose payload converter is `Understanding`: the configured one, whose codec and failure
+    converter stay, or pydantic's when none is configured."""
     return dataclasses.replace(converter or pydantic_data_converter, payload_converter_class=Understanding)
 
 
 class Understanding(PydanticPayloadConverter):
-    """Pydantic's, except that what strangers send, for which no type is expected, is never an error.
+    """Pydantic's payload converter, except that an argument that cannot be decoded is no error when no type is
+    expected: it becomes an UnreadableValue.
 
-    An argument that cannot be decoded fails a task of the workflow, which is tried for ever while whoever
-    sent it waits. JavaScript sends such a thing when it cuts a text in the middle of a character.
+    Otherwise the error would fail a task of the workflow, which is tried for ever while the sender waits. JavaScript
+    sends such an argument when it cuts a text in the middle of a character.
     """
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """Decode each payload as the type at its place; those beyond the last type have none."""
         hints: list[Any] = [*(type_hints or ()), *[None] * len(payloads)]
-        return [self._one(payload, hint) for payload, hint in zip(payloads, hints, strict=False)]
+        return [self._decode_payload(payload, hint) for payload, hint in zip(payloads, hints, strict=False)]
 
-    def _one(self, payload: Payload, hint: Any) -> Any:
+    def _decode_payload(self, payload: Payload, hint: Any) -> Any:
+        """Decode one payload as the type `hint`, and raise the converter's error when that fails. When no type is
+        expected (None or Any), return an UnreadableValue with the reason instead."""
         try:
             return super().from_payloads([payload], [hint])[0]
         except Exception as error:
             if hint is not None and hint is not Any:
                 raise
-            return UnreadableValue(_said(error))
+            return UnreadableValue(_summarize_error(error))
 
 
-def _said(error: Exception) -> str:
-    words = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).strip("'")
-    return one_line(words)
+def _summarize_error(error: Exception) -> str:
+    message = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).strip("'")
+    return one_line(message)
 
 
-class _Showing(temporalio.worker.Interceptor):
-    """Asks a workflow that has a method `shown` for its current details when somebody looks at them."""
+class _CurrentDetailsInterceptor(temporalio.worker.Interceptor):
+    """Answers a query for a workflow's metadata with current details made at that moment, by the workflow's method
+    `shown`."""
 
     def workflow_interceptor_class(
         self, input: temporalio.worker.WorkflowInterceptorClassInput
     ) -> type[temporalio.worker.WorkflowInboundInterceptor] | None:
-        return _ShownWhenLookedAt
+        return _CurrentDetailsInbound
 
 
-class _ShownWhenLookedAt(temporalio.worker.WorkflowInboundInterceptor):
+class _CurrentDetailsInbound(temporalio.worker.WorkflowInboundInterceptor):
     async def handle_query(self, input: temporalio.worker.HandleQueryInput) -> Any:
+        """Answer a query. When it is the one for metadata, current details are empty and the workflow has a method
+        `shown`, put the text it returns there."""
         answer = await super().handle_query(input)
-        made = getattr(workflow.instance(), "shown", None)
-        if made is not None and isinstance(answer, WorkflowMetadata) and not answer.current_details:
-            answer.current_details = made()
+        make_details = getattr(workflow.instance(), "shown", None)
+        if make_details is not None and isinstance(answer, WorkflowMetadata) and not answer.current_details:
+            answer.current_details = make_details()
         return answer
 
 
 def _runner(runner: WorkflowRunner | None) -> WorkflowRunner:
+    """Return the workflow sandbox with the modules of perdure, workflows and pydantic passed through; any other runner
+    as it is."""
     if isinstance(runner, SandboxedWorkflowRunner):
         restrictions = runner.restrictions.with_passthrough_modules("perdure", "workflows", "pydantic", "pydantic_core")
         return dataclasses.replace(runner, restrictions=restrictions)

@@ -1,4 +1,4 @@
-"""Keys and tokens of this process: held in its memory alone, out of reach of its children and of other processes.
+"""Keys and tokens of this process: kept in its memory alone, out of reach of its children and of other processes.
 
 Standard library only: `take` comes before every import that may start a process (GitPython runs `git version`).
 """
@@ -30,15 +30,17 @@ _held: dict[str, str] = {}
 
 
 def is_secret(name: str) -> bool:
+    """Return whether a variable of this name holds a key or token: one of NAMES, or a header of calls to Temporal."""
     return name in NAMES or name.startswith(_PREFIX)
 
 
 def take() -> None:
-    """Take keys and tokens out of this process's environment, and close its memory to others. First thing in a program.
+    """Move keys and tokens from this process's environment, and from the pipe of `handed_over`, into its memory, and
+    close that memory to others. It is the first call of a program.
 
-    Afterwards `environment` tells them, `os.environ` does not, and neither does /proc/<pid>/environ, which shows what a
-    program was started with: that is overwritten. Other processes of the same user can read neither it nor the memory
-    (Linux), and no crash writes the memory to a file.
+    Afterwards `environment` returns them, `os.environ` does not, and /proc/<pid>/environ, which shows what a program
+    was started with, is overwritten. On Linux other processes of the same user can read neither it nor the memory, and
+    no crash writes the memory to a file.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -46,7 +48,7 @@ def take() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _held.update(_received(os.environ.pop(_DESCRIPTOR, "")))
+    _held.update(_read_inherited_secrets(os.environ.pop(_DESCRIPTOR, "")))
     for name in [name for name in os.environ if is_secret(name)]:
         _held[name] = os.environ.pop(name)
     if sys.platform == "linux":
@@ -54,20 +56,24 @@ def take() -> None:
 
 
 def environment() -> dict[str, str]:
-    """This process's variables with what was taken: for reading keys, never for a child."""
+    """Return this process's environment variables together with the secrets that `take` has moved out of them: for
+    reading keys, never for a child."""
     return {**_held, **os.environ}
 
 
 def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a program that asks neither a model nor a forge: a browser, the Temporal command line, `--version`."""
+    """Return `env` without its secrets, for a program that asks neither a model nor a forge: a browser, the Temporal
+    command line, `--version`."""
     return {name: value for name, value in env.items() if not is_secret(name)}
 
 
 @contextmanager
 def handed_over(env: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
-    """`env` for a child that calls `take`, and the descriptor it must inherit: on that pipe it gets the secrets of it.
+    """Yield what a child that calls `take` is started with: `env` without its secrets, which names the pipe that holds
+    them, and that pipe's descriptor, which the child must inherit.
 
-    The child, and what stands between us and it, have no secret in their environment at any moment.
+    The child, and any program that starts it for us, has no secret in its environment at any moment. The descriptor is
+    closed when the context ends. Raises BlockingIOError when the secrets are longer than a pipe holds.
     """
     secret = json.dumps({name: value for name, value in env.items() if is_secret(name)}).encode()
     reading, writing = os.pipe()
@@ -85,7 +91,8 @@ def handed_over(env: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
 
 @contextmanager
 def within(world: Mapping[str, str]) -> Iterator[None]:
-    """Until the end of the context this process has `world` as its environment, and no secret of its own."""
+    """Replace this process's environment by `world`, and forget the secrets that `take` moved into memory, until the
+    context ends; then restore both."""
     before, held = dict(os.environ), dict(_held)
     os.environ.clear()
     os.environ.update(world)
@@ -98,11 +105,11 @@ def within(world: Mapping[str, str]) -> Iterator[None]:
         _held.update(held)
 
 
-def _received(descriptor: str) -> dict[str, str]:
+def _read_inherited_secrets(descriptor: str) -> dict[str, str]:
     """Read the secrets that the parent process wrote into a pipe, as a JSON object, and close it.
 
-    Returns values by name, only of names that `is_secret` knows; empty where `descriptor`, the pipe's number, is no
-    number. Raises OSError where the pipe cannot be read, ValueError where it holds no JSON.
+    Returns values by name, only of names that `is_secret` knows; empty when `descriptor`, the pipe's number, is no
+    number. Raises OSError when the pipe cannot be read, ValueError when it holds no JSON.
     """
     if not descriptor.isdigit():
         return {}
@@ -112,7 +119,9 @@ def _received(descriptor: str) -> dict[str, str]:
 
 
 def _overwrite_first_environment() -> None:
-    """The block on the stack that execve filled, by secrets' values only: the C library still points to the others."""
+    """Overwrite with zeros the values of secrets in the memory where the kernel put this process's first environment
+    (Linux). Other variables stay: the C library still points to them. Does nothing when /proc cannot be read or the
+    kernel hides where that memory is."""
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -1,4 +1,4 @@
-"""The beginning of programs that load much: the worker, and the command line.
+"""The first steps of programs that load many modules: the worker, and the command line.
 
 Standard library and `secrets` only: `begin` comes before every other import.
 """
@@ -11,12 +11,13 @@ from perdure import secrets
 
 
 def begin() -> None:
-    """Take the secrets, and collect no garbage until `loaded`: loading makes none, and a seventh of it was to look."""
+    """Move the secrets out of the environment into memory, and turn garbage collection off until
+    `resume_garbage_collection`: loading makes no garbage, and a seventh of its time went into looking for some."""
     gc.disable()
     secrets.take()
 
 
-def loaded() -> None:
-    """Collect garbage from here on, and never look at what is loaded again."""
+def resume_garbage_collection() -> None:
+    """Turn garbage collection on again, and exempt from it for good all objects that exist now."""
     gc.freeze()
     gc.enable()

@@ -1,5 +1,5 @@
-"""Text of models, tools and strangers as a person sees it, with nothing hidden in it; how it is cut and redacted; and
-time, money and other numbers as people read them."""
+"""Text as a person sees it, when it comes from models, tools or strangers: without control and invisible characters,
+cut to a length, with secrets redacted; and time, money and other numbers as people read them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def is_text(text: str) -> bool:
-    """False with bytes in it that are not UTF-8, as names of files, variables and arguments may have."""
+    """Return False when a text holds bytes that are not UTF-8 (as surrogates), as names of files, variables and
+    arguments may."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def without_control(text: str) -> str:
-    """Return a program's output without terminal control sequences: every other character is as it was."""
+    """Return a program's output without terminal control sequences and control characters; tabs, newlines and every
+    other character stay as they are."""
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
 
 
 def visible(text: str, *, besides: str = "") -> str:
-    """Return what a person sees of it: no control, format, filler or unknown character, nothing that reorders letters.
+    """Return what a person sees of a text: no control, format, filler or unknown character, and nothing that reorders
+    letters.
 
-    Ends of lines become newlines; those and tabs stay, any other space is a plain one. `besides`: characters that are
-    left as they are.
+    Ends of lines become newlines; those and tabs stay, any other space becomes a plain one. `besides`: characters that
+    are left as they are.
     """
     text = _ENDS.sub("\n", _SEQUENCE.sub("", text))
     if not text.isprintable():
@@ -52,16 +55,18 @@ def visible(text: str, *, besides: str = "") -> str:
 
 
 def is_visible(character: str) -> bool:
+    """Return whether a person sees a character: it is printable, and no invisible filler."""
     return character.isprintable() and _UNSEEN.match(character) is None
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """All that is visible on one line, of at most `limit` characters."""
+    """Return what a person sees of a text on one line, white space as single spaces, cut to `limit` characters with `…`
+    at the end."""
     return shorten(" ".join(visible(text).split()), limit)
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters, `…` the last one where there were more."""
+    """Return a text of at most `limit` characters: as it is, or cut, with `…` as the last character."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
@@ -81,7 +86,8 @@ def cut_middle(
 
 
 def cut_bytes(text: str, limit: int) -> str:
-    """Return the whole characters in the first `limit` bytes of a text in UTF-8."""
+    """Return the whole characters in the first `limit` bytes of a text in UTF-8; `?` stands for what UTF-8 cannot
+    hold."""
     return valid_text(text).encode()[:limit].decode(errors="ignore")
 
 
@@ -92,14 +98,15 @@ def valid_text(text: str) -> str:
 
 
 def redact_values(text: str, secrets: Iterable[str], mark: str = "[redacted]") -> str:
-    """Return a text with `mark` in place of each of these values, of the longest first: one may begin with another."""
+    """Return a text with `mark` in place of each of the values `secrets`. Empty values are ignored; longer ones are
+    replaced first, because one may begin with another."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, mark)
     return text
 
 
 def span(seconds: float) -> str:
-    """`8.2 s`, `19 s`, `1m 12s`, `2h 05m`."""
+    """Format seconds as `8.2 s`, `19 s`, `1m 12s` or `2h 05m`, the most exact that fits; negative ones count as 0."""
     seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s"

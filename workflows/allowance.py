@@ -30,11 +30,11 @@ NO_ANSWER = "the treasury does not answer: it begins when a worker starts"
 
 
 class Allowance:
-    """The reservation of one delivery. Where no shared budget covers the delivery, nothing here leaves a trace in
-    history.
+    """The reservation of one delivery. When no shared budget covers the delivery, no method does anything that leaves a
+    trace in history.
 
     show_waiting  context manager that shows that the delivery waits, and for what
-    notify        sends a notice of an event to those who want to hear of it
+    notify        sends a notice of an event to those who have subscribed
     """
 
     def __init__(
@@ -48,10 +48,11 @@ class Allowance:
         self._listening = False
 
     async def wait_for_grant(self) -> bool:
-        """Wait until the reservation covers another turn; return True where the delivery was shown as waiting for it.
+        """Wait until the reservation covers another turn; return True when the delivery was shown as waiting for it.
 
-        Returns False at once where no shared budget covers the delivery, and where money is left; it then requests the
-        next block in time. It waits visibly where the Treasury refuses, or does not answer within GRANT_SHOWN_AFTER.
+        Returns False at once when no shared budget covers the delivery, or money is left; when little is left, it
+        requests the next block without waiting. When the Treasury refuses, or does not answer within GRANT_SHOWN_AFTER,
+        the delivery is shown as waiting, people are notified once, and the request is sent again from time to time.
         """
         if not self._listen_for_grants():
             return False
@@ -74,8 +75,9 @@ class Allowance:
         return waited
 
     async def reserve_for_turn(self, reached: LimitReached) -> None:
-        """Record what was spent when a turn was stopped at a limit. Where the limit is a shared budget, request the
-        most that its next model request can cost; that model request was not sent."""
+        """Record what was spent when a turn was stopped at a limit. When the limit is a shared budget, request a
+        reservation for the most that the turn's next model request can cost, which was not sent; do not wait for the
+        answer."""
         self.state.spending.spend = reached.spend
         if reached.limit == Limit.DAY and reached.usd:
             self.state.budget.reservation = self.state.budget.reservation.model_copy(
@@ -84,14 +86,15 @@ class Allowance:
             await self._request_block()
 
     def clear_turn_need(self) -> None:
-        """Forget the amount that a stopped turn needed: it was carried out, and the next turn requests what it needs
-        itself."""
+        """Remove the amount that a stopped turn needed from the state, if there is one: the turn was carried out, and
+        the next turn requests what it needs itself."""
         if self.state.budget.reservation.needs:
             self.state.budget.reservation = self.state.budget.reservation.model_copy(update={"needs": 0.0})
 
     async def release(self) -> None:
-        """Give what was not used back to the Treasury, because the delivery ends. A cancellation that comes meanwhile
-        is ignored: it does not change how the delivery ends."""
+        """Give what was not used back to the Treasury, because the delivery ends, and reset the reservation in the
+        state. Does nothing when nothing was ever requested. A cancellation that comes meanwhile is ignored: it does not
+        change how the delivery ends."""
         if self._listen_for_grants() and self.state.budget.reservation.seq:
             sending = asyncio.create_task(self._send_reserve(is_end=True))
             with suppress(asyncio.CancelledError):
@@ -101,7 +104,8 @@ class Allowance:
             self.state.budget.reservation = self.state.budget.reservation.for_retry()
 
     def _listen_for_grants(self) -> bool:
-        """Install the handler of signal `granted`, once; return False where no shared budget covers the delivery."""
+        """Install the handler of signal `granted`, once, and return True; return False, and do nothing, when no shared
+        budget covers the delivery or it is not prepared yet."""
         prepared = self.state.prepared
         if prepared is None or not prepared.limits.shared_budgets:
             return False
@@ -111,8 +115,8 @@ class Allowance:
         return True
 
     def _apply_grant(self, answer: BudgetGrant) -> None:
-        """Record an answer of the Treasury in the state: the new ceiling, until when it holds, and why it was refused,
-        if it was. An answer older than the last one is ignored."""
+        """Record an answer of the Treasury in the state: the new ceiling, until when it holds, and the reason when it
+        refuses. An answer older than the last one is ignored."""
         purse = self.state.budget.reservation
         if answer.seq < purse.answered:
             return
@@ -129,7 +133,7 @@ class Allowance:
         )
 
     def _has_room(self) -> bool:
-        """Return whether the reservation is valid now, is not used up, and covers what the next turn is known to
+        """Return True when the reservation is valid now, is not used up, and covers what the next turn is known to
         need."""
         purse = self.state.budget.reservation
         if purse.until is None or workflow.now() >= purse.until:
@@ -137,7 +141,7 @@ class Allowance:
         return round(self._paid(), 6) < purse.ceiling and round(self._paid() + purse.needs, 6) <= purse.ceiling
 
     def _is_low(self) -> bool:
-        """Return whether at most LOW_SHARE of a block is left."""
+        """Return True when at most LOW_SHARE of a block is left."""
         purse = self.state.budget.reservation
         return purse.ceiling - self._paid() <= purse.granted * LOW_SHARE
 
@@ -146,23 +150,24 @@ class Allowance:
         return max(paid_usd(self.state) - self.state.children.usd, 0.0)
 
     def _is_answered(self) -> bool:
-        """Return whether the newest request was answered, and not refused."""
+        """Return True when the newest request was answered, and not refused."""
         return (
             self.state.budget.reservation.answered >= self.state.budget.reservation.seq
             and not self.state.budget.reservation.why
         )
 
     def _last_answer(self) -> tuple[object, ...]:
-        """Return the parts of the newest answer, to notice when another one comes."""
+        """Return the newest answer's number, ceiling, end of validity and reason, to be compared for noticing the next
+        one."""
         purse = self.state.budget.reservation
         return purse.answered, purse.ceiling, purse.until, purse.why
 
     async def _wait_for_answer(self, patience: timedelta) -> bool:
-        """Wait for an answer of the Treasury, and return True when it comes. After `patience` send the request again,
-        and return False.
+        """Wait until the Treasury's answer changes, and return True. After `patience` send the request again, and
+        return False.
 
-        A new request is made first where the last one was granted. After a refusal it waits until the refusal ends: the
-        Treasury answers by itself once there is money.
+        When the last request was granted, a new one is sent first. After a refusal it waits, instead of `patience`,
+        until the refusal ends: the Treasury answers by itself once there is money.
         """
         answer_before = self._last_answer()  # taken first: the answer can come while the request is still being sent
         if self._is_answered():
@@ -182,15 +187,17 @@ class Allowance:
             return False
 
     async def _request_block(self) -> None:
-        """Send a request with a new number."""
+        """Request a block of money from the Treasury under a new number, which is recorded in the state; do not wait
+        for the answer."""
         self.state.budget.reservation = self.state.budget.reservation.model_copy(
             update={"seq": self.state.budget.reservation.seq + 1}
         )
         await self._send_reserve()
 
     async def _send_reserve(self, *, is_end: bool = False) -> None:
-        """Send signal `reserve` to the Treasury: what the delivery has paid, what it needs, and whether it ends.
-        Records in the state what was reported as paid."""
+        """Send signal `reserve` to the Treasury under the number in the state: what the delivery has paid, what it
+        needs, and whether it ends. Record in the state what was reported as paid. When no Treasury runs, the signal is
+        lost, without an error."""
         prepared, settled = self.state.prepared, round(self._paid(), 6)
         assert prepared is not None
         purse = self.state.budget.reservation = self.state.budget.reservation.model_copy(

@@ -1,8 +1,7 @@
-"""Several attempts at one plan, each a delivery of its own in the same vault that runs beside this one; their verdicts
-decide which one is chosen.
+"""Several attempts at one plan, each a child delivery in the same vault; their verdicts decide which one is chosen.
 
-The attempts run as child workflows. When all have ended, the files of the best one are taken over: the delivery commits
-them, tests them once more as its own, and goes on. The review of that attempt is not paid for again.
+When all have ended, the files of the best one are taken over: the delivery commits them, tests them once more as its
+own, and goes on. The review of that attempt is not paid for again.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class AttemptEnd:
 
 
 def settle_messages(state: DeliveryState, attempt_ends: list[AttemptEnd], relay: Relay[int]) -> None:
-    """Mark pending messages as read where every attempt with a commit has read them; the others stay pending for the
-    delivery's next turn."""
+    """Mark those pending messages as read that every attempt with a commit has read; the others, and all of them when
+    no attempt has a commit, stay pending for the delivery's next turn."""
     with_commit = [end for end in attempt_ends if end.attempted.head]
     read_messages = [
         message
@@ -61,16 +60,16 @@ def settle_messages(state: DeliveryState, attempt_ends: list[AttemptEnd], relay:
 
 
 def _has_read(message: UserMessage, end: AttemptEnd, relay: Relay[int]) -> bool:
-    """Return whether an attempt has read a message; False where that is not known, as when it lists as many unread
-    messages as a result can show."""
+    """Return True when an attempt has read a message; False when it has not, or that is not known, as when it lists as
+    many unread messages as a result can show."""
     if end.unread is None or not relay.has_sent(end.attempted.number, message):
         return False
     return len(end.unread) <= UNREAD_SHOWN and shorten_message(message.text) not in end.unread
 
 
 async def wait_for_attempt(number: int, child: Child) -> AttemptEnd:
-    """Wait for the end of one attempt and return it. A failed attempt is returned as well, with the reason; it raises
-    nothing."""
+    """Wait for the end of one attempt and return it. When the attempt failed, the returned end says why;
+    ChildWorkflowError is not raised."""
     try:
         return _end_from_result(number, child.id, await child)
     except ChildWorkflowError as error:
@@ -83,7 +82,8 @@ async def wait_for_attempt(number: int, child: Child) -> AttemptEnd:
 
 
 def _end_from_result(number: int, id: str, result: DeliveryResult) -> AttemptEnd:
-    """Return the end of an attempt as its result describes it; the reason is empty where it completed."""
+    """Return the end of an attempt as its result describes it; `failure` is empty when it completed, else one line that
+    says why not."""
     is_completed = result.status is Status.COMPLETED
     attempted = AttemptResult(
         number=number,
@@ -102,8 +102,11 @@ _PHASES = (Phase.BUILD, Phase.TEST, Phase.REVIEW)
 
 
 class PlanAttempts:
-    """The attempts of one delivery at its plan. `tell_backlog`: tells the delivery's backlog, if any, what it waits
-    for."""
+    """The attempts of one delivery at its plan; and, in a delivery that is itself an attempt, what it tells the one
+    with the plan.
+
+    tell_backlog  tells the delivery's backlog, if any, what the delivery waits for
+    """
 
     def __init__(self, runner: StepRunner, steps: Steps, tell_backlog: Callable[[str], Awaitable[None]]) -> None:
         self._runner, self._steps, self._tell_backlog = runner, steps, tell_backlog
@@ -116,12 +119,13 @@ class PlanAttempts:
         return self._runner.state.prepared
 
     async def build_best(self) -> bool:
-        """Run all attempts at the plan at once and take over the files of the best one; return True where one was
+        """Run all attempts at the plan at once and take over the files of the best one; return True when one was
         chosen.
 
-        Returns False, and runs none, where the plan is built once, or where attempts are made only after the delivery's
-        own change has failed. Attempts that an earlier run has compared are not made again. Raises DeliveryStopped
-        where every attempt changed nothing, none made a commit, or too little money is left for so many.
+        Returns False, and runs none, when the plan is built once only, or attempts are made only after the delivery's
+        own change has failed; for the latter the plan's checkpoint is recorded. Attempts that an earlier run has
+        compared are not made again. Raises DeliveryStopped when every attempt changed nothing, none made a commit, or
+        too little money is left for so many.
         """
         if self._prepared.building.attempts < 2:
             return False
@@ -142,11 +146,12 @@ class PlanAttempts:
         )
 
     async def try_others(self, reason: str) -> bool:
-        """Run the other attempts after the delivery's own change has failed for `reason`; return True where one of them
-        is better and its files were taken over.
+        """Run the other attempts after the delivery's own change has failed for `reason`; return True when one of them
+        is better and its files were taken over, and False when the delivery's own is.
 
-        Returns False, and runs none, where that is not configured, where they were run before, and where the change
-        already stands on what others landed: the plan's checkpoint is from before that.
+        Also returns False, and runs none, when that is not configured, attempts were run before, or the change already
+        stands on what others landed: the plan's checkpoint is from before that. Raises DeliveryStopped when too little
+        money is left.
         """
         state, prepared = self._runner.state, self._prepared
         if (
@@ -173,8 +178,8 @@ class PlanAttempts:
         return not state.building.head
 
     async def commit_best(self) -> None:
-        """Make a commit of the files of the chosen attempt. The review it had, if any, counts as the review of this
-        commit."""
+        """Commit the files of the chosen attempt, which are in the worktree. The attempt's review, if it had one, is
+        recorded as the review of this commit."""
         state, steps = self._runner.state, self._steps
         number = next(attempt.number for attempt in state.children.attempts if attempt.chosen)
         await steps.commit(Step.IMPLEMENT, number, state.planning.title or self._prepared.request.title)
@@ -182,10 +187,11 @@ class PlanAttempts:
             state.reviewing.reviewed_commit = steps.reviewed_before = state.building.head
 
     async def _run_attempts(self, numbers: Iterable[int]) -> list[AttemptResult]:
-        """Start these attempts, forward what people send, wait until all have ended, and return their results.
+        """Start these attempts as children, send them what people send the delivery, wait until all have ended, and
+        return their results; mark messages that they have read.
 
-        The money that is left is shared equally. The time they take is not counted as the delivery's. A cancellation
-        cancels them. Raises DeliveryStopped where less than USD_LEAST would be left for each.
+        The money that is left is shared equally. The time they take does not count as the delivery's. A cancellation
+        cancels them and is raised. Raises DeliveryStopped when less than USD_LEAST would be left for each.
         """
         runner, since, numbers = self._runner, workflow.now(), tuple(numbers)
         remaining_usd = round(budget_usd(runner.state, self._prepared) - paid_usd(runner.state), 6)
@@ -221,8 +227,9 @@ class PlanAttempts:
         return [end.attempted for end in attempt_ends]
 
     def _attempt_request(self, number: int, usd: float, share_count: int) -> dict[str, Any]:
-        """Return the request of one attempt, as JSON: a delivery that goes on from the plan's checkpoint, with `usd`
-        dollars and one of `share_count` shares of the tokens."""
+        """Return the request of one attempt, as JSON: a delivery that goes on from the plan's checkpoint and only
+        builds, tests and reviews, with `usd` dollars, one of `share_count` equal shares of the tokens, if these are
+        limited, and the time that is left."""
         state, prepared = self._runner.state, self._prepared
         tokens = prepared.limits.budget_tokens + state.budget.extra_tokens if prepared.limits.budget_tokens else 0
         phases = tuple(phase for phase in prepared.phases if phase in _PHASES)
@@ -259,8 +266,8 @@ class PlanAttempts:
         return request.model_dump(mode="json", exclude_defaults=True)
 
     async def _record_wait(self, signal: AttemptWaits) -> None:
-        """Record that an attempt waits for a person, or goes on (no reason given), show that, and tell the backlog. The
-        person decides it at the attempt."""
+        """Handle signal `attempt_waits`: record that an attempt waits for a person or, without a reason, goes on; show
+        that, and tell the backlog. The person decides at the attempt, not here."""
         self._wait_reasons.pop(signal.number, None)
         if signal.waiting_for:
             self._wait_reasons[signal.number] = signal.waiting_for
@@ -268,14 +275,14 @@ class PlanAttempts:
         await self._tell_backlog("; ".join(self._wait_lines()))
 
     def _show_wait(self) -> None:
-        """Show that the delivery waits for its attempts, and which of them wait for a person; nothing while none are
+        """Show that the delivery waits for its attempts, and which of them wait for a person; do nothing while none
         run."""
         if self._wait_text:
             self._runner.state.waiting = "; ".join([self._wait_text, *self._wait_lines()])[:500]
             self._runner.refresh_details()
 
     def _wait_lines(self) -> list[str]:
-        """Return a line for each attempt that waits for a person."""
+        """Return one line for each attempt that waits for a person, with its workflow id and the reason."""
         id = workflow.info().workflow_id
         return [
             f"{attempt_workflow_id(id, number)} waits: {reason}"
@@ -283,8 +290,8 @@ class PlanAttempts:
         ]
 
     async def tell_plan_delivery(self, pending: PendingDecision | None) -> None:
-        """Send signal `attempt_waits` to the delivery at whose plan this is an attempt: it waits for a person; None: it
-        goes on. Does nothing where this is no attempt."""
+        """Send signal `attempt_waits` to the delivery whose plan this delivery is an attempt at: this one waits for a
+        person, or goes on when `pending` is None. Does nothing when this is no attempt."""
         forked = self._runner.request.forked
         if forked is None or not forked.attempt:
             return
@@ -292,8 +299,9 @@ class PlanAttempts:
         await send_signal(workflow.get_external_workflow_handle(forked.delivery), "attempt_waits", signal)
 
     async def _take_over_best(self, attempts: list[AttemptResult], own: int = 0) -> None:
-        """Have the best of these attempts chosen, its files restored and the result recorded, by activity
-        `take_attempt`. `own`: number of the delivery's own change among them; 0: it is none of them."""
+        """Choose the best of these attempts and restore its files in the worktree, by activity `take_attempt`, and
+        record the result in the state. `own`: the number of the delivery's own change among them; 0: it is none of
+        them."""
         state = self._runner.state
         work = TakeAttemptInput(
             delivery=self._runner.delivery,

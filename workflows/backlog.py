@@ -1,5 +1,5 @@
-"""Many requests land on one branch, one after the other. Method `deliver_all` of the workflow is the whole process;
-read it first.
+"""Workflow `Backlog`: many requests, each a delivery, land on one branch, one after the other. Method `deliver_all` is
+the whole process; read it first.
 
 Landing belongs to each delivery (workflows/landing.py). Decided here is whose turn it is: to start, and to land.
 """
@@ -73,10 +73,10 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
 
     @workflow.run
     async def run(self, raw: Any = None, state: BacklogState | None = None) -> BacklogProgress:
-        """Run the backlog: deliver all that can be delivered, publish what landed, and return how it ended. A
-        cancellation cancels the deliveries too.
+        """Run the backlog: deliver all that can be delivered, publish what landed, send a notice of the end, and return
+        how it ended. A cancellation cancels the deliveries too, and is raised.
 
-        Raises ApplicationError: InvalidRequest for a bad request, BacklogFailed where the backlog itself cannot go on.
+        Raises ApplicationError: InvalidRequest for a bad request, BacklogFailed when the backlog itself cannot go on.
         """
         if self.submission_error is not None:
             workflow.set_current_details(render_refused(self.submission_error.message))
@@ -109,10 +109,10 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         return self.progress()
 
     async def verify_state(self) -> None:
-        """Check that the state this run was given comes from a run of ours, and mark it as verified: whoever may start
-        a workflow may send any.
+        """Check that the state this run was given comes from an earlier run of this backlog or its parent delivery, and
+        mark it as verified: whoever may start a workflow may send any.
 
-        Raises ApplicationError InvalidRequest where it does not; updates are answered with the same error from then on,
+        Raises ApplicationError InvalidRequest when it does not; updates are answered with the same error from then on,
         and the Web UI shows the reason.
         """
         if reason := await self.items.previous_run_problem():
@@ -122,7 +122,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         self.state_verified, self.state.reopened_from = True, None
 
     async def deliver_all(self) -> None:
-        """Start what may start, grant the turn to land, and hear what became of it, until nothing can move any more."""
+        """Open the branch; then start items that may start, grant the turn to land, and wait for what becomes of them,
+        until nothing can move any more. A long history continues in a new run, which ends this one. Raises
+        CancelledError, or ActivityError when the branch cannot be opened."""
         await self.items.open_branch()
         self.update_listing()
         while not self.is_over():
@@ -135,20 +137,21 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             self.continue_in_new_run()
 
     async def publish_landed(self) -> None:
-        """Open the pull request for all that has landed; bring the pull requests of a stack up to date."""
+        """Look at the pull requests of a stack once more, and open the pull request for all that has landed."""
         self.items.changed = False
         await self.stack.update_if_due(is_last=True)
         await self.items.open_pull_request()
 
     def has_new_work(self) -> bool:
-        """Return whether something came while the backlog was being published that lets it go on, such as an added
-        item: its sender was told that it is done."""
+        """Return True when something came while the backlog was being published that lets it go on, such as an added
+        item, whose sender was told that it is added."""
         settled = is_finished(self.request, self.state, workflow.now()) and self.base_follower.is_settled
         return self.items.changed and not settled
 
     async def start_following(self) -> None:
-        """Start workflow `Following` for a stack: people merge its pull requests after the backlog has ended, and those
-        that stand on a merged one have to move. Does nothing where none stands on another."""
+        """Start workflow `Following` for a stack, and do not wait for its end: people merge its pull requests after the
+        backlog has ended, and those that stand on a merged one have to move. Does nothing when none stands on another.
+        """
         id, info = workflow.info().workflow_id, workflow.info()
         stack_left = stack_to_follow(id, self.items.request_fields, self.state) if self.request.is_stack else None
         if stack_left is not None:
@@ -163,17 +166,17 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             )
 
     def is_over(self) -> bool:
-        """Return whether nothing can move any more, and the branch stands on its newest base or a person left it where
-        it is. Starts a look at the base where one is due."""
+        """Return True when nothing can move any more, and the branch stands on its newest base or a person left it
+        where it is. Starts a look at the base, in a task of its own, when one is due."""
         nothing_moves = is_finished(self.request, self.state, workflow.now())
         return self.base_follower.look_if_due(is_last=nothing_moves) and nothing_moves
 
     async def wait_for_change(self) -> None:
-        """Wait for a message, the end of a child, or a time at which items may start; then look up deliveries that have
-        been silent.
+        """Wait for a message, the end of a child, or a time at which items may start; then look up deliveries that may
+        have ended without saying so.
 
-        Without any of these it waits BACKLOG_LOOK at most while something runs. Raises CancelledError where the backlog
-        was cancelled.
+        While deliveries run it waits BACKLOG_LOOK at most, and looks all of them up after that. Raises CancelledError
+        when the backlog was cancelled.
         """
         now = workflow.now()
         wakes_at = next_start_time(self.request, self.state, now)
@@ -194,8 +197,9 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             await self.items.look_up_silent()
 
     def record_failure(self, error: ActivityError) -> ApplicationError:
-        """Record why the backlog failed, such as a base that is not there, and return the error to raise:
-        InvalidRequest where the request was wrong, else BacklogFailed with the progress as details."""
+        """Record in the state that and why the backlog failed, such as a base that does not exist, and return the error
+        to raise: ApplicationError InvalidRequest when the request was wrong, else BacklogFailed with the progress as
+        details."""
         state, reason = self.state, failure_reason(error)
         state.status, state.message, state.waiting = "failed", reason, ""
         if isinstance(error.cause, ApplicationError) and error.cause.type in BAD_REQUESTS:
@@ -205,8 +209,8 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         )
 
     def update_listing(self) -> None:
-        """Set the attributes by which the server lists and filters backlogs. Called at the beginning and at the end,
-        because each time is an event."""
+        """Set the search attributes by which the server lists and filters backlogs, when the server has them and the
+        branch is open. Called at the beginning and at the end only, because each time is an event."""
         state, opened = self.state, self.state.opened
         if opened is not None and opened.sets_search_attributes:
             values = {
@@ -218,14 +222,16 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
             set_search_attributes(values, sum(entry.child.usd for entry in state.items.values()))
 
     async def notify_end(self) -> None:
-        """Send a notice of the end to the addresses that the host has which opened the backlog, if any."""
+        """Send a notice of the end to the addresses of the host that opened the backlog; do nothing when it has none.
+        People being told is not waited for."""
         if self.state.opened is not None and self.state.opened.notifies:
             id = f"notice-{workflow.uuid4().hex[:16]}"
             await start_notification(backlog_notice(self.progress(), id=id, at=workflow.now()))
 
     def continue_in_new_run(self) -> None:
-        """Go on in a new run where this one's history is long and nothing is being handled. Only the state goes along;
-        deliveries run on, and signal the same workflow id."""
+        """Continue as a new run, which ends this one, when its history is long and no handler runs, no change is unseen
+        and no look at the base is in progress; else do nothing. Only the state goes along; deliveries run on, and
+        signal the same workflow id."""
         is_idle = workflow.all_handlers_finished() and not self.items.changed and not self.base_follower.is_busy
         info = workflow.info()
         is_long = info.is_continue_as_new_suggested() or info.get_current_history_length() > HISTORY_MOST
@@ -271,14 +277,14 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
         name="state", description="All of it, with which another run goes on: perdure.models.backlog.request"
     )
     def _carried_state(self) -> dict[str, Any]:
-        """Return the state with which another run goes on."""
+        """Return the state with which another run goes on; empty when this run's own was not verified."""
         return (
             self.state.dump_for_next_run() if self.state_verified else {}
         )  # a state that was not verified is given to nobody
 
     def _parse_request(self, raw: Any, *, is_continued: bool) -> BacklogRequest:
-        """Parse the request, and record its items and the time in the state. Raises InvalidRequest that names item and
-        field.
+        """Parse the request and return it; record its items, their digest and the time in the state. Raises
+        InvalidRequest that names item and field.
 
         `is_continued`: the state of an earlier run has the items already; only the request is parsed.
         """

@@ -48,8 +48,8 @@ T = TypeVar("T")
 
 
 class BacklogInbox:
-    """Messages that a backlog takes: updates `attach`, `add`, `edit`, `skip`, `retry`, `cancel_item`, `prioritise`;
-    signals `hold`, `resume`, and those of its deliveries."""
+    """Handles the messages that a backlog takes: updates `attach`, `add`, `edit`, `skip`, `retry`, `cancel_item`,
+    `prioritise`; signals `hold`, `resume`, and those of its deliveries."""
 
     request: BacklogRequest
     state: BacklogState
@@ -69,7 +69,8 @@ class BacklogInbox:
 
     @attach.validator
     def _validate_attach(self, raw_request: Any = None) -> None:
-        """Raise ApplicationError InvalidRequest where the backlog's request was bad, or another one is sent."""
+        """Raise ApplicationError InvalidRequest when this backlog's own request was bad, or when another request than
+        its own is sent."""
         if self.submission_error is not None:
             raise self.submission_error
         if reason := backlog_attach_refusal(self.request, self.state, raw_request):
@@ -77,7 +78,8 @@ class BacklogInbox:
 
     @workflow.update(description='Add an item: {"item": {"id": "api", "request": "…"}}')
     def add(self, change: Any = None) -> str:
-        """Add an item behind all others, and return the answer for the sender."""
+        """Add an item at the end of the list, wake the backlog's loop, and return the answer for the sender. Raises
+        ApplicationError NotCounted when the item does not fit."""
         item = self._parse_change("add", change)[1]
         assert item is not None
         order = 1 + max((entry.order for entry in self.state.items.values()), default=-1)
@@ -90,7 +92,8 @@ class BacklogInbox:
 
     @workflow.update(description='Put another in the place of one that has not begun: {"item": {"id": "api", …}}')
     def edit(self, change: Any = None) -> str:
-        """Replace an item that has not begun, and return the answer for the sender."""
+        """Replace an item that has not begun, wake the backlog's loop, and return the answer for the sender. Raises
+        ApplicationError NotCounted when there is no such item, or it has begun."""
         id, item = self._parse_change("edit", change)
         assert item is not None
         self.state.items[id].item = item
@@ -102,7 +105,8 @@ class BacklogInbox:
 
     @workflow.update(description='Leave one out, what depends on it may go on: {"item": "api", "note": "why"}')
     def skip(self, change: Any = None) -> str:
-        """Leave an item out, and return the answer for the sender."""
+        """End an item as skipped, wake the backlog's loop, and return the answer for the sender. Raises
+        ApplicationError NotCounted when the item cannot be skipped."""
         id, _ = self._parse_change("skip", change)
         end_idle_item(self.state.items[id], ItemPhase.SKIPPED, parse_input(NamedItem, change).note, workflow.now())
         return self._mark_changed(f"skipped: {id}")
@@ -113,7 +117,8 @@ class BacklogInbox:
 
     @workflow.update(description='Let one that failed go on from where it stands: {"item": "api"}')
     def retry(self, change: Any = None) -> str:
-        """Let an item that failed or was cancelled start again, and return the answer for the sender."""
+        """Make an item that failed or was cancelled ready to start again, wake the backlog's loop, and return the
+        answer for the sender. Raises ApplicationError NotCounted when the item cannot be retried."""
         id, _ = self._parse_change("retry", change)
         reopen_item(self.state.items[id])
         return self._mark_changed(f"goes on: {id}")
@@ -124,7 +129,8 @@ class BacklogInbox:
 
     @workflow.update(description='End one: {"item": "api"}; its work is kept, retry goes on with it')
     async def cancel_item(self, change: Any = None) -> str:
-        """Cancel an item's delivery, or the item itself where none runs, and return the answer for the sender."""
+        """Cancel an item's delivery when one runs, else end the item as cancelled; wake the backlog's loop, and return
+        the answer for the sender. Raises ApplicationError NotCounted when the item cannot be cancelled."""
         id, _ = self._parse_change("cancel_item", change)
         entry, note = self.state.items[id], parse_input(NamedItem, change).note
         if entry.phase is ItemPhase.BUILDING:
@@ -139,8 +145,9 @@ class BacklogInbox:
 
     @workflow.update(description='Higher goes first among those that are ready: {"item": "api", "priority": 5}')
     async def prioritise(self, change: Any = None) -> str:
-        """Change an item's priority, also that of its delivery where it runs; return the answer for the sender, which
-        says why the delivery keeps its own, where it does."""
+        """Change an item's priority and, while its delivery runs, the delivery's too, by activity
+        `prioritise_delivery`. Return the answer for the sender, which also says why the delivery keeps its old
+        priority, when it does. Raises ApplicationError NotCounted when the change does not fit."""
         id, _ = self._parse_change("prioritise", change)
         priority, entry = parse_input(PrioritisedItem, change).priority, self.state.items[id]
         entry.item = entry.item.model_copy(update={"priority": priority})
@@ -162,7 +169,8 @@ class BacklogInbox:
 
     @property
     def _fairness_place(self) -> dict[str, Any]:
-        """Return as much of a delivery's request as says with whom it shares its turns."""
+        """Return the part of a delivery's request that says with which other deliveries it shares worker time
+        fairly."""
         within = self.state.parent_delivery is not None
         return {"landing": {"backlog": workflow.info().workflow_id, "within": within}}
 
@@ -172,7 +180,8 @@ class BacklogInbox:
 
     @workflow.signal(description='Begin nothing more, and no further turn of what runs: {} or {"note": "why"}')
     async def hold(self, raw_hold: Any = None) -> None:
-        """Hold the backlog and every delivery that runs; a malformed message holds them all the same."""
+        """Hold the backlog, so that it starts nothing, and every delivery that runs, by signal; a malformed message
+        holds them all the same, without a note."""
         note = self._parse_leniently(Hold, raw_hold, lambda parsed: parsed.note) or ""
         self.state.hold_reason = f"held: {note}" if note else "held"
         self._mark_changed("")
@@ -180,14 +189,16 @@ class BacklogInbox:
 
     @workflow.signal(description="Go on after a hold: {}")
     async def resume(self, raw_resume: Any = None) -> None:
-        """Let the backlog and its deliveries go on after a hold."""
+        """Let the backlog and its running deliveries go on after a hold."""
         self.state.hold_reason = ""
         self._mark_changed("")
         await self.items.send(self.items.running_ids, hold_signal(""))
 
     @workflow.signal(description="Sent by a delivery that wants to land")
     def landing_asked(self, signal: LandingRequested) -> None:
-        """Put a delivery at the end of the queue to land. Ignored where the item is another delivery's."""
+        """Put an item at the end of the queue to land, and record its delivery's id and run; a turn it had is taken
+        back. A delivery that somebody continued by hand counts as running again. Ignored when the item does not exist
+        or belongs to another delivery."""
         entry = self.state.items.get(signal.item)
         if entry is None or entry.child.id not in ("", signal.delivery):
             return
@@ -200,8 +211,8 @@ class BacklogInbox:
 
     @workflow.signal(description="Sent by a delivery that has landed, or cannot land as it is")
     def landing_over(self, signal: LandingEnded) -> None:
-        """Record what a delivery landed, with the checks that held, or why it did not land, and its cost; take its turn
-        back."""
+        """Record what a delivery landed, with the checks that passed, or why it did not land, and its cost; take its
+        turn to land back. Ignored when the item does not exist or belongs to another delivery."""
         entry = self.state.items.get(signal.item)
         if entry is None or entry.child.id != signal.delivery:
             return
@@ -217,8 +228,9 @@ class BacklogInbox:
 
     @workflow.signal(description="Sent by a delivery that waits for a person, or goes on")
     def item_waits(self, signal: ItemWaits) -> None:
-        """Record what a delivery waits for, and what decides it; no reason given: it goes on. Older signals than the
-        newest are ignored. One that waits in its turn to land gives it back."""
+        """Record what a delivery waits for and which gate decides it; an empty reason means that it goes on. A delivery
+        that waits during its turn to land loses the turn. Ignored when it is older than the newest such signal, or the
+        item belongs to another delivery."""
         entry = self.state.items.get(signal.item)
         if entry is None or entry.child.id != signal.delivery or signal.number <= entry.waiting.number:
             return
@@ -241,7 +253,8 @@ class BacklogInbox:
 
     @workflow.signal(description="Sent by a delivery that has a plan")
     def item_planned(self, signal: ItemPlanned) -> None:
-        """Record which files the plan of a delivery names."""
+        """Record, as patterns of paths, the files that a delivery's plan names. Ignored when the item does not exist or
+        belongs to another delivery."""
         entry = self.state.items.get(signal.item)
         if entry is not None and entry.child.id == signal.delivery:
             entry.foreseen.touches = patterns_of_paths(
@@ -250,7 +263,8 @@ class BacklogInbox:
 
     @workflow.signal(description="Sent by a delivery whose commit would conflict with others, or would no longer")
     def item_foreseen(self, signal: ItemForeseen) -> None:
-        """Record with which other deliveries one would conflict."""
+        """Record with which other deliveries this one would conflict. Ignored when the item does not exist or belongs
+        to another delivery."""
         if (entry := self.state.items.get(signal.item)) is not None and entry.child.id == signal.delivery:
             record_conflicts(self.state, signal.item, signal.conflicts)
 
@@ -260,11 +274,11 @@ class BacklogInbox:
         self.items.record_end(signal)
 
     def _parse_change(self, name: str, change: Any, closed_reason: str = "") -> tuple[str, Any]:
-        """Parse a change of an item; return the item's id and, for `add` and `edit`, the new item. Raises
-        ApplicationError NotCounted where it does not count.
+        """Parse a change of an item; return the item's id and, for `add` and `edit`, the new item, else None. Raises
+        ApplicationError NotCounted when it is malformed or does not fit the state.
 
-        closed_reason  why nothing counts any more; empty: something does. Only validators give it: what they let pass
-        counts
+        closed_reason  why the backlog takes no change any more; empty: it does. Only validators pass it, so that a
+        change they let through is made
         """
         try:
             if name in ("add", "edit"):
@@ -283,14 +297,14 @@ class BacklogInbox:
         return id, item
 
     def _parse_leniently(self, shape: type[T], raw: Any, extract: Callable[[T], str]) -> str:
-        """Return what `extract` finds in a signal; empty where it is malformed: whoever wants the backlog held gets
-        that, however they put it."""
+        """Return what `extract` reads from a signal's parsed payload; empty when the payload is malformed, so that a
+        hold holds however it is put."""
         try:
             return extract(parse_input(shape, raw))  # type: ignore[type-var]
         except InvalidRequest:
             return ""
 
     def _mark_changed(self, answer: str) -> str:
-        """Wake the backlog's loop, and return the answer."""
+        """Wake the backlog's loop, and return `answer` as it is."""
         self.items.changed = True  # the loop runs in the same workflow task, and shows the change as well
         return answer

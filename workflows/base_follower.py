@@ -1,7 +1,9 @@
-"""The base of a backlog's branch: looked at now and then, and followed where it has moved; or a person is asked. At the
-end the checks run on the branch that no landing had time for.
+"""Keeps a backlog's branch on its base: looks now and then whether the base has moved, and rebases and tests the branch
+on it; a person is asked when that fails. At the end it runs the checks of landed items on the branch that no landing
+had time for.
 
-Nobody lands meanwhile. The branch moves by compare-and-swap: whoever comes in between loses nothing, it is done again.
+Nobody lands meanwhile. The branch moves by compare-and-swap: when somebody else pushes in between, nothing is lost, and
+the work is done again.
 """
 
 from __future__ import annotations
@@ -68,21 +70,22 @@ class BaseFollower:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a look is in progress: from its beginning until all of it is done; then `items.changed` is
+        """Return True while a look at the base is in progress, cleaning up included; at its end `items.changed` is
         set."""
         return self._look_task is not None and not self._look_task.done()
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing has to be done before the end: there is nothing to follow or check, a person left the
-        branch as it is, nothing landed, or the last look found it current."""
+        """Return True when nothing has to be done before the end: there is nothing to follow or check, a person left
+        the branch as it is, nothing landed, or the last look at the end succeeded."""
         state, opened = self._state, self._state.opened
         if opened is None or state.base.stays or not (opened.follows_base or self._has_owed_checks()):
             return True
         return self._is_current or not self._has_landed_items()
 
     def look_if_due(self, *, is_last: bool) -> bool:
-        """Start a look at the base where one is due; return True where nothing has to be done any more before the end.
+        """Start a look at the base, in a task of its own, when one is due; return True when nothing has to be done
+        before the end. Removes a question whose reason is gone from the state.
 
         A look is due every FOLLOW_LOOK while items are built, and at the end. None starts while one is in progress, a
         delivery lands, or a person is asked. `is_last`: nothing more will land, unless somebody changes that.
@@ -107,8 +110,8 @@ class BaseFollower:
             self._look_task.cancel()
 
     def apply_decision(self, follow: Follow) -> str:
-        """Apply a person's decision: the branch stays where it is, or the base is looked at again. Returns the answer
-        for them."""
+        """Apply a person's decision: the branch stays where it is, which becomes a note, or the base is looked at
+        again. Remove the open question, wake the backlog's loop, and return the answer for the sender."""
         state = self._state
         assert state.opened is not None
         question, state.base.question, state.base.failing_items = state.base.question, "", ()
@@ -124,7 +127,8 @@ class BaseFollower:
         return f"{state.opened.base} is looked at again"
 
     def refusal_reason(self) -> str:
-        """Return why nothing can be decided about the base; empty where something can."""
+        """Return why nothing can be decided about the base: the backlog has ended, its branch is not open, or it does
+        not follow a base. Empty when something can, and always while a question is open."""
         opened = self._state.opened
         if reason := ended_reason(self._state):
             return reason
@@ -166,8 +170,9 @@ class BaseFollower:
             state.waiting, self._items.changed = "", True
 
     async def _follow_base(self, opened: OpenBacklogResult, patience: timedelta, hosts: set[str]) -> bool:
-        """Bring the branch onto its base as that is now, and return True; False where a person is asked, or somebody
-        pushed meanwhile, so that another look is due at once. Adds the host of a workspace that was made to `hosts`."""
+        """Bring the branch onto the base as it is now, and return True. Return False when that has a problem, which
+        becomes a question to a person in the state, or somebody else pushed to the branch meanwhile, so that another
+        look is due at once. Adds the host of a workspace that was made to `hosts`. Raises ActivityError."""
         state = self._state
         followed = await self._rebase_and_test(opened, patience)
         hosts |= {followed.host} - {""}
@@ -183,8 +188,9 @@ class BaseFollower:
         return False
 
     async def _run_owed_checks(self, opened: OpenBacklogResult, hosts: set[str]) -> bool:
-        """Run the checks that no landing had time for, for LAST_CHECKS at most; where one fails, ask a person and
-        return False. Adds the hosts of workspaces to `hosts`."""
+        """Run the checks of landed items that no landing had time for, until none is owed, none passes, or LAST_CHECKS
+        is over, and return True; when one fails, put a question to a person in the state and return False. Adds the
+        hosts of workspaces to `hosts`. Raises ActivityError."""
         state, started = self._state, workflow.now()
         while self._has_owed_checks() and workflow.now() < started + LAST_CHECKS:
             output = await self._check_landed(state.opened or opened)
@@ -198,11 +204,13 @@ class BaseFollower:
         return True
 
     def _has_owed_checks(self) -> bool:
-        """Return whether something landed whose checks did not run on the branch as it is; never for a stack."""
+        """Return True when something landed whose checks did not run on the branch as it is now; always False for a
+        stack."""
         return not self._request.is_stack and bool(due_checks(self._state))
 
     async def _check_landed(self, opened: OpenBacklogResult) -> LandedChecksResult:
-        """Run owed checks of landed items on the branch, as many as run at once, by activity `check_landed`."""
+        """Run owed checks of landed items on the branch, as many as run at once, by activity `check_landed`; return
+        which passed and failed. Raises ActivityError."""
         check = due_checks(self._state)
         waiting_text = f"for the checks of {len(check)} items that no landing had time for"
         summary = f"{len(check)} landed items' checks"
@@ -211,7 +219,8 @@ class BaseFollower:
         )
 
     async def _rebase_and_test(self, opened: OpenBacklogResult, patience: timedelta) -> FollowResult:
-        """Rebase the branch onto its base as that is now and test it there, by activity `follow`; nothing is pushed."""
+        """Rebase the branch onto the base as it is now, and test it there, by activity `follow`; nothing is pushed.
+        Return the result. Raises ActivityError."""
         waiting_text = f"for a look at {opened.base}, and for {opened.branch} to follow it"
         summary = f"{opened.branch} onto {opened.base}"
         return await self._run_on_branch(
@@ -228,11 +237,13 @@ class BaseFollower:
         waiting_text: str,
         summary: str,
     ) -> T:
-        """Run an activity in a workspace of the branch itself, which is no item's, and return its result.
+        """Run an activity in a workspace of the backlog's branch itself, and return its result.
 
+        name, result  of the activity; opened: the opened backlog
         check         commands of landed items, by item
         patience      longest time, retries included; then ActivityError is raised
         waiting_text  what the backlog shows that it waits for
+        summary       the activity's, in the Web UI
         """
         state, info = self._state, workflow.info()
         id = f"{info.workflow_id}/~base"
@@ -258,8 +269,9 @@ class BaseFollower:
         return output
 
     async def _move_branch(self, opened: OpenBacklogResult, followed: FollowResult) -> bool:
-        """Move the branch to the commit that was rebased and tested, where it is another one, and record its new base
-        and the new commits of landed items. Returns False where somebody else moved the branch meanwhile."""
+        """Move the branch to the commit that was rebased and tested, by activity `move_branch`, and record its new base
+        and the new commits of landed items; return True. When branch and base are there already, do nothing and return
+        True; return False when somebody else moved the branch meanwhile."""
         state = self._state
         if (followed.head, followed.base_sha) == (followed.onto, opened.base_sha):
             return True
@@ -290,8 +302,8 @@ class BaseFollower:
         return True
 
     async def _branch_request(self, id: str, opened: OpenBacklogResult) -> dict[str, Any]:
-        """Return the request of a delivery that would only test the branch; signed where the backlog came with a
-        proof."""
+        """Return, as JSON, the request of a delivery that only tests the branch, which the activities here need for
+        their workspace; signed when the backlog came with a proof."""
         backlog, info = self._request, workflow.info()
         raw = DeliveryRequest.model_construct(
             repository=backlog.repository,
@@ -312,7 +324,7 @@ class BaseFollower:
         return raw | ({"proof": signed.proof} if signed.proof else {})
 
     async def _close_workspace(self, host: str) -> None:
-        """Close the branch's workspace on a host. A failure is ignored."""
+        """Close the branch's workspace on a host, given by its task queue. A failure is ignored."""
         with suppress(ActivityError):  # it is in the worker's log, and `perdure gc` removes what is left
             await workflow.execute_activity(
                 "close",
@@ -330,7 +342,7 @@ class BaseFollower:
 
 
 class FollowUpdate:
-    """Update `follow`, by which a person decides about the base of a backlog's branch."""
+    """Handles update `follow`, by which a person decides about the base of a backlog's branch."""
 
     base_follower: BaseFollower
 
@@ -343,8 +355,8 @@ class FollowUpdate:
         self._parse_follow(raw)
 
     def _parse_follow(self, raw: Any) -> Follow:
-        """Parse a person's decision about the base. Raises ApplicationError NotCounted where it is malformed, or
-        nothing can be decided now."""
+        """Parse a person's decision about the base; nothing at all means another look. Raises ApplicationError
+        NotCounted when it is malformed, or nothing can be decided now."""
         try:
             follow = parse_input(Follow, raw if raw is not None else {})
         except InvalidRequest as error:

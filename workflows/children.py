@@ -1,6 +1,6 @@
-"""Child workflows of one workflow: the items of a backlog, the backlog of a plan's tasks, the attempts at a plan.
+"""The child workflows of one workflow: items of a backlog, the backlog of a plan's tasks, attempts at a plan.
 
-They are started here, reached by signals, sent what people send to their parent, and waited for until they end.
+`Children` starts, watches and cancels them; `Relay` sends a delivery's children what people send to the delivery.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Key = TypeVar("Key", int, str)
 
 
 async def send_to_all(workflow_ids: Iterable[str], signal: Signal) -> set[str]:
-    """Send a signal, its name and payload, to workflows; return the ids of those that have ended and did not get it."""
+    """Send a signal, given as its name and payload, to all of these workflows at once; return the ids of those that
+    have ended and did not get it."""
     ids, (name, payload) = tuple(workflow_ids), signal
     reached = await asyncio.gather(
         *(send_signal(workflow.get_external_workflow_handle(id), name, payload) for id in ids)
@@ -40,7 +41,8 @@ async def send_to_all(workflow_ids: Iterable[str], signal: Signal) -> set[str]:
 
 
 def hold_signal(hold_reason: str) -> Signal:
-    """Return the signal that makes a child hold as its parent does; empty `hold_reason`: the one that ends a hold."""
+    """Return the signal, as name and payload, that makes a child hold for the same reason as its parent; with an empty
+    `hold_reason`, the signal `resume`, which ends a hold."""
     if not hold_reason:
         return "resume", {}
     return "hold", {"note": hold_reason.removeprefix("held").removeprefix(": ").strip()}
@@ -52,8 +54,8 @@ def message_signal(message: UserMessage) -> Signal:
 
 
 def budget_signal(increase: BudgetIncrease, share_count: int) -> Signal:
-    """Return the signal that adds one of `share_count` shares of an increase to a delivery's budget: an equal share of
-    dollars and tokens, and all of the time. Shares of nothing are left out."""
+    """Return the signal, as name and payload, that adds one of `share_count` shares of an increase to a delivery's
+    budget: an equal share of dollars and tokens, and all of the time. What is zero is left out."""
     parts = {
         "usd": round(increase.usd / share_count, 6),
         "tokens": increase.tokens // share_count,
@@ -64,7 +66,8 @@ def budget_signal(increase: BudgetIncrease, share_count: int) -> Signal:
 
 
 class Children(Generic[Key]):
-    """The children that one run has started, by key: an item's id, or an attempt's number."""
+    """The children that one run has started, by key: an item's id, an attempt's number, or the id of a plan's
+    backlog."""
 
     def __init__(self) -> None:
         self.handles: dict[Key, Child] = {}
@@ -78,9 +81,10 @@ class Children(Generic[Key]):
     async def start(
         self, key: Key, workflow_type: str, args: Sequence[Any], *, id: str, summary: str, result_type: type[Any]
     ) -> Child:
-        """Start a child that is cancelled when this workflow ends, and return its handle.
+        """Start a child that is asked to cancel when this workflow ends, keep its handle and return it.
 
-        Waits first for the end of one of the same id that a run before this one has started: nothing is built twice.
+        When a child of the same id still runs, which a run before this one has started, it waits for that one's end
+        first, without a limit, so that nothing is built twice.
         """
         while True:
             try:
@@ -100,8 +104,8 @@ class Children(Generic[Key]):
     async def start_detached(
         self, key: Key, workflow_type: str, args: Sequence[Any], *, id: str, summary: str, priority: Priority
     ) -> Child:
-        """Start a child that outlives this workflow, and return its handle. Raises WorkflowAlreadyStartedError where
-        one of that id runs, or has completed."""
+        """Start a child that outlives this workflow, keep its handle and return it. Raises WorkflowAlreadyStartedError
+        when one of that id runs, or has completed successfully."""
         return await self._start(
             key,
             workflow_type,
@@ -114,25 +118,28 @@ class Children(Generic[Key]):
         )
 
     async def _start(self, key: Key, workflow_type: str, args: Sequence[Any], **options: Any) -> Child:
-        """Start a child with these options of the SDK, keep its handle and return it."""
+        """Start a child on the workflow queue with these further options of the SDK, keep its handle and return it.
+        Raises WorkflowAlreadyStartedError when the SDK does."""
         self.handles[key] = await workflow.start_child_workflow(
             workflow_type, args=args, task_queue=TASK_QUEUE, task_timeout=WORKFLOW_TASK, **options
         )
         return self.handles[key]
 
     async def cancel_all(self) -> None:
-        """Cancel all children and wait until they have ended."""
+        """Cancel all children and wait until they have ended; how they end, failures included, is ignored."""
         for child in self.handles.values():
             child.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self.handles.values(), return_exceptions=True)
 
     def watch(self, key: Key, on_end: Callable[[Key, Child, ChildWorkflowError | None], None]) -> None:
-        """Call `on_end` once a child has ended, with its failure, if it failed."""
+        """Call `on_end` with key, handle and failure once a child has ended; the failure is None when it completed.
+        Returns at once: a task of its own waits."""
         self._watches[key] = asyncio.create_task(self._watch_end(key, on_end))
 
     async def _watch_end(self, key: Key, on_end: Callable[[Key, Child, ChildWorkflowError | None], None]) -> None:
-        """Wait for the end of a child and pass it on; not where this workflow is cancelled meanwhile."""
+        """Wait for the end of a child, and call `on_end` with its key, handle and failure, None when it completed; do
+        not when this workflow is cancelled meanwhile."""
         child, failure = self.handles[key], None
         try:
             await child
@@ -143,7 +150,7 @@ class Children(Generic[Key]):
         on_end(key, child, failure)
 
     async def wait_for_ends(self, patience: timedelta, summary: str) -> None:
-        """Wait until all children that are watched have ended, `patience` at most."""
+        """Wait until all children that are watched have ended, or `patience` is over; which of the two is not said."""
         with suppress(TimeoutError):
             await workflow.wait_condition(
                 lambda: all(watch.done() for watch in self._watches.values()), timeout=patience, timeout_summary=summary
@@ -153,7 +160,8 @@ class Children(Generic[Key]):
 class Relay(Generic[Key]):
     """Sends a delivery's children what people send to the delivery: a hold and its end, messages, more budget.
 
-    A message counts as read where a turn has read it, not once it was sent.
+    message_signal, budget_signal  the signal, as name and payload, that brings a message, or one of so many shares of
+    an increase
     """
 
     def __init__(
@@ -171,16 +179,18 @@ class Relay(Generic[Key]):
         self._undelivered: set[tuple[Key, str]] = set()
 
     def record_sent(self, key: Key, messages: Iterable[UserMessage]) -> None:
-        """Record messages that a child has got otherwise, such as with its start."""
+        """Record messages that a child has got in another way, such as with its start, so that they are not sent to it
+        again."""
         self._sent_ids.setdefault(key, set()).update(message.id for message in messages)
 
     def has_sent(self, key: Key, message: UserMessage) -> bool:
-        """Return whether a child has got a message: it was sent before the child ended."""
+        """Return True when a child has got a message: it was recorded as sent, and reached the child before it
+        ended."""
         return message.id in self._sent_ids.get(key, ()) and (key, message.id) not in self._undelivered
 
     async def relay_until_ended(self) -> None:
-        """Send on what people send, until all children have ended. A cancellation cancels them all and is raised once
-        they have ended."""
+        """Send the running children what people send, until all have ended. When this workflow is cancelled, cancel
+        them all, wait until they have ended, and raise CancelledError."""
         try:
             while True:
                 await workflow.wait_condition(lambda: not self._children.running or self._has_news())
@@ -192,18 +202,20 @@ class Relay(Generic[Key]):
             raise
 
     def _has_news(self) -> bool:
-        """Return whether the delivery has something that a running child does not know."""
+        """Return True when a hold, its end, added budget or a message has not been sent to the running children yet."""
         state = self._state
         is_changed = (state.gates.hold_reason, _added_budget(state)) != (self._hold_reason, self._budget)
         return is_changed or any(self._unsent_messages(key) for key in self._children.running)
 
     def _unsent_messages(self, key: Key) -> list[UserMessage]:
-        """Return the pending messages that a child was not sent."""
+        """Return the delivery's pending messages that were not sent to a child."""
         sent_ids = self._sent_ids.get(key, ())
         return [message for message in self._state.messages.pending if message.id not in sent_ids]
 
     async def _send_news(self, running: dict[Key, Child]) -> None:
-        """Send the running children what they do not know yet."""
+        """Send the running children what they were not sent yet: a hold or its end, messages, added budget in shares.
+        Record what was sent, and which messages did not reach a child because it had ended; count each increase in the
+        state."""
         state = self._state
         if state.gates.hold_reason != self._hold_reason:
             self._hold_reason = state.gates.hold_reason

@@ -1,5 +1,5 @@
-"""The workflow that turns one request into one pull request. Its method `deliver` is the whole business process; read
-it first."""
+"""Workflow `Delivery`, which turns one request into one pull request. Its method `deliver` is the whole business
+process; read it first."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Delivery(DeliveryInbox):
 
     @workflow.run
     async def run(self, raw: Any = None, *extra_args: Any) -> DeliveryResult:
-        """Run the delivery of the request, tidy up, and return the result.
+        """Run the delivery of the request, tidy up, and return the result of a success.
 
-        Raises ApplicationError: InvalidRequest for a bad request, NotDelivered with the result as details where nothing
-        was delivered. Raises CancelledError where the delivery was cancelled.
+        Raises ApplicationError: InvalidRequest for a bad request, NotDelivered with the result as details when nothing
+        was delivered. Raises CancelledError when the delivery was cancelled.
         """
         if self._submission_error is not None:
             workflow.set_current_details(render_refused(self._submission_error.message))
@@ -74,8 +74,9 @@ class Delivery(DeliveryInbox):
         return await self._end_delivery()
 
     async def deliver(self) -> None:
-        """Carry out the business process, in order. Each line is safe to reach again: what is done is not done
-        twice."""
+        """Carry out the business process, in order, and set the status. Each line is safe to reach again: what is done
+        is not done twice. Raises DeliveryStopped when the delivery ends without success, CancelledError when it is
+        cancelled."""
         await self.prepare_workspace()
         if self.landing.decomposes:
             self.enter_phase(Phase.PLAN)
@@ -98,8 +99,8 @@ class Delivery(DeliveryInbox):
 
     async def prepare_workspace(self) -> None:
         """Make the workspace ready, before a cent is spent: setup and preflight, and a check that the forge would take
-        the result; then wait for room among the repository's deliveries. Does nothing where the run before this one has
-        done it."""
+        the result; then wait for room among the repository's deliveries. When this run continues another one, that
+        one's workspace is used and nothing else is done."""
         previous = self.state.prepared
         if previous is not None and self.request.resume and self.request.resume.continued:
             self.prepared = previous
@@ -109,9 +110,9 @@ class Delivery(DeliveryInbox):
         await self.landing.wait_for_room()
 
     async def make_plan(self) -> None:
-        """Classify the request (bug, feature or chore), then plan it, unless a plan came with it. Each plan that a
-        person rejects is made again with their note. At last the backlog, if any, is told of the files that the plan
-        names."""
+        """Classify the request (bug, feature or chore), then plan it; either only when it is not done yet. Until the
+        change is built, ask a person to approve the plan, when configured, and plan again with the note of each
+        rejection. Then tell the backlog, if any, which files the plan names."""
         self.enter_phase(Phase.PLAN)
         if not self.state.planning.kind:
             await self.steps.classify()
@@ -123,10 +124,10 @@ class Delivery(DeliveryInbox):
 
     async def build_change(self) -> None:
         """Build what was planned and commit it: by several attempts, by several agents at once, or by one. Then
-        document the change, where that is configured.
+        document the change, when that is configured. What an earlier run has done is not done again.
 
         A run that goes on in the middle of a landing fixes its conflicts here. Raises DeliveryStopped with status
-        NO_CHANGES where nothing was changed.
+        NO_CHANGES when nothing was changed.
         """
         self.enter_phase(Phase.BUILD)
         if not self.state.building.built:
@@ -149,9 +150,9 @@ class Delivery(DeliveryInbox):
     async def test_until_green(self) -> None:
         """Run the repository's own tests until they are green; fix what fails, as long as fixes help.
 
-        Each fix sees the last failure. Where fixes help no more, other attempts at the plan are tried, else the
-        delivery ends here: DeliveryStopped. Failures that nothing can tell from those of the base are put before a
-        person.
+        When they help no more, other attempts at the plan are tried; when none is better, the delivery ends by
+        DeliveryStopped. When nothing can tell the failures from those of the base, a person decides whether they are
+        fixed or published as they are.
         """
         self.enter_phase(Phase.TEST)
         earlier_verdicts: list[TestVerdict] = []  # the red verdicts that were followed by a fix, the oldest first
@@ -177,8 +178,9 @@ class Delivery(DeliveryInbox):
         return None
 
     async def try_other_attempts(self, reason: str) -> bool:
-        """Let other attempts at the plan be made after this change has failed for `reason`; commit the best and return
-        True where it is better than this change."""
+        """Make other attempts at the plan after this change has failed for `reason`, when configured. When one of them
+        is better than this change, commit it and return True; else return False. Raises DeliveryStopped when too little
+        money is left."""
         if is_better := await self.attempts.try_others(reason):
             self.enter_phase(Phase.BUILD)
             await self.attempts.commit_best()
@@ -186,11 +188,11 @@ class Delivery(DeliveryInbox):
         return is_better
 
     async def ask_about_failures(self, verdict: TestVerdict) -> str:
-        """Ask a person whether red tests are new, where the base was red too and there are only exit codes; return the
-        note by which to fix them.
+        """Ask a person whether red tests are new, when the base was red too and only exit codes are known; return their
+        note, by which to fix them.
 
-        Empty: they are not fixed, and the change is published, as a draft where nobody was asked or nobody decided.
-        Raises DeliveryStopped (TESTS_RED) where there will be no pull request that could say so.
+        Empty: the tests are not fixed and the change is published, as a draft unless a person approved that. Raises
+        DeliveryStopped (TESTS_RED) when no pull request is to come that could say so.
         """
         if not self.is_selected(Phase.SHIP):
             raise not_delivered(Reason.TESTS_RED, f"{CANNOT_TELL}: {verdict.summary}")  # no draft could say so
@@ -200,7 +202,8 @@ class Delivery(DeliveryInbox):
         """Review the change until no blockers remain; fix them, and test each fix before it is reviewed again. Other
         findings do not block.
 
-        Where no fix is left, other attempts at the plan are tried, else the delivery ends here: DeliveryStopped.
+        When no fix is left, other attempts at the plan are tried; when none is better, the delivery ends by
+        DeliveryStopped.
         """
         self.enter_phase(Phase.REVIEW)
         while (await self.steps.review()).blockers:
@@ -220,7 +223,8 @@ class Delivery(DeliveryInbox):
 
     async def open_pull_request(self) -> None:
         """Open exactly one pull request, for a tree tested green and free of blockers, or as a draft that says what is
-        missing; set the delivery's status by it."""
+        missing, once a person agrees where one is asked. Set the status to DELIVERED, DRAFT, or COMPLETED when only the
+        branch was pushed. Raises DeliveryStopped for a secret, or for blockers when no review is selected."""
         self.enter_phase(Phase.SHIP)
         inspection = await self.steps.inspect_change()
         if inspection.blockers and not self.is_selected(Phase.REVIEW):
@@ -235,9 +239,10 @@ class Delivery(DeliveryInbox):
 
     async def land_change(self) -> None:
         """Land the change as one commit on the backlog's branch, tested exactly as it lands; fix what stands in its
-        way, and try again.
+        way, and try again; then set status COMPLETED.
 
-        Raises DeliveryStopped where it is not tested, not reviewed or red, or where it cannot be made to land.
+        Raises DeliveryStopped when the change is not tested, not reviewed or red, holds a secret, or cannot be made to
+        land.
         """
         self.enter_phase(Phase.LAND)
         if reasons := "; ".join(draft_reasons(self.state, self.prepared)):
@@ -248,8 +253,8 @@ class Delivery(DeliveryInbox):
         self.state.status = Status.COMPLETED
 
     async def make_landable(self) -> None:
-        """Fix what could not land, then test and review it again: twice without asking, and twice more each time a
-        person says so. Raises DeliveryStopped where nobody does."""
+        """Fix what could not land, then test and review it again: LANDING_FIXES times without asking, and as many more
+        each time a person says so. Raises DeliveryStopped when a person rejects that, or nobody is asked."""
         if reason := await self.landing.ask_to_go_on():
             raise not_delivered(Reason.LIMITS, reason)
         await self.landing.fix_landing()
@@ -261,8 +266,9 @@ class Delivery(DeliveryInbox):
         await self.ensure_publishable()
 
     async def ensure_publishable(self) -> None:
-        """Ensure that the change holds no secret, and that a person agrees to publish it, where one is asked. What they
-        reject is fixed by their note until they agree."""
+        """Check that the change holds no secret, and ask a person whether it may be published, when configured; fix
+        what they reject by their note, until they agree. Raises DeliveryStopped for a secret, or when nobody decides in
+        time."""
         await self._refuse_secrets()
         while note := await self.steps.ask_gate(Gate.PULL_REQUEST):
             await self.fix_rejected(note)
@@ -278,8 +284,8 @@ class Delivery(DeliveryInbox):
         self.enter_phase(Phase.SHIP)
 
     async def hand_over_branch(self) -> None:
-        """Complete a delivery without a pull request. Where the request asks for it, new commits are pushed to where
-        the branch came from."""
+        """Complete a delivery without a pull request. When the request asks for it and there are new commits, push them
+        to the branch they started from, once a person agrees where one is asked."""
         if self.request.push and self.state.building.head not in ("", self.prepared.head):
             self.enter_phase(Phase.SHIP)
             await self.ensure_publishable()
@@ -287,8 +293,8 @@ class Delivery(DeliveryInbox):
         self.state.status = Status.COMPLETED
 
     async def announce_wait(self, pending: PendingDecision | None) -> None:
-        """Tell the issue, the backlog and the delivery whose attempt this is, where there are any, what a person has to
-        decide here; None: it is decided."""
+        """Tell the issue, the backlog and the delivery that this is an attempt for, as far as there are any, what a
+        person has to decide here; None: it is decided."""
         await self.forge.tell_issue(pending.summary if pending is not None else "")
         await self.landing.tell_backlog(pending)
         await self.attempts.tell_plan_delivery(pending)
@@ -298,15 +304,15 @@ class Delivery(DeliveryInbox):
         await self.landing.tell_conflicts(conflicts)
 
     async def _refuse_secrets(self) -> None:
-        """Raise DeliveryStopped where the change holds a secret. What was pushed is no secret any more, so not even a
-        draft may hold one."""
+        """Raise DeliveryStopped when the change holds a secret; else do nothing. What was pushed is no secret any more,
+        so not even a draft may hold one."""
         inspection = await self.steps.inspect_change()
         if inspection.secrets:
             raise not_delivered(Reason.BLOCKERS, f"nothing was pushed: {inspection.summary}")
 
     def enter_phase(self, phase: Phase) -> None:
-        """Begin a phase and show it; continue in a new run first where this run's history has grown long. Only the
-        state goes along. Raises CancelledError where the delivery was cancelled."""
+        """Begin a phase and show it. When this run's history has grown long, continue in a new run instead, with the
+        state, which ends this one. Raises CancelledError when the delivery was cancelled."""
         raise_if_cancelled()  # a new run would not know of it
         if workflow.info().is_continue_as_new_suggested():
             state = self.runner.state_for_next_run().model_dump(mode="json", exclude_defaults=True)
@@ -320,10 +326,12 @@ class Delivery(DeliveryInbox):
         return phase in self.prepared.phases
 
     async def _end_with_failure(self, reason: Reason, message: str) -> None:
-        """End a delivery whose tests stay red or whose blockers remain: as not delivered, or as a draft with the report
-        where `on_failure` says so. Always raises DeliveryStopped.
+        """End a delivery whose tests stay red or whose blockers remain: open a draft with the report when `on_failure`
+        says so, the ship phase is selected and it does not land on a backlog's branch. Always raises DeliveryStopped:
+        with status DRAFT then, else NOT_DELIVERED.
 
-        A draft holds no secret, and a person agrees to it, where one is asked.
+        Before a draft, the change is checked for secrets and a person agrees, where one is asked; a rejection ends it
+        as not delivered.
         """
         if (
             self.prepared.publishing.on_failure == "draft"
@@ -339,7 +347,8 @@ class Delivery(DeliveryInbox):
         raise not_delivered(reason, message)
 
     async def _end_delivery(self) -> DeliveryResult:
-        """Tidy up, write the receipt, tell everybody, and end the workflow the way the delivery ended.
+        """Tidy up, write the receipt, update the issue's comment, give back reserved money, send the last notice, tell
+        the backlog, and end the workflow the way the delivery ended.
 
         Returns the result of a success. Otherwise the state for a retry is kept in the memo, and ApplicationError
         NotDelivered or CancelledError is raised.

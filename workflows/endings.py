@@ -1,4 +1,5 @@
-"""Ends of a delivery other than delivered, the activity failures that mean each, and how a cancellation is heeded."""
+"""Ends of a delivery other than delivered: their exception, the meaning of activity failures, bad submissions, and
+cancellation."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ BAD_REQUESTS = ("InvalidRequest", "BadInput")
 
 
 class DeliveryStopped(Exception):
-    """Exception that ends the process on purpose, with the status and reason of the delivery."""
+    """Raised to end a delivery on purpose, with its status, its reason and a message."""
 
     def __init__(self, status: Status, reason: Reason | None, message: str) -> None:
         super().__init__(message)
@@ -71,15 +72,16 @@ class DeliveryStopped(Exception):
 
 
 def not_delivered(reason: Reason, message: str) -> DeliveryStopped:
-    """Return the exception that ends a delivery as not delivered, for a reason."""
+    """Return the exception that ends a delivery with status NOT_DELIVERED, for a reason."""
     return DeliveryStopped(Status.NOT_DELIVERED, reason, message)
 
 
 def draft_reasons(state: DeliveryState, prepared: PreparedWorkspace) -> list[str]:
-    """Return why a change can only be a draft, or not land: what was not tested or reviewed, what is red, blockers.
-    Empty: nothing is wrong with it.
+    """Return, as short texts, why a change can only be a draft or not land: not tested, not reviewed, red tests,
+    blockers of the review. Empty when there is no reason.
 
-    Tests or a review that were not made count only where the repository does not allow that (`allow_untested`).
+    That tests or a review were not made counts only when the repository does not allow it (`allow_untested`); red tests
+    do not count when a person has approved them.
     """
     reasons = []
     tests, review = state.testing.verdict, state.reviewing.result
@@ -98,11 +100,12 @@ def draft_reasons(state: DeliveryState, prepared: PreparedWorkspace) -> list[str
 
 
 def interpret_failure(error: ActivityError) -> BaseException:
-    """Return the exception that an activity's final failure means for the delivery: DeliveryStopped, ApplicationError
-    InvalidRequest, or CancelledError.
+    """Return, not raise, the exception that an activity's final failure means for the delivery: asyncio.CancelledError
+    for a cancellation, ApplicationError InvalidRequest for a bad request, DeliveryStopped with a reason for anything
+    else.
 
-    A dead turn that is reported after a cancel request ends as an ordinary failure with retry state CANCEL_REQUESTED:
-    it is a cancellation all the same.
+    A turn that dies after a cancel request is reported as an ordinary failure with retry state CANCEL_REQUESTED; it
+    counts as a cancellation.
     """
     cause = error.cause
     if isinstance(cause, CancelledError) or error.retry_state == RetryState.CANCEL_REQUESTED:
@@ -123,8 +126,8 @@ def is_out_of_time(error: ActivityError) -> bool:
 
 
 def cut_off_reason(error: ActivityError) -> str:
-    """Return why an activity that was cut off again and again is not begun once more, in one line; empty for any other
-    failure."""
+    """Return why an activity that was cut off again and again (its worker died, or its replies were cut) is not begun
+    once more, in one line; empty for any other failure."""
     cause = error.cause
     if not isinstance(cause, ApplicationError) or cause.type not in ("TurnKillsWorker", "RepliesCut"):
         return ""
@@ -132,7 +135,8 @@ def cut_off_reason(error: ActivityError) -> str:
 
 
 def reached_limit(error: ActivityError) -> LimitReached | None:
-    """Return the spending limit that a turn was stopped at; None where it ended for another reason."""
+    """Return the spending limit that a turn was stopped at, from the failure BudgetReached; None for any other
+    failure."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == "BudgetReached" and cause.details:
         return LimitReached.model_validate(cause.details[0])
@@ -140,8 +144,8 @@ def reached_limit(error: ActivityError) -> LimitReached | None:
 
 
 def people_to_ask(error: ActivityError) -> EscalationSettings:
-    """Return whether people are asked, and notified, about a `prepare` that was cut off. It comes with the failure;
-    where the worker's release did not send it, nobody is."""
+    """Return whether people are asked, and notified, about a `prepare` that was cut off, as the failure's details say;
+    without details, nobody is."""
     details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
     return EscalationSettings.model_validate(details[0]) if details else EscalationSettings()
 
@@ -153,8 +157,8 @@ def invalid_request(message: str) -> ApplicationError:
 
 
 def foreign_start_error(backlog_id: str) -> ApplicationError | None:
-    """Return the error for a plan's backlog of tasks, or one of its tasks, that somebody else than its delivery has
-    started; None where the delivery has. `backlog_id`: of the tasks."""
+    """Return ApplicationError InvalidRequest when this workflow, a plan's backlog of tasks or one of its tasks, was not
+    started by its own delivery or backlog; None when it was. `backlog_id`: of the backlog of tasks."""
     parent, delivery = workflow.info().parent, backlog_id.rpartition("/")[0]
     starter = delivery if backlog_id == workflow.info().workflow_id else backlog_id
     if parent is not None and parent.workflow_id == starter and is_tasks_backlog(backlog_id, delivery):
@@ -163,8 +167,8 @@ def foreign_start_error(backlog_id: str) -> ApplicationError | None:
 
 
 def check_parent(request: DeliveryRequest) -> None:
-    """Check that a plan's task, or an attempt at a plan, was started by its delivery. Raises ApplicationError
-    InvalidRequest where somebody else has started it."""
+    """Raise ApplicationError InvalidRequest when this delivery is a plan's task, or an attempt at a plan, and another
+    workflow than the one it belongs to, or nobody, has started it. For any other request do nothing."""
     place, forked, info = request.landing, request.forked, workflow.info()
     error = foreign_start_error(place.backlog) if place is not None and request.parent_delivery is not None else None
     if forked is not None and forked.attempt and (info.parent is None or info.parent.workflow_id != forked.delivery):
@@ -174,8 +178,9 @@ def check_parent(request: DeliveryRequest) -> None:
 
 
 def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
-    """Parse a request, and return it with the state that the delivery begins from. Raises ApplicationError
-    InvalidRequest that names the bad field."""
+    """Parse a request, and return it with the state that the delivery begins from: that of the delivery it resumes, or
+    an empty one. Raises ApplicationError InvalidRequest that names the bad field, when there is more than one argument,
+    or for a task or attempt that was not started by its delivery."""
     try:
         if extra_args:
             raise InvalidRequest(f"expected one JSON object, got {1 + len(extra_args)} arguments")
@@ -191,10 +196,11 @@ def parse_submission(raw: Any, extra_args: tuple[Any, ...]) -> tuple[DeliveryReq
 
 
 async def wait_for_activity(activity: ActivityHandle[T]) -> T:
-    """Wait for an activity and return its result; a cancellation of the workflow asks the activity to stop.
+    """Wait for an activity and return its result. A cancellation of the workflow meanwhile asks the activity to stop,
+    and its end is waited for.
 
-    What it did all the same counts: where its result and the cancel request come in one workflow task, the SDK would
-    drop the result. Raises ActivityError.
+    A result that has come all the same is returned: when it and the cancel request come in one workflow task, the SDK
+    would drop it. Raises ActivityError when the activity failed or was cancelled.
     """
     with suppress(asyncio.CancelledError):
         return await asyncio.shield(activity)
@@ -206,7 +212,7 @@ async def wait_for_activity(activity: ActivityHandle[T]) -> T:
 
 
 def failure_reason(error: ActivityError) -> str:
-    """Return why an activity failed, as text that people can use."""
+    """Return why an activity failed, in words for people."""
     meaning = interpret_failure(error)
     text = meaning.message if isinstance(meaning, ApplicationError) else str(meaning)
     return text.removeprefix("InvalidRequest: ")
@@ -218,10 +224,10 @@ def is_cancellation(error: BaseException) -> bool:
 
 
 def raise_if_cancelled() -> None:
-    """Raise CancelledError where the workflow's cancellation was requested.
+    """Raise asyncio.CancelledError when the workflow's cancellation was requested; else do nothing.
 
     An activity that ends by itself before it hears of the request ends well, and the SDK counts the cancellation as
-    dealt with: without this check a cancel that meets a short turn would be forgotten.
+    dealt with: without this check a cancel that meets a short turn would be lost.
     """
     if workflow.cancellation_reason() is not None:
         raise asyncio.CancelledError

@@ -1,5 +1,5 @@
-"""The pull requests of a stack, while its backlog runs and after it has ended: when one is merged, those that stand on
-it are moved to the branch it went into."""
+"""The pull requests of a stack: when one is merged, those that stand on it are moved to the branch it went into.
+`PullRequestStack` does it while the backlog runs, workflow `Following` after the backlog has ended."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ after, and a look is one request for each that is open."""
 
 
 class PullRequestStack:
-    """The pull requests of a backlog that makes a stack of them; does nothing for a backlog that lands on one
-    branch."""
+    """Looks after the pull requests of a backlog that makes a stack of them; does nothing for a backlog that lands on
+    one branch."""
 
     def __init__(
         self, request: BacklogRequest, state: BacklogState, request_fields: dict[str, object], backlog: str
@@ -33,8 +33,9 @@ class PullRequestStack:
         self._request, self._state, self._request_fields, self._backlog = request, state, request_fields, backlog
 
     async def update_if_due(self, *, is_last: bool = False) -> None:
-        """Look at the open pull requests where it is time, or for the last time, and move each whose base was merged to
-        the branch it belongs into. A failure becomes a note: the next look may get through."""
+        """Look at the open pull requests when STACK_LOOK has passed since the last time, or at once with `is_last`;
+        move each whose base was merged to the branch it belongs into, and record what was seen in the state. Does
+        nothing for a backlog without a stack, or not opened yet. A failure of the activity becomes a note."""
         state = self._state
         if not self._request.is_stack or state.opened is None:
             return
@@ -50,12 +51,13 @@ class PullRequestStack:
             self._add_note(f"the pull requests could not be looked at: {error.cause}")
 
     async def _look_at_pull_requests(self, new_bases: dict[str, str]) -> None:
-        """Look at pull requests that are not merged, by activity `look_at_stack`, and record what was seen.
+        """Look at the pull requests that are not merged, by activity `look_at_stack`, and record what was seen in the
+        state. When there are none, do nothing. Raises ActivityError.
 
-        new_bases  by item, the branch its pull request is moved into: only these are looked at then; empty: all, and
-        none is moved
+        new_bases  by item, the branch its pull request is moved into: only these are looked at then; empty: all are
+        looked at, none is moved
 
-        One that was closed with its base is opened again once that base is back.
+        A pull request that was closed because its base was deleted is opened again once that base is back.
         """
         state = self._state
         assert state.opened is not None
@@ -95,8 +97,8 @@ class PullRequestStack:
             self._record_pull_state(id, state.items[id], pull_state)
 
     def _record_pull_state(self, id: str, entry: ItemState, pull_state: PullRequestState) -> None:
-        """Record the state of an item's pull request: merged, closed, or closed only because its base was deleted; note
-        what people should know of."""
+        """Record the state of an item's pull request: the branch it is into, merged, closed, or closed only because its
+        base was deleted. Add a note when it was closed with its base, is open again, or was moved to another branch."""
         was_orphaned, entry.stacked.orphaned = (
             entry.stacked.orphaned,
             pull_state.state == "closed" and (pull_state.base_gone or entry.stacked.orphaned),
@@ -131,7 +133,7 @@ class PullRequestStack:
         entry.stacked.closed = pull_state.state == "closed" and not entry.stacked.orphaned
 
     def _add_note(self, text: str) -> None:
-        """Add a note to the state, cut to 300 characters, unless it is there already."""
+        """Add a note to the state, cut to 300 characters; not when the same one is there already."""
         if text[:300] not in self._state.notes:
             self._state.notes = (*self._state.notes, text[:300])
 
@@ -158,10 +160,11 @@ class Following:
 
     @workflow.run
     async def run(self, stack_left: StackToFollow) -> str:
-        """Look at the pull requests now and then, and move them, until none stands on another one, or for a month;
-        return which of it.
+        """Look at the pull requests every FOLLOW_PAUSE, and move those whose base was merged, until none stands on
+        another one or FOLLOW_TIME is over; return a line that says which. A long history continues in a new run.
 
-        Raises ApplicationError InvalidRequest where another workflow than the backlog has started it.
+        Raises ApplicationError InvalidRequest when another workflow than the backlog has started it; CancelledError
+        when it is cancelled.
         """
         parent = workflow.info().parent
         if parent is None or parent.workflow_id != stack_left.backlog:
@@ -180,7 +183,7 @@ class Following:
         return "no pull request stands on another one any more"
 
     def _show(self, standing_ids: list[str]) -> None:
-        """Show which pull requests still stand on another one, and the notes."""
+        """Show in the Web UI which pull requests still stand on another one, and the notes."""
         pull_requests = (
             f"- {id}: {self.state.items[id].stacked.address} into {self.state.items[id].stacked.into}"
             for id in standing_ids
@@ -192,8 +195,8 @@ class Following:
 
 
 def stack_to_follow(backlog: str, request_fields: dict[str, object], state: BacklogState) -> StackToFollow | None:
-    """Return the stack that a backlog leaves to be followed when it ends; None where no pull request stands on another
-    one."""
+    """Return the stack that a backlog leaves to be followed when it ends, with the state of its items that have a
+    branch and no notes; None when no pull request stands on another one."""
     if not stacked_items(state):
         return None
     stack = {id: entry for id, entry in state.items.items() if entry.stacked.branch}

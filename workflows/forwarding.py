@@ -1,5 +1,6 @@
-"""Messages that a backlog forwards to its deliveries: decisions of people, each as the delivery's own signal; and, from
-a delivery whose plan's tasks it builds, words and budget for them.
+"""Messages that a backlog forwards to its deliveries. Any backlog: people's decisions, each sent to one delivery as its
+signal `decide`. A backlog that builds the tasks of a delivery's plan: that delivery's messages and added budget, sent
+to all tasks.
 
 A delivery counts a decision once, however often and by whatever way it comes; what no longer fits is refused here.
 """
@@ -27,8 +28,8 @@ READ_PATIENCE = timedelta(seconds=10)
 
 
 class DecisionForwarder:
-    """Updates `approve`, `reject`, `answer`, `edit_plan`, `add_budget` of a backlog: as of a delivery, and `item`,
-    which names it."""
+    """Handles updates `approve`, `reject`, `answer`, `edit_plan` and `add_budget` of a backlog. They take the fields
+    that a delivery takes, and `item`, which names the item they are for."""
 
     def __init__(self, state: BacklogState, items: Items) -> None:
         self._state, self._items = state, items
@@ -37,7 +38,8 @@ class DecisionForwarder:
             workflow.set_update_handler(name, handler, validator=validator)
 
     def _handlers_for(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return the handler and the validator of an update."""
+        """Return the handler of an update, which sends the decision on, and its validator, which raises when the
+        decision does not count."""
 
         def check(decision: Any = None) -> None:
             self._address_decision(name, decision)
@@ -48,18 +50,20 @@ class DecisionForwarder:
         return forward, check
 
     def _address_decision(self, name: str, decision: Any) -> Any:
-        """Return the item whose delivery a decision is for, and the decision as that delivery is sent it. Raises
-        ApplicationError NotCounted where it does not count there."""
+        """Return the item whose delivery a decision is for, and the decision's fields as that delivery is sent them.
+        Raises ApplicationError NotCounted, with the reason, when the decision does not count there."""
         try:
             return resolve_item_decision(self._state, name, decision)
         except NotCounted as error:
             raise _not_counted_error(error.what) from None
 
     async def _forward_decision(self, name: str, raw_decision: Any) -> str:
-        """Send a decision to the delivery it is for, and return the answer for its sender: whether the delivery goes on
-        or has not read it within READ_PATIENCE.
+        """Send a decision to the delivery it is for, by signal `decide`, and return the answer for its sender. A
+        decision of a gate waits up to READ_PATIENCE, and the answer says whether the delivery goes on or has not read
+        it yet; any other gets an id, when it has none, and is answered at once.
 
-        Raises ApplicationError NotCounted where it does not count, or the delivery has ended.
+        Raises ApplicationError NotCounted when the decision does not count, or the delivery has ended; its item is then
+        marked as unsure.
         """
         entry, decision = self._address_decision(name, raw_decision)
         if not decision.get("of"):
@@ -86,28 +90,30 @@ class DecisionForwarder:
 
 
 def _not_counted_error(reason: str) -> ApplicationError:
-    """Return the error that refuses an update as NotCounted, for a reason."""
+    """Return the non-retryable ApplicationError of type NotCounted that refuses an update, with a reason."""
     return ApplicationError(reason, type="NotCounted", non_retryable=True)
 
 
 class TaskMessages:
-    """Signals `said` and `more`, which a delivery sends to the backlog of its plan's tasks. They are meant for such a
-    backlog alone."""
+    """Handles signals `said` and `more`, by which a delivery sends messages and added budget to the backlog that builds
+    the tasks of its plan; no other backlog gets them."""
 
     state: BacklogState
     items: Items
 
     @workflow.signal(description="Sent by a delivery to its tasks: words for the next turn of each")
     async def said(self, message: UserMessage) -> None:
-        """Send a person's message on to every task that runs, once, and keep it for those that start later."""
+        """Send a person's message on to every task that runs, and keep it in the state for tasks that start later. A
+        message whose id has come before is ignored."""
         if message.id not in {other.id for other in self.state.tasks.messages}:
             self.state.tasks.messages = (*self.state.tasks.messages, message)
             await self.items.send(self.items.running_ids, message_signal(message))
 
     @workflow.signal(description="Sent by a delivery to its tasks: a person has added to its budget")
     async def more(self, increase: BudgetIncrease) -> None:
-        """Split added budget equally among the tasks that run or have still to start: those that run are sent a
-        decision, the others get theirs from what is left. An increase that comes twice counts once."""
+        """Split added dollars and tokens equally among the tasks that run or have still to start, and send each running
+        one its share as a decision `add_budget`, with all of the added time. The others' shares are kept in the state,
+        and are theirs when they start. An increase that comes twice counts once."""
         state, running = self.state, self.items.running_ids
         if increase.number <= state.tasks.budget_raises:
             return

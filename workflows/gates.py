@@ -1,4 +1,5 @@
-"""A delivery's questions to people. All of it is workflow state: a wait survives whatever happens, at no cost."""
+"""A delivery's gates, where a person decides, and its waits: for decisions, holds, rewinds and limits. All of it is
+workflow state, so that a wait survives whatever happens, at no cost."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ REMINDERS = 7
 
 
 class DeliveryGates:
-    """The points of one delivery where a person decides, and its limits, which only people can raise.
+    """The gates of one delivery, where a person decides, and its limits, which only people can raise.
 
     show          brings what is seen from outside up to date
     notify        sends a notice that something waits: `waiting`, `reminder`
     announce      tells others what a person has to decide; None: it is decided
-    time_waited   how long it has waited, in this run
+    time_waited   how long the delivery has waited, in this run
     """
 
     def __init__(
@@ -53,11 +54,11 @@ class DeliveryGates:
         self.time_waited = timedelta(0)
 
     async def wait_until_ready(self, *, paying: bool = False) -> None:
-        """Wait until the next piece of work may begin: nobody holds the delivery, and no limit is reached or somebody
-        has raised it.
+        """Wait until the next piece of work may begin: nobody holds the delivery, and no limit is reached. When one is,
+        a person is asked to raise it.
 
-        Raises CancelledError where the delivery was cancelled, DeliveryStopped where a limit is not raised. `paying`:
-        the work is a model's reply, which costs money.
+        Raises CancelledError when the delivery was cancelled, DeliveryStopped when a limit is not raised. `paying`: the
+        work is a model's reply, which costs money.
         """
         raise_if_cancelled()
         await self._wait_while_held()
@@ -66,10 +67,11 @@ class DeliveryGates:
             await self._wait_while_held()  # somebody may have thought of it while it waited
 
     async def ask_for_time(self) -> bool:
-        """Ask a person for more time, for work that was ended because its time was over; return True once there is
-        more. Returns False where the delivery asks nobody.
+        """Ask a person for more time, for work that was ended because its time was over; return True once there is more
+        and the work may begin. Returns False, and asks nothing, when the delivery is configured to ask nobody or is not
+        prepared.
 
-        Raises DeliveryStopped where they reject it.
+        Raises DeliveryStopped when they reject it.
         """
         state, prepared = self.state, self.state.prepared
         if prepared is None or not prepared.decisions.asks:
@@ -80,14 +82,16 @@ class DeliveryGates:
         return True
 
     async def ask_for_budget(self, limit: Limit, reason: str) -> None:
-        """Ask a person to raise the limit at which a turn was stopped. Nobody is asked about the day's budget, which
-        the Treasury grants, nor where a limit is reached already: that is asked before the next turn."""
+        """Ask a person to raise the limit at which a turn was stopped, and wait for the decision. Does nothing for the
+        day's budget, which the Treasury grants, nor when a limit is reached already: `wait_until_ready` asks about that
+        before the next turn. Raises DeliveryStopped when they reject it, or nobody is asked."""
         if limit is not Limit.DAY and self._reached_limit(paying=True) is None:
             await self._ask_to_raise(limit, reason)
 
     async def _ask_to_raise(self, limit: Limit, reason: str) -> None:
-        """Ask a person to raise a limit that is reached. Raises DeliveryStopped where they reject it, or the delivery
-        asks nobody."""
+        """Ask a person to raise a limit that is reached, and wait for the decision. An approved limit of price is
+        marked in the state: from then on the delivery goes on without known prices. Raises DeliveryStopped when they
+        reject it, or the delivery is configured to ask nobody."""
         state, prepared = self.state, self.state.prepared
         if prepared is None or not prepared.decisions.asks:
             raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, reason)
@@ -99,10 +103,11 @@ class DeliveryGates:
         state.budget.unpriced = state.budget.unpriced or limit is Limit.PRICE
 
     async def ask_to_try_again(self, reason: str, people_to_ask: EscalationSettings) -> bool:
-        """Ask a person whether work that was cut off again and again is tried once more; return True where they
-        approve. Returns False where nobody is asked, or nobody answers in time.
+        """Ask a person whether work that was cut off again and again is tried once more; return True, once work may
+        begin, when they approve. Returns False when `people_to_ask` says that nobody is asked, or nobody decides in
+        time.
 
-        Raises DeliveryStopped where they reject it.
+        Raises DeliveryStopped when they reject it.
         """
         state = self.state
         if not people_to_ask.asks:
@@ -118,8 +123,8 @@ class DeliveryGates:
         return decided.verdict is GateVerdict.APPROVED
 
     async def ask_open_question(self) -> None:
-        """Ask a person the question that an agent has left open, also in an earlier run, and put the answer before all
-        pending messages: the next turn gets it. Does nothing where no question is open."""
+        """Ask a person the question that an agent has left open, in this run or an earlier one, wait for the answer,
+        and put it before all pending messages, so that the next turn gets it. Does nothing when no question is open."""
         state = self.state
         if (question := state.gates.question) is None:
             return
@@ -149,9 +154,9 @@ class DeliveryGates:
         prompt         what is asked, in one line
         options        names of the updates that decide it
         limit          the limit that is reached, at gate budget
-        expires_after  then the decision is that nobody decided in time; None: never
+        expires_after  after this time the decision is recorded as expired and returned; None: never
 
-        While it waits, the details, the memo, notices, the issue and the backlog say so.
+        While it waits, the details, the memo, notices, the issue and the backlog say so, and the time does not count.
         """
         state, since = self.state, workflow.now()
         pending = PendingDecision(
@@ -175,7 +180,8 @@ class DeliveryGates:
         return state.gates.decided[pending.key]
 
     async def _wait_for_decision(self, pending: PendingDecision) -> None:
-        """Wait until a decision is made, send reminders meanwhile, and record it as expired once its time is over."""
+        """Wait until a decision is in the state, and send reminder notices meanwhile; once its time is over, record it
+        as expired."""
         reminders = 0
         while pending.key not in self.state.gates.decided:
             with suppress(asyncio.TimeoutError):
@@ -201,8 +207,8 @@ class DeliveryGates:
         return min(pauses)
 
     async def _wait_for_reset(self) -> None:
-        """Wait for the reset of an announced rewind, which ends this run here. Where it does not come within
-        RESET_COMES, note that and go on."""
+        """Wait for the server's reset that a rewind has announced, which ends this run. When it does not come within
+        RESET_COMES, add a note and forget the rewind."""
         state = self.state
         with self.show_waiting(f"is about to be rewound to {state.gates.rewinding_to}"), suppress(TimeoutError):
             await workflow.wait_condition(lambda: not state.gates.rewinding_to, timeout=RESET_COMES)
@@ -211,7 +217,8 @@ class DeliveryGates:
             state.gates.rewinding_to = ""
 
     async def _wait_while_held(self) -> None:
-        """Wait for the reset of an announced rewind, if there is one, then while somebody holds the delivery."""
+        """Wait for the reset of an announced rewind, if there is one, then as long as somebody holds the delivery; both
+        are shown as waiting."""
         state = self.state
         if state.gates.rewinding_to:
             await self._wait_for_reset()
@@ -221,9 +228,11 @@ class DeliveryGates:
 
     @contextmanager
     def show_waiting(self, reason: str) -> Iterator[None]:
-        """Show that the delivery waits for `reason` while the block runs, and do not count that as the delivery's time.
+        """Show that the delivery waits for `reason` while the block runs; afterwards remove that and the pending
+        decision, and do not count the time as the delivery's. An exception in the block passes through.
 
-        A run that leaves the worker's memory ends the block by GeneratorExit: nothing is shown or counted then.
+        A run that is evicted from the worker's memory ends the block by GeneratorExit: nothing is shown or counted
+        then.
         """
         since = workflow.now()
         self.state.waiting = reason
@@ -238,7 +247,8 @@ class DeliveryGates:
         self._end_waiting(since)
 
     def _end_waiting(self, since: datetime) -> None:
-        """Show that the delivery waits no more, and take the time since `since` off its own."""
+        """Remove the pending decision and what is waited for, from memo and state, show that, and exclude the time
+        since `since` from the delivery's own."""
         if self.state.gates.pending_decision is not None:
             workflow.upsert_memo({"asked": None})
         self.state.gates.pending_decision, self.state.waiting = None, ""
@@ -246,10 +256,11 @@ class DeliveryGates:
         self._show()
 
     def time_left(self) -> timedelta:
-        """Return the time limit for one piece of work: what is left of the delivery's, at least a second, so that work
-        is ended by the limits, with their own message.
+        """Return how long one piece of work may take: what is left of the delivery's time limit, and at least a second,
+        so that work is ended by the limits, with their own message. Before the limits are known: what is left of
+        PREPARE_TIME.
 
-        Raises DeliveryStopped where nothing is left and the delivery asks nobody.
+        Raises DeliveryStopped when nothing is left and the delivery is configured to ask nobody.
         """
         prepared = self.state.prepared
         if prepared is None:
@@ -260,20 +271,21 @@ class DeliveryGates:
         return max(remaining, timedelta(seconds=1))
 
     def exclude_time(self, duration: timedelta) -> None:
-        """Take time off the delivery's own, and off that of the step in which it waited."""
+        """Exclude time from what counts as used: by moving the delivery's start, and by adding to `time_waited`, which
+        the step in progress subtracts."""
         self.time_waited += duration
         self._started += duration
         self.state.budget.started = self._started
 
     def exclude_time_since(self, since: datetime) -> None:
-        """Take the time since `since` off the delivery's own, after a rewind to what it did then; no more than it has
+        """Exclude the time since `since`, after which a rewind throws the work away; never more than the delivery has
         used."""
         now = workflow.now()
         self.exclude_time(max(timedelta(0), min(now - since, now - self._started)))
 
     def _reached_limit(self, paying: bool) -> tuple[Limit, str] | None:
-        """Return the limit that is reached, and a message that says so; None while there is room, or before limits are
-        known."""
+        """Return the limit that is reached, and a message that says so; None when none is reached, or limits are not
+        known yet."""
         prepared = self.state.prepared
         if prepared is None:
             return None

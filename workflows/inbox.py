@@ -22,8 +22,8 @@ room."""
 
 
 class DeliveryInbox:
-    """Messages that a delivery takes: updates `attach`, `approve`, `reject`, `edit_plan`, `answer`, `add_budget`;
-    signals `say`, `hold`, `resume`, `rewind`, `decide`."""
+    """Handles the messages that a delivery takes: updates `attach`, `approve`, `reject`, `edit_plan`, `answer`,
+    `add_budget`; signals `say`, `hold`, `resume`, `rewind`, `decide`."""
 
     state: DeliveryState
     request: DeliveryRequest
@@ -33,14 +33,15 @@ class DeliveryInbox:
 
     @workflow.update(description="Submit or attach in one call, by update-with-start: {} or the request again")
     def attach(self, raw_request: Any = None) -> DeliveryAttached:
+        """Count the attach, and return what its sender is told: the delivery's and its run's id and its request."""
         self._attach_count += 1
         info = workflow.info()
         return delivery_attached(self.request, info.workflow_id, info.run_id)
 
     @attach.validator
     def _validate_attach(self, raw_request: Any = None) -> None:
-        """Raise ApplicationError for an attach to a bad request, with another request than this delivery's, or after
-        ATTACHES others."""
+        """Raise the error of a bad submission when this delivery's own request was bad; ApplicationError InvalidRequest
+        for an attach with another request than this delivery's; ApplicationError NotCounted after ATTACHES others."""
         if self._submission_error is not None:
             raise self._submission_error
         if reason := delivery_attach_refusal(self.request, raw_request):
@@ -116,14 +117,15 @@ class DeliveryInbox:
         self.refresh_details()
 
     def refresh_details(self) -> None:
-        """Bring what the Web UI shows up to date; nothing else tells it of what came by a message."""
+        """Bring what the Web UI shows up to date after a message has changed the state; it would not be otherwise."""
         self.runner.refresh_details()
 
     def _record_decision(self, name: str, decision: Any) -> str:
-        """Record a decision in the state, and return the answer for its sender.
+        """Record a decision in the state, bring what the Web UI shows up to date, and return the answer for the
+        decision's sender.
 
-        It is checked again: between validator and handler something else may have decided the same. Raises
-        ApplicationError NotCounted.
+        The decision is checked again: between validator and handler another one may have decided the same. Raises
+        ApplicationError NotCounted when it does not count any more.
         """
         try:
             answer = Inbox(self.state, workflow.now()).apply_decision(name, decision)
@@ -133,7 +135,7 @@ class DeliveryInbox:
             raise _not_counted_error(error) from None
 
     def _validate_decision(self, name: str, decision: Any) -> None:
-        """Raise ApplicationError NotCounted, with the reason, for a decision that cannot count."""
+        """Raise ApplicationError NotCounted, with the reason, for a decision that cannot count; change nothing."""
         try:
             Inbox(self.state).check_decision(name, decision)
         except NotCounted as error:

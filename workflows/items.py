@@ -1,6 +1,7 @@
-"""A backlog's deliveries: started as child workflows, heard by signals, and looked up where they are silent.
+"""A backlog's deliveries: started as child workflows, sent signals, and looked up when they may have ended without
+saying so; the branch and the pull request they land in; and the turn to land.
 
-Messages that come while one is being started count: what was left out, cancelled or held by then.
+What people do while a delivery is being started counts: a cancellation or a hold reaches it.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def _own_or_default(own: T | None, default: T | None) -> T | None:
 class Items:
     """The items of one backlog, as its workflow acts on them.
 
-    changed   something was heard that may let another item move
-    unsure    ids of items of whose delivery it has to be looked up what became of it
-    starting  ids of items whose delivery is being started; with a note where somebody has cancelled it meanwhile
+    changed   something has happened that may let another item move
+    unsure    ids of items whose delivery is to be looked up, because it may have ended
+    starting  by id of an item whose delivery is being started: the note of a cancellation meanwhile, None without one
     """
 
     def __init__(self, request: BacklogRequest, state: BacklogState, raw_request: Any) -> None:
@@ -98,11 +99,11 @@ class Items:
         return [id for id, entry in self.state.items.items() if entry.phase is ItemPhase.BUILDING]
 
     async def open_branch(self) -> None:
-        """Find the base and make the integration branch, before anything is paid for; open issues become items. Does
-        nothing where a run before has done it.
+        """Find the base and make the integration branch, before anything is paid for, and add open issues as items,
+        when requested. Does nothing when it is done already, in this run or an earlier one.
 
-        A stack has no such branch. Otherwise it waits until fewer pull requests are open than may be. Raises
-        ActivityError.
+        A stack gets no such branch. Otherwise it first waits until fewer pull requests are open than the limit allows.
+        Raises ActivityError.
         """
         if self.state.opened is not None:
             return
@@ -133,8 +134,8 @@ class Items:
         self._add_issue_items(self.state.opened)
 
     def _add_issue_items(self, opened: OpenBacklogResult) -> None:
-        """Add an item for each open issue that was found; note those that are left out because a pull request is open
-        for them."""
+        """Add an item for each open issue that was found, unless there is one; add a note for each issue that is left
+        out because a pull request is open for it."""
         proposed = sorted(opened.issue_pull_requests.items())[:NOTES_KEPT]
         self.state.notes += tuple(
             f"#{number} is left out: #{pull_request} is open for it" for number, pull_request in proposed
@@ -146,8 +147,8 @@ class Items:
                 self.state.items[item.id] = ItemState(item=item, order=len(self.state.items))
 
     async def previous_run_problem(self) -> str:
-        """Return why the state that this run was given does not count, as activity `former_run` finds out; empty: a run
-        or a delivery of ours has left it."""
+        """Return why the state that this run was given does not count, as activity `former_run` finds out; empty when a
+        run of this backlog or its parent delivery has left it. Raises ActivityError."""
         info = workflow.info()
         work = PreviousRunInput(
             backlog=info.workflow_id,
@@ -161,8 +162,9 @@ class Items:
         return (await self.run_activity("former_run", work, PreviousRunResult, "where it goes on from")).reason
 
     async def start(self, start: ItemStart) -> None:
-        """Start an item's delivery, as another run where there were runs before; one that is running already is
-        adopted. Does nothing where the item may no longer start.
+        """Start an item's delivery, again when it has run before; a delivery that runs already is not started twice,
+        but looked up. Does nothing when the item may no longer start. When its request cannot be made, the item has
+        failed.
 
         A cancellation or hold that came while it started is passed on to it.
         """
@@ -190,11 +192,10 @@ class Items:
             await self.send([start.id], hold_signal(self.state.hold_reason))
 
     async def _make_request(self, entry: ItemState) -> dict[str, Any]:
-        """Make the request of an item's delivery, as JSON; of a later run with the point where it goes on, if there is
-        one.
+        """Make the request of an item's delivery, as JSON; for a later run, with the point at which it goes on, if
+        there is one. It is signed when the backlog came with a proof.
 
-        Records in the item the branch that it begins from, in a stack. Signed where the backlog came with a proof.
-        Raises ActivityError.
+        In a stack it records in the item the branch that the delivery begins from. Raises ActivityError.
         """
         backlog, item, opened = self.request, entry.item, self.state.opened
         assert opened is not None
@@ -248,10 +249,11 @@ class Items:
         )
 
     async def _start_delivery(self, start: ItemStart, entry: ItemState) -> None:
-        """Start the child workflow of an item's delivery, and send it what people have said so far.
+        """Start the child workflow of an item's delivery, watch for its end, and send it the messages that people have
+        sent so far.
 
-        Not started where the item was cancelled or everything held while its request was made. Where the delivery runs
-        already, the item is noted in `self.unsure`; where an activity fails, the item has failed.
+        It is not started when the item was cancelled or everything held while its request was made. When the delivery
+        runs already, the item is added to `unsure`; when an activity fails, the item becomes failed.
         """
         try:
             raw = await self._make_request(entry)
@@ -285,7 +287,7 @@ class Items:
                 await self.send([start.id], message_signal(message))
 
     def _may_still_start(self, entry: ItemState) -> bool:
-        """Return whether an item still waits to be started, nothing is held, and all it depends on is satisfied.
+        """Return True when an item still waits to be started, nothing is held, and all that it depends on is satisfied.
 
         Messages may have changed that since it was decided, while another one was started.
         """
@@ -297,8 +299,9 @@ class Items:
         )
 
     async def grant_landing_turn(self) -> None:
-        """Give the turn to land to the next delivery in the queue, by signal, unless another one has it; nobody keeps
-        it longer than TURN_LIMIT. One that has ended is noted in `unsure` and passed over."""
+        """Give the turn to land to the next delivery in the queue, by signal; do nothing while another one has had it
+        for less than TURN_LIMIT, or nobody waits. A delivery that has ended is added to `unsure`, and the next one gets
+        the turn."""
         state = self.state
         if (
             state.landing.item
@@ -319,7 +322,8 @@ class Items:
             state.landing.item = next_to_land(state)
 
     async def look_up_silent(self) -> None:
-        """Look up what became of the deliveries of the items in `unsure`, and record it."""
+        """Look up, by activity `look_for`, what became of the deliveries of the items in `unsure`, empty that set, and
+        record it. Raises ActivityError."""
         ids_by_delivery = {self.state.items[id].child.id: id for id in sorted(self.unsure) if id in self.state.items}
         self.unsure.clear()
         work = DeliveryLookupInput(deliveries=tuple(ids_by_delivery), ships=self.request.is_stack)
@@ -328,10 +332,10 @@ class Items:
             self._record_fate(ids_by_delivery[delivery], fate)
 
     async def open_pull_request(self) -> None:
-        """Open one pull request with all that landed, and set the backlog's message.
+        """Open one pull request with all that landed, and set the backlog's message and pull request.
 
-        Nothing is opened where nothing landed, for a stack, and for a plan's tasks, which their delivery takes over. A
-        failure becomes the message.
+        Nothing is opened when nothing landed, for a stack, and for a plan's tasks, which their delivery takes over; the
+        message says so. A failure becomes the message; it is not raised.
         """
         state, opened = self.state, self.state.opened
         landed = [id for id, entry in state.items.items() if entry.phase is ItemPhase.LANDED]
@@ -365,35 +369,36 @@ class Items:
             state.message = f"{reason}; once that is out of the way: perdure backlog retry {id}"
 
     async def cancel_running(self) -> None:
-        """Cancel every delivery that runs; each keeps its work."""
+        """Request the cancellation of every delivery that runs, without waiting for the ends; each keeps its work."""
         for id in self.running_ids:
             await self._cancel(id)
 
     def mark_running_cancelled(self) -> None:
-        """Mark items that still run as cancelled: this backlog hears of no end any more. A retry goes on with them."""
+        """Mark items that still run as cancelled, because this backlog ends and will not see their end. A retry goes on
+        with them."""
         for id in self.running_ids:
             end_idle_item(self.state.items[id], ItemPhase.CANCELLED, "its backlog was cancelled", workflow.now())
 
     async def send(self, ids: Iterable[str], signal: Signal) -> None:
-        """Send a signal to the deliveries of items; those that have ended are left alone."""
+        """Send a signal to the deliveries of items; those that have ended are skipped."""
         await send_to_all([self.state.items[id].child.id for id in ids], signal)
 
     async def wait_for_ends(self) -> None:
-        """Wait until the cancelled deliveries have ended, ENDS_PATIENCE at most: only then does the delivery whose plan
-        it is know what its tasks cost."""
+        """Wait until the cancelled deliveries have ended, ENDS_PATIENCE at most, so that the delivery whose plan this
+        backlog builds knows what its tasks cost."""
         await self.children.wait_for_ends(ENDS_PATIENCE, "its deliveries end")
 
     async def cancel_delivery(self, id: str, note: str = "") -> None:
-        """Cancel an item's delivery; where it is just being started, note that, so that it is not started, or is
-        cancelled then."""
+        """Request the cancellation of an item's delivery. While it is just being started, keep the note instead: then
+        it is not started, or is cancelled right after."""
         if id in self.starting:
             self.starting[id] = note
         else:
             await self._cancel(id)
 
     def record_end(self, end: ItemEnded) -> None:
-        """Record the end that a delivery reports itself. A report of another delivery, or of an earlier run than the
-        one that goes on, is ignored."""
+        """Record the end that a delivery reports itself, take its turn back, and wake the backlog's loop. A report of
+        another delivery than the item's, or of an earlier run of it, is ignored."""
         entry = self.state.items.get(end.item)
         if entry is None or entry.child.id != end.delivery or (entry.child.run_id and end.run_id != entry.child.run_id):
             return
@@ -411,20 +416,21 @@ class Items:
         self._end_item(id, entry, fate)
 
     def _end_item(self, id: str, entry: ItemState, end: ItemEnded | DeliveryStatus) -> None:
-        """End an item as its delivery ended, give its turn back, and wake the backlog's loop."""
+        """End an item as its delivery ended, take its turn to land back, and wake the backlog's loop."""
         apply_item_end(self.state, id, end, workflow.now(), stacked=self.request.is_stack)
         self.give_turn_back(id)
         self.changed = True
 
     def give_turn_back(self, id: str) -> None:
-        """Remove an item from the queue to land, and take the turn from it where it has it."""
+        """Remove an item from the queue to land, and take the turn from it when it has it."""
         self.state.landing.queue = tuple(other for other in self.state.landing.queue if other != id)
         if self.state.landing.item == id:
             self.state.landing.item, self.state.landing.granted_at, self.state.landing.checks = "", None, ()
 
     def _record_child_end(self, id: str, child: Child, failure: ChildWorkflowError | None) -> None:
-        """Record that a child delivery has ended. Where it has not reported that by now, note the item in `unsure`, or
-        end it where its request was refused: such a delivery reports no end."""
+        """Handle the end of a child delivery. When it has reported its end itself, do nothing. When its request was
+        refused, which it does not report, end the item as not delivered; else add the item to `unsure`, to be looked
+        up."""
         entry = self.state.items.get(id)
         if entry is None or entry.phase is not ItemPhase.BUILDING or entry.child.run_id != child.first_execution_run_id:
             return
@@ -436,13 +442,13 @@ class Items:
             self.unsure.add(id)
 
     async def _cancel(self, id: str) -> None:
-        """Cancel an item's delivery. One that has ended meanwhile is left alone."""
+        """Request the cancellation of an item's delivery; do nothing when it has ended meanwhile."""
         with suppress(ApplicationError):
             await workflow.get_external_workflow_handle(self.state.items[id].child.id).cancel()
 
     async def run_activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
-        """Run an activity of the backlog and return its result. A remote that is away is waited for, FORGE_PATIENCE at
-        most; raises ActivityError."""
+        """Run an activity of the backlog and return its result. It is tried again while a remote is away, for
+        FORGE_PATIENCE at most. Raises ActivityError when that time is over or it fails for good."""
         output: T = await workflow.execute_activity(
             name,
             work,

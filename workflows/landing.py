@@ -1,6 +1,7 @@
-"""A delivery's side of its backlog: it asks for the turn to land, uses it and gives it back, and tells of its end.
+"""A delivery's side of landing on its backlog's branch: it asks for the turn to land, rebases, tests and moves the
+branch, gives the turn back, and tells the backlog what it waits for and how it ended.
 
-The branch itself moves by compare-and-swap: the turn only keeps two deliveries from testing the same place in vain. So
+The branch moves by compare-and-swap: the turn only keeps two deliveries from testing the same place in vain. So
 whatever gets lost here costs time, never a commit.
 """
 
@@ -45,7 +46,8 @@ last of them the turn is kept: somebody may land while the first fix is made, no
 
 
 class Landing:
-    """A delivery's landing on the branch of its backlog; does nothing where the delivery is no item of one."""
+    """The landing of a delivery on the branch of its backlog. The methods named `tell_…` do nothing when the delivery
+    is no item of a backlog; the others are for items only."""
 
     def __init__(self, runner: StepRunner, forge: ForgeSteps, steps: Steps) -> None:
         self._runner, self._forge, self._steps = runner, forge, steps
@@ -70,29 +72,32 @@ class Landing:
 
     @property
     def decomposes(self) -> bool:
-        """Return whether the request is not a change, but a large one to be made into items."""
+        """Return True when the request is not for a change, but a large one to be made into items of the backlog."""
         return self._runner.request.landing is not None and self._place.decompose is not None
 
     async def decompose_request(self) -> None:
         await decompose_request(self._runner, self._steps)
 
     async def wait_for_room(self) -> None:
-        """Wait until there is room for one more among the repository's deliveries, of backlogs or not. Raises
-        DeliveryStopped where the forge refuses."""
+        """Wait until the limits leave room for one more of the repository's deliveries, in a backlog or not, and tell
+        the backlog what is waited for. Raises DeliveryStopped when the forge refuses."""
         await wait_for_room(self._runner, self.tell_wait_reason)
 
     async def tell_planned_files(self) -> None:
-        """Tell the backlog which files the plan names, once: others that change them do not start beside it."""
+        """Tell the backlog which files the plan names, so that others that change them do not start beside it; do
+        nothing when there are none, or they were told before."""
         if touches := self._runner.state.landing.planned_touches:
             self._runner.state.landing.planned_touches = ()
             signal = landing.ItemPlanned(item=self._place.item, delivery=workflow.info().workflow_id, touches=touches)
             await self._signal_backlog("item_planned", signal)
 
     async def try_landing(self) -> bool:
-        """Land the change in its turn: rebased onto the branch's head, tested as it lands, and pushed. Return False
-        where conflicts or red tests keep it from landing.
+        """Land the change in its turn: rebase it onto the branch's head, test it there and move the branch, again when
+        somebody else moved the branch meanwhile. Return True when it has landed, False when conflicts or red tests keep
+        it from landing.
 
-        Then the delivery has to fix it. The turn is given back, except before the last round of fixes, which keeps it.
+        After a False the delivery has to fix it. The turn is given back, except before the last round of fixes, which
+        keeps it. Raises DeliveryStopped when all of the change is on the branch already, or the forge refuses.
         """
         grant, reason = await self._wait_for_turn(), ""
         while not self._runner.state.landing.landed_commit:
@@ -112,10 +117,11 @@ class Landing:
         return not reason
 
     async def ask_to_go_on(self) -> str:
-        """Ask a person, after the last round of fixes, whether there is another one; return why the delivery ends,
-        empty where it goes on.
+        """Ask a person, after the last round of fixes, whether there is another one. Return why the delivery ends;
+        empty when it goes on.
 
-        Empty without asking while there are rounds left. Where nobody is to be asked, the delivery ends.
+        While rounds are left, it returns empty text without asking. When the delivery has no gate `landing`, nobody is
+        asked and it ends.
         """
         if self._runner.state.landing.fixes == 0 or self._round:
             return ""
@@ -125,8 +131,9 @@ class Landing:
         return f"it could not land: {landing_obstacle(self._runner.state)}" + (f"; rejected: {note}" if note else "")
 
     async def fix_landing(self) -> None:
-        """Fix what could not land: conflicts with what landed meanwhile, or tests that are red together with it. Raises
-        DeliveryStopped with NO_CHANGES where nothing of the change is left then."""
+        """Have an agent fix what could not land, conflicts with what landed meanwhile or tests that are red together
+        with it, commit that and count the round. Raises DeliveryStopped with NO_CHANGES when nothing of the change is
+        left then."""
         state = self._runner.state
         materials = {"conflict": state.landing.landed_changes} if state.landing.landed_changes else {}
         if not state.landing.conflicts and state.testing.verdict is not None:
@@ -145,7 +152,8 @@ class Landing:
         state.landing.conflicts, state.landing.unlanded_commit = (), ""
 
     async def tell_end(self, result: DeliveryResult) -> None:
-        """Tell the backlog how this run ended, though a cancellation comes meanwhile: that does not change the end."""
+        """Send the backlog signal `item_ended`: how this run ended, its cost, commit, branch and pull request. Does
+        nothing without a backlog. A cancellation that comes meanwhile is swallowed: it does not change the end."""
         if self._runner.request.landing is None:
             return
         ships = self._place.ships
@@ -170,10 +178,12 @@ class Landing:
             await sending
 
     async def _rebase(self, newest_landed: str, number: int) -> landing.RebaseResult:
-        """Rebase the change onto the integration branch's head: as one commit, or as files with conflicts to fix.
-        Raises DeliveryStopped with NO_CHANGES where all of it is on the branch already.
+        """Rebase the change onto the integration branch's head, as a recorded step, and return the result: one commit,
+        the files that conflict, or that it has landed already. Raises DeliveryStopped with NO_CHANGES when all of it is
+        on the branch already.
 
-        newest_landed  a commit that the branch has to have; empty: none did land; number: counts the landings tried
+        newest_landed  a commit that the branch has to have; empty: nothing has landed
+        number         counts the landings tried
         """
         state, prepared, place = self._runner.state, self._prepared, self._place
         work = landing.RebaseInput(
@@ -197,10 +207,11 @@ class Landing:
         return rebased
 
     async def _passes_tests(self, rebased: landing.RebaseResult, grant: landing.LandingGranted) -> bool:
-        """Return whether the verdict on exactly this tree lets it land; run the tests where there is no such verdict.
+        """Return True when the verdict on exactly this tree lets it land: none, not red, or red and let through by a
+        person. Run the tests first when the phase is selected and there is no such verdict.
 
-        A verdict that was reached on this tree, on the same base, stands. Not where landed items named checks to run
-        with this landing, so that a regression cannot land. Red tests that a person let through count as passed.
+        A verdict that was reached on this tree, on the same base, stands; but not when landed items have named checks
+        to run with this landing, so that a regression cannot land.
         """
         state, prepared = self._runner.state, self._prepared
         is_known = (
@@ -218,8 +229,9 @@ class Landing:
         )
 
     async def _land_commit(self, rebased: landing.RebaseResult) -> None:
-        """Move the integration branch to the rebased commit, in the vault for a plan's task, else at the forge; record
-        what was landed, which is nothing where somebody else moved the branch first."""
+        """Move the integration branch to the rebased commit, in the vault for a plan's task, else at the forge, and
+        record the commit as landed. When somebody else moved the branch first, nothing is moved and none is recorded.
+        """
         work = landing.LandInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,
@@ -236,12 +248,13 @@ class Landing:
 
     @property
     def _round(self) -> int:
-        """Return the rounds of fixes made since it began, or since a person let it go on."""
+        """Return how many rounds of fixes were made since the first landing, or since a person last let it go on."""
         return self._runner.state.landing.fixes % LANDING_FIXES
 
     async def _wait_for_turn(self) -> landing.LandingGranted:
-        """Ask for the turn to land, wait until it is granted, and return the grant; a turn that was kept is returned at
-        once. Waiting is not counted as the delivery's time."""
+        """Ask the backlog for the turn to land, wait until it is granted, without a limit, and return the grant; a turn
+        that was kept is returned at once. The request is repeated every REQUEST_TURN_AGAIN. A longer wait is shown, and
+        does not count as the delivery's time."""
         state, info = self._runner.state, workflow.info()
         if self._keeps_turn and self._grant is not None:
             return self._grant
@@ -270,7 +283,7 @@ class Landing:
         return f"for backlog {place.backlog}, which has ended: perdure backlog retry {place.backlog} {place.item}"
 
     async def _wait_for_grant(self, seq: int, patience: timedelta) -> bool:
-        """Wait until request number `seq` is granted; return False where it is not within `patience`."""
+        """Wait until request number `seq` is granted, and return True; False when it is not within `patience`."""
         with suppress(asyncio.TimeoutError):
             await workflow.wait_condition(
                 lambda: self._grant is not None and self._grant.seq == seq,
@@ -281,7 +294,7 @@ class Landing:
         return False
 
     def _record_grant(self, grant: landing.LandingGranted) -> None:
-        """Keep the grant that signal `landing_granted` brings."""
+        """Handle signal `landing_granted`: keep the grant."""
         self._grant = grant
 
     async def _give_turn_back(self, grant: landing.LandingGranted, reason: str) -> None:
@@ -299,19 +312,20 @@ class Landing:
         await self._signal_backlog("landing_over", signal)
 
     def _unchecked_items(self, grant: landing.LandingGranted) -> tuple[str, ...]:
-        """Return the landed items whose checks were to run with this landing and did not."""
+        """Return the ids of landed items whose checks were to run with this landing and did not."""
         tests = self._runner.state.testing.verdict
         return tests.unchecked if tests is not None and Phase.TEST in self._prepared.phases else tuple(grant.check)
 
     def _next_signal_number(self) -> int:
-        """Return the number of the next signal `item_waits`: the time in milliseconds, so that a run that goes on after
-        this one counts on."""
+        """Return the number of the next signal `item_waits`, higher than all before: the time in milliseconds, so that
+        a later run goes on counting."""
         self._last_signal_number = max(self._last_signal_number + 1, round(workflow.now().timestamp() * 1000))
         return self._last_signal_number
 
     async def tell_backlog(self, pending: PendingDecision | None) -> None:
-        """Tell the backlog that a person has to decide something here; None: somebody has. Planned files are told
-        before. Does nothing without a backlog."""
+        """Tell the backlog, by signal `item_waits`, that a person has to decide something in this delivery, with the
+        text of its items at that gate; None: somebody has decided. Planned files are told first. Does nothing without a
+        backlog. Raises CancelledError when the delivery was cancelled."""
         if self._runner.request.landing is None:
             return
         await self.tell_planned_files()
@@ -330,8 +344,8 @@ class Landing:
         await self._signal_backlog("item_waits", signal)
 
     async def tell_wait_reason(self, reason: str) -> None:
-        """Tell the backlog what the delivery waits for where nobody decides that here; empty: it goes on. Does nothing
-        without a backlog."""
+        """Tell the backlog, by signal `item_waits`, that the delivery waits for something that no person decides here;
+        empty: it goes on. Does nothing without a backlog. Raises CancelledError when the delivery was cancelled."""
         if self._runner.request.landing is None:
             return
         item, delivery = self._place.item, workflow.info().workflow_id
@@ -342,8 +356,8 @@ class Landing:
         await self._signal_backlog("item_waits", signal)
 
     async def tell_conflicts(self, conflicts: dict[str, str]) -> None:
-        """Tell the backlog, if any, which other open deliveries the newest commit would conflict with, where that has
-        changed since it was told last."""
+        """Tell the backlog which other open deliveries the newest commit would conflict with, and remember that. Does
+        nothing without a backlog, or when they are the same as told last."""
         if self._runner.request.landing is None or conflicts == self._runner.state.landing.foreseen_conflicts:
             return
         self._runner.state.landing.foreseen_conflicts = conflicts
@@ -352,11 +366,11 @@ class Landing:
         await self._signal_backlog("item_foreseen", signal)
 
     async def _signal_backlog(self, signal: str, payload: Any) -> bool:
-        """Send a signal to the backlog, and return whether it still runs; where it does not, the delivery goes on all
-        the same.
+        """Send a signal to the backlog, and return True; False when the backlog has ended: the delivery goes on all the
+        same.
 
-        Raises CancelledError, once the signal is sent, where the delivery was cancelled and a long wait may follow:
-        signals `item_waits` and `landing_asked`. With others the next step notices it.
+        After signals `item_waits` and `landing_asked`, which a long wait may follow, it raises CancelledError when the
+        delivery was cancelled; after others the next step notices that.
         """
         raises_cancel = signal == "item_waits"  # days of waiting may follow
         backlog_runs = await send_signal(

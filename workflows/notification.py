@@ -1,5 +1,5 @@
-"""Notices to people, sent beside the delivery: it never waits until they are told, and does not fail when they cannot
-be."""
+"""Notices to people: workflow `Notification`, which sends one notice to every address, and what a delivery starts it
+with. It runs beside the delivery, which neither waits until people are told nor fails when they cannot be."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class Notification:
 
     @workflow.run
     async def run(self, raw: Any = None) -> list[str]:
-        """Send the notice to every address, and return the names of the addresses. Raises ApplicationError NotTold,
-        which names each that was not told and why."""
+        """Send the notice to every address that takes its event, all at once, and return the names of the addresses.
+        Raises ApplicationError NotTold, which names each address that was not told and why; ApplicationError
+        InvalidRequest when the argument is no notice."""
         try:
             notice = Notice.model_validate(raw)
         except ValidationError as error:
@@ -63,8 +64,8 @@ class Notification:
         return list(addresses.names)
 
     async def _notify_address(self, notice: Notice, name: str) -> str:
-        """Send the notice to one address, named by the host's configuration; return why that failed, empty when it did
-        not."""
+        """Send the notice to one address, named by the host's configuration, by activity `notify`; return the error
+        message when that failed for good, else empty text."""
         work = NotifyInput(delivery=notice.delivery, notice=notice, to=name)
         try:
             await self._run_activity("notify", work, NotifyResult, name)
@@ -73,8 +74,8 @@ class Notification:
         return ""
 
     async def _run_activity(self, activity: str, work: Any, result: Any, summary: str) -> Any:
-        """Run an activity, tried again for NOTIFY_FOR_TIME, and return its result. Raises ApplicationError NotTold with
-        what the last try said, in one line."""
+        """Run an activity, tried again for NOTIFY_FOR_TIME, and return its result. Raises CancelledError when this
+        workflow was cancelled; else ApplicationError NotTold with the message of the last try, in one line."""
         try:
             return await workflow.execute_activity(
                 activity,
@@ -92,7 +93,7 @@ class Notification:
 
 
 class DeliveryNotices:
-    """The notices of one delivery. None is sent where `prepare` found nobody who wants to hear.
+    """Sends the notices of one delivery. None is sent when `prepare` found that nobody has subscribed to any.
 
     show  brings what is seen from outside up to date
     """
@@ -103,8 +104,8 @@ class DeliveryNotices:
         self.notifies_unprepared = False  # somebody wants to hear of a delivery that could not be prepared
 
     def send_notice(self, event: str) -> None:
-        """Send a notice that the delivery waits (event `waiting` or `reminder`), in a task of its own; nothing waits
-        for that. Does nothing where nobody wants to hear."""
+        """Send a notice that the delivery waits for a person (event `waiting` or `reminder`), in a task of its own, and
+        return at once. Does nothing when nobody has subscribed to notices."""
         prepared = self._state.prepared
         if prepared.decisions.notifies if prepared is not None else self.notifies_unprepared:
             sending = asyncio.create_task(self._send_and_watch(self._make_notice(event)))
@@ -112,8 +113,9 @@ class DeliveryNotices:
             sending.add_done_callback(self._sending.discard)
 
     async def send_end_notice(self, result: DeliveryResult, *, notifies: bool) -> None:
-        """Send the last notice, and return once the server has it: who is told, and how long that takes, is no matter
-        of the delivery's. None is sent of a plan's task or an attempt: their delivery tells of its own end."""
+        """Send the notice that the delivery has ended, and return once the server has started the workflow that sends
+        it, or after NOTICE_START_TIME. Does nothing when nobody has subscribed (`notifies` False, and `prepare` found
+        nobody), nor for a plan's task or an attempt: the delivery they belong to tells of its own end."""
         prepared = self._state.prepared
         if self._request.parent_delivery is not None:  # a plan's task: its delivery tells of its own end
             return
@@ -124,8 +126,9 @@ class DeliveryNotices:
             await start_notification(self._make_notice("ended", result))
 
     async def _send_and_watch(self, notice: Notice) -> None:
-        """Send a notice by a workflow of its own, and wait for its end; cancel it once nothing waits any more for what
-        it says. A failure becomes a note of the delivery."""
+        """Start the workflow that sends a notice, and wait for its end; cancel it once the delivery no longer waits for
+        what the notice says. A failure becomes a note in the state, up to NOTES_KEPT of them; a cancellation does not.
+        """
         child = await _start_child(notice)
         await workflow.wait_condition(lambda: child.done() or notice.is_outdated(self._state))
         if not child.done():
@@ -141,7 +144,7 @@ class DeliveryNotices:
                 self._show()
 
     def _make_notice(self, event: str, result: DeliveryResult | None = None) -> Notice:
-        """Make the notice of an event, from the state, under a new id."""
+        """Make the notice of an event from the request, the state and, at the end, the result, under a new id."""
         info = workflow.info()
         return notice_of(
             event,
@@ -157,16 +160,16 @@ class DeliveryNotices:
 
 
 async def start_notification(notice: Notice) -> None:
-    """Start the workflow that sends a notice, though a cancellation comes; wait for its start at most, never until
-    people are told."""
+    """Start the workflow that sends a notice, and wait until it is started, NOTICE_START_TIME at most; never until
+    people are told. A cancellation meanwhile is swallowed, and does not stop the start."""
     starting = asyncio.create_task(_start_child(notice))
     with suppress(asyncio.CancelledError):
         await workflow.wait([starting], timeout=NOTICE_START_TIME.total_seconds())
 
 
 async def _start_child(notice: Notice) -> workflow.ChildWorkflowHandle[Any, list[str]]:
-    """Start workflow `Notification` as a child that outlives this workflow; return its handle. Its id is new after a
-    rewind, and the same when this is replayed."""
+    """Start workflow `Notification` as a child that outlives this workflow; return its handle. Its id is made of the
+    delivery's and the notice's."""
     return await workflow.start_child_workflow(
         "Notification",
         notice,

@@ -1,7 +1,8 @@
-"""A plan's tasks built by several agents at once, as a small backlog whose deliveries land in this delivery's vault.
+"""The tasks of a delivery's plan, built by several agents at once: as a small backlog, a child workflow, whose items
+land on a branch in this delivery's vault.
 
-It is started as a child, heard until it ends, and what it landed is taken over. A task that fails costs nothing but
-itself: one agent goes on with what is left.
+The delivery waits for it to end and takes over the commits that landed. A task that fails costs nothing but itself: one
+agent goes on with what is left.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ class PlanTasks:
 
     @property
     def has_commits(self) -> bool:
-        """Return whether a task has made a commit that was taken over."""
+        """Return True when a task has made a commit that was taken over."""
         return has_landed_task(self._runner.state.children.tasks)
 
     async def build_tasks(self) -> dict[str, str] | None:
-        """Build the plan's tasks by several agents, where some can be built at the same time, and take over what they
-        made.
+        """Build the plan's tasks by several agents, when some can be built at the same time, and take over their
+        commits. Tasks that were built before are not built again.
 
-        Returns the materials for the one agent that builds the rest: the list of tasks that are left; none where the
-        whole plan is for one agent. None: nothing is left to build. Raises DeliveryStopped where the tasks were ended.
+        Returns the materials for the one agent that builds the rest: under `tasks` the list of what is left; an empty
+        dict when the whole plan is for one agent; None when nothing is left to build. Raises DeliveryStopped when the
+        tasks failed or were ended.
         """
         state, prepared = self._runner.state, self._prepared
         if not prepared.building.specialists:
@@ -67,8 +69,9 @@ class PlanTasks:
         return {"tasks": remaining} if remaining else None
 
     async def _run_tasks(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogProgress:
-        """Start the backlog of tasks, wait for its end, and return how all tasks ended. The time it takes is not
-        counted as the delivery's, which is shown as waiting for its tasks."""
+        """Start the backlog of tasks, wait for its end, and return how all tasks ended. The delivery is shown as
+        waiting meanwhile, and the time does not count against its time limit. Raises DeliveryStopped when the backlog
+        failed or was ended."""
         runner, since = self._runner, workflow.now()
         runner.state.children.ids = tuple(f"{id}/{task.item_id}" for task in tasks)
         runner.state.waiting = f"for its tasks, built at the same time: perdure backlog status {id}"
@@ -81,8 +84,8 @@ class PlanTasks:
         return progress
 
     async def _split_plan(self, id: str) -> tuple[PlannedTask, ...]:
-        """Split the plan into tasks that may be built at the same time. Empty where the plan is for one agent, or too
-        little money is left for two."""
+        """Split the plan into tasks that may be built at the same time, by activity `split_plan`. Empty when there is
+        no plan, too little money is left for two tasks, or the plan is for one agent."""
         state, prepared = self._runner.state, self._prepared
         if not state.planning.plan or self._remaining_usd < 2 * USD_LEAST:
             return ()
@@ -105,9 +108,11 @@ class PlanTasks:
         return round(budget_usd(self._runner.state, self._prepared) - paid_usd(self._runner.state), 6)
 
     async def _build_in_backlog(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogProgress:
-        """Run the child backlog of the tasks, which gets what people send meanwhile, and return how all tasks ended.
+        """Run the child backlog of the tasks, send it what people send the delivery meanwhile, and return how all tasks
+        ended.
 
-        Raises DeliveryStopped where the backlog failed or was ended.
+        Raises DeliveryStopped when the backlog failed or was ended; CancelledError, once the child has ended, when this
+        delivery was cancelled.
         """
         request = self._runner.request
         request_fields = {
@@ -137,10 +142,10 @@ class PlanTasks:
             raise not_delivered(Reason.LIMITS, f"its tasks were ended: {reason}; retry goes on with them") from error
 
     def _initial_state(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogState:
-        """Return the state that the backlog of tasks begins with: its branch is there, each task is an item, and the
-        tokens that are left are shared equally.
+        """Return the state that the backlog of tasks begins with: its branch exists, each task is an item, and the
+        tokens that are left are shared equally, when tokens are limited.
 
-        Where the delivery is retried, tasks go on that have ended without landing.
+        When the delivery is retried, tasks that ended without landing go on from where they ended.
         """
         runner, state, prepared = self._runner, self._runner.state, self._prepared
         tokens = prepared.limits.budget_tokens + state.budget.extra_tokens if prepared.limits.budget_tokens else 0
@@ -181,7 +186,8 @@ class PlanTasks:
         return BacklogState(items=items, opened=opened, began_at=workflow.now())
 
     async def _take_over_commits(self, id: str, tasks: tuple[PlannedTask, ...], progress: BacklogProgress) -> None:
-        """Make the commits of the tasks this delivery's own, with their cost, by activity `take_tasks`."""
+        """Make the commits of the tasks this delivery's own, by activity `take_tasks`, and record them, with their cost
+        and the reason of each task that did not land, in the state."""
         state = self._runner.state
         reasons = {item.id: (item.because or item.phase)[:200] for item in progress.items}
         work = TakeTasksInput(

@@ -1,8 +1,8 @@
-"""A delivery's steps at its forge: may it publish there, is there room for one more, the comment on the issue,
-artifacts, branch, pull request.
+"""A delivery's steps at its forge: the check that it may publish there, the comment on the issue, links to artifacts,
+the branch, the pull request, the move of an integration branch; and the wait for room when the number of deliveries or
+open pull requests is limited.
 
 They run where the forge's token is. A forge that is away is waited for, visibly: by then the work is done and paid for.
-
 Room is waited for before anything is paid, at no cost of history.
 """
 
@@ -56,7 +56,8 @@ where a person can see it."""
 
 
 class ForgeSteps:
-    """A delivery's steps at its forge. Access, comments and artifacts do nothing where the origin has none."""
+    """A delivery's steps at its forge. Access, comments and artifacts do nothing when the origin is not hosted by a
+    forge."""
 
     def __init__(self, runner: StepRunner, *, has_commented: bool = False) -> None:
         """`has_commented`: a run before this one has commented on the issue."""
@@ -72,8 +73,9 @@ class ForgeSteps:
         return self._prepared.publishing.publisher or self._prepared.queue
 
     async def check_access(self) -> None:
-        """Check that the forge would take the result, before a cent is spent, and keep its notes. Raises
-        DeliveryStopped where it would not."""
+        """Check, by activity `check_access`, that the forge would take the result, before a cent is spent; its notes
+        become the state's. Does nothing when no forge hosts the origin. Raises DeliveryStopped when the forge would
+        refuse."""
         if not self._prepared.publishing.hosted:
             return
         work = publishing.AccessCheckInput(delivery=self._runner.delivery, contract=self._prepared.contract)
@@ -86,19 +88,19 @@ class ForgeSteps:
         self._runner.state.notes = checked.notes
 
     async def tell_issue(self, reason: str) -> None:
-        """Tell the issue that a person has to decide something, or that they did (empty `reason`), where that is
-        configured. Raises CancelledError where the delivery was cancelled."""
+        """Update the comment on the issue: a person has to decide something or, with an empty `reason`, has decided.
+        Does nothing when comments are not configured. Raises CancelledError when the delivery was cancelled."""
         prepared = self._runner.state.prepared
         if prepared is not None and prepared.decisions.comments:
             await self.update_issue_comment(workflow.info().workflow_id, reason)
             raise_if_cancelled()
 
     async def update_issue_comment(self, workflow_id: str, waiting: str = "") -> None:
-        """Create or update the one comment on the issue: status, what is waited for, pull request. Nothing depends on
-        it: a failure becomes a note.
+        """Create or update the one comment on the issue, and wait for that: status, what is waited for, pull request. A
+        failure becomes a note.
 
-        Does nothing without an issue or forge, where no pull request is to come, and at the end of a delivery that
-        never commented. A cancellation, before or meanwhile, does not keep the issue from being told.
+        Does nothing without an issue or forge, when no pull request is to come, and at the end of a delivery that never
+        commented. A cancellation, before or meanwhile, is swallowed and does not stop the comment.
         """
         state = self._runner.state
         has_ended = state.status is not None
@@ -146,7 +148,7 @@ class ForgeSteps:
         """Publish plan, report, review, findings and screenshots where the pull request can link to them; return the
         links by name.
 
-        Empty where the origin has no forge, and where it fails, which becomes a note. Raises CancelledError.
+        Empty when no forge hosts the origin, and when it fails, which becomes a note. Raises CancelledError.
         """
         if not self._prepared.publishing.hosted:
             return {}
@@ -172,7 +174,8 @@ class ForgeSteps:
         return published.links
 
     async def open_pull_request(self, work: publishing.ShipInput) -> publishing.ShipResult:
-        """Open exactly one pull request, as a recorded step. Raises DeliveryStopped where the forge refuses."""
+        """Open the pull request, or find the one that exists, as a recorded step, and return it. Raises DeliveryStopped
+        when the forge refuses or stays away for FORGE_PATIENCE."""
         caption = f"{work.branch} → {work.base}"
         step = Step.OPEN_PULL_REQUEST
         return await self._runner.run_recorded(
@@ -180,25 +183,26 @@ class ForgeSteps:
         )
 
     async def push_branch(self, work: publishing.PushInput) -> publishing.PushResult:
-        """Push the branch alone, as a recorded step. Raises DeliveryStopped where the forge refuses."""
+        """Push the branch without a pull request, as a recorded step. Raises DeliveryStopped when the forge refuses or
+        stays away for FORGE_PATIENCE."""
         step = "push_branch"
         return await self._runner.run_recorded(
             step, 1, lambda: self._run_patiently(step, work, publishing.PushResult, work.branch)
         )
 
     async def land_commit(self, work: LandInput) -> LandResult:
-        """Move the integration branch from the commit the change was tested on, as a recorded step. Raises
-        DeliveryStopped where the forge refuses."""
+        """Move the integration branch to a commit, by compare-and-swap from the commit the change was tested on, as a
+        recorded step. Raises DeliveryStopped when the forge refuses or stays away for FORGE_PATIENCE."""
         caption = f"{work.commit[:7]} → {work.place.branch}"
         return await self._runner.run_recorded(
             Step.LAND, 1, lambda: self._run_patiently(Step.LAND, work, LandResult, caption)
         )
 
     async def _run_patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
-        """Run an activity at the forge and return its result. While the forge is away, show what is waited for and when
-        the next attempt is, up to FORGE_PATIENCE.
+        """Run an activity at the forge and return its result. While the forge, or the worker that has its token, is
+        away, show that and the time of the next attempt, and try again for up to FORGE_PATIENCE.
 
-        Raises ActivityError for any other failure, and CancelledError.
+        Raises ActivityError for any other failure or when that time is over, and CancelledError.
         """
         since, pause, state = workflow.now(), FORGE_PAUSE, self._runner.state
         while True:
@@ -230,7 +234,8 @@ class ForgeSteps:
             pause = min(2 * pause, FORGE_PAUSE_MAX)
 
     def _unavailable_reason(self, error: ActivityError) -> str:
-        """Return what is away, forge or worker, where waiting for it may help; empty for any other failure."""
+        """Return a line that says what is away, the forge or the worker that has its token, for a failure that passes
+        when it is back; empty for any other failure."""
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == ForgeUnavailable.__name__:
             return cause.message.partition("\n")[0]
@@ -247,10 +252,11 @@ UNTIL_ROOM = RetryPolicy(
 
 
 async def wait_for_room(runner: StepRunner, tell_reason: Callable[[str], Awaitable[None]]) -> None:
-    """Wait until there is room for one more delivery of the repository; return at once where there is, or no limit.
+    """Wait until there is room for one more delivery of the repository; return at once when there is, or nothing limits
+    their number.
 
-    What it waits for is shown, and told by `tell_reason` (empty: it goes on). Raises DeliveryStopped where the forge
-    refuses.
+    What it waits for is shown as waiting, and passed to `tell_reason`; afterwards that is called with empty text.
+    Raises DeliveryStopped when the forge refuses.
     """
     prepared = runner.state.prepared
     if prepared is None or not prepared.limits.is_shared:
@@ -274,8 +280,8 @@ async def wait_for_room(runner: StepRunner, tell_reason: Callable[[str], Awaitab
 
 
 async def wait_for_pull_request_room(state: BacklogState, opened: OpenBacklogResult, work: OpenBacklogInput) -> None:
-    """Wait until fewer pull requests of the repository are open than may be, for a backlog; its state shows what is
-    waited for. Raises ActivityError."""
+    """Wait until fewer pull requests of the repository are open than the limit allows, for a backlog; return at once
+    when there is no limit. Its state shows what is waited for. Raises ActivityError when the forge refuses."""
     if not opened.limits_pull_requests:
         return
     waiting_before, queue = state.waiting, opened.queue
@@ -288,8 +294,8 @@ async def wait_for_pull_request_room(state: BacklogState, opened: OpenBacklogRes
 async def _look_for_room(
     activity: str, work: ConcurrencyCheckInput | OpenBacklogInput, queue: str, summary: str
 ) -> ConcurrencyCheckResult:
-    """Run an activity that looks for room, and return its answer. With `waits` in its input the server tries it again
-    until there is room."""
+    """Run an activity that looks for room, and return its answer: the reason why there is none, or an empty one. With
+    `waits` in its input the activity fails until there is room, and the server tries it again."""
     room: ConcurrencyCheckResult = await workflow.execute_activity(
         activity,
         work,

@@ -1,5 +1,5 @@
-"""Signals to other workflows, which may have ended; and search attributes, all that the server's lists and filters know
-of a workflow."""
+"""Two helpers of every workflow here: sending a signal to another workflow, which may have ended, and setting search
+attributes, by which the server lists and filters workflows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ async def send_signal(
     *,
     raises_cancel: bool = True,
 ) -> bool:
-    """Send a signal to another workflow; return False where that one has ended.
+    """Send a signal to another workflow, and return True; return False when that workflow has ended.
 
-    A cancellation that comes meanwhile takes nothing back, and is raised once the signal is through; not with
-    `raises_cancel` False: then the next step notices it. By itself the SDK would take back a signal that is not sent
-    yet, and raise an error of its own; or ask for it where the signal has failed by then: that is no transition it
-    knows, and the workflow would stand still for good.
+    A cancellation of this workflow that comes meanwhile does not take the signal back. It is raised as CancelledError
+    once the signal is through; with `raises_cancel` False it is swallowed, and the caller's next step notices it.
     """
+    # By itself the SDK would take back a signal that is not sent yet, and raise an error of its own; or ask for that
+    # after the signal has failed: a transition it does not know, after which the workflow stands still for good.
     sending, cancelled = asyncio.create_task(_try_signal(other, signal, payload)), False
     try:
         await workflow.wait([sending])
@@ -43,7 +43,7 @@ async def send_signal(
 async def _try_signal(
     other: workflow.ExternalWorkflowHandle[Any] | workflow.ChildWorkflowHandle[Any, Any], signal: str, payload: Any
 ) -> bool:
-    """Send a signal; return False where the other workflow has ended."""
+    """Send a signal and return True; False when the other workflow has ended."""
     try:
         await other.signal(signal, payload)
     except ApplicationError:
@@ -69,11 +69,11 @@ def set_search_attributes(
     labels: Sequence[str] = (),
     registered: Sequence[str] = (),
 ) -> None:
-    """Set search attributes of the workflow, which costs one event of history.
+    """Set search attributes of the workflow, which costs one event of history; others keep their values.
 
     values         by name, as in ATTRIBUTES
     usd            what was spent; None: not known, and the attribute stays as it is
-    later, labels  attributes of later releases: set only where the server has them, as `registered` lists
+    later, labels  attributes of later releases: set only when the server has them, as `registered` lists
     """
     updates: list[SearchAttributeUpdate[Any]] = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
     updates += [LATER_ATTRIBUTES[name].value_set(value) for name, value in (later or {}).items() if name in registered]

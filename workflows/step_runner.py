@@ -1,4 +1,5 @@
-"""The carrying out of one step: scheduled, timed, recorded and shown. Nothing here decides what comes next."""
+"""Carries out one step of a delivery: schedules its activities, waits for gates and budget before them, records and
+times it, and shows it in the Web UI. It does not decide which step comes next."""
 
 from __future__ import annotations
 
@@ -73,27 +74,30 @@ class StepRunner:
         self._waiting_since = ("", workflow.now())
 
     async def run_step(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
-        """Run a step that is one activity, within the time that is left, record it, and return its result.
+        """Run a step that is one activity, record it, and return its result; before it, wait until the delivery may go
+        on.
 
-        Raises DeliveryStopped, CancelledError or ApplicationError, as the activity's failure means. `queue`: None: that
-        of the delivery's host.
+        Raises DeliveryStopped, CancelledError or ApplicationError InvalidRequest, as the activity's final failure
+        means. `queue`: the task queue; None: that of the delivery's host.
         """
         caption = captions.step_caption(step, attempt, self.state, getattr(work, "subject", ""))
         return await self.run_recorded(step, attempt, lambda: self._run_activity(step, work, result, caption, queue))
 
     async def run_unrecorded(self, activity: str, work: Any, result: type[T], summary: str) -> T:
-        """Run an activity too small to be a step of its own, and return its result: it has no record, and takes
-        milliseconds."""
+        """Run an activity that is too small to be a step of its own, and return its result: it takes milliseconds and
+        has no record. Before it, wait until the delivery may go on. Raises as `run_step`: DeliveryStopped,
+        CancelledError or ApplicationError InvalidRequest."""
         await self.gates.wait_until_ready()
         return await self._run_activity(activity, work, result, summary)
 
     async def _run_activity(
         self, activity: str, work: Any, result: type[T], summary: str, queue: str | None = None
     ) -> T:
-        """Run an activity and return its result. Run it again, from where it stands, where a person gives more time or
-        money, or lets it be tried again after it was cut off too often.
+        """Run an activity within the time that is left, and return its result. When it was stopped by a limit, or cut
+        off too often, a person is asked; it is run again when they give more time or money, or approve another try.
 
-        Raises what its failure means for the delivery.
+        Raises what its final failure means for the delivery: DeliveryStopped, CancelledError or ApplicationError
+        InvalidRequest.
         """
         while True:
             try:
@@ -124,8 +128,9 @@ class StepRunner:
                 raise interpret_failure(error) from error
 
     def _people_to_ask(self, work: Any, error: ActivityError) -> EscalationSettings:
-        """Return whether people are asked about work that was cut off again and again: as the failed `prepare` says,
-        else as the delivery was prepared. Also records whether they get notices of a delivery that is not prepared."""
+        """Return whether people are asked about work that was cut off again and again: for a failed `prepare` as its
+        error's details say, else as the delivery was prepared. For `prepare`, also record whether notices are sent of a
+        delivery that is not prepared."""
         if isinstance(work, PrepareInput):
             people = people_to_ask(error)
             self.notices.notifies_unprepared = people.notifies
@@ -134,8 +139,9 @@ class StepRunner:
         return prepared.escalation if prepared is not None else EscalationSettings()
 
     async def run_recorded(self, step: str, attempt: int, action: Callable[[], Awaitable[T]]) -> T:
-        """Run `action` as a recorded step and return its result, whose `summary`, if it has one, goes into the
-        record."""
+        """Run `action` as a recorded step, once the delivery may go on, and return its result; a `summary` of the
+        result goes into the record. An error of the action is recorded and raised, an ActivityError as what it means
+        for the delivery."""
         await self.gates.wait_until_ready()
         with self._keep_record(step, attempt):
             output = await action()
@@ -143,11 +149,11 @@ class StepRunner:
         return output
 
     async def run_turns(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> Outcome:
-        """Run an agentic step to its outcome, one activity a turn; go on where an earlier run was cut off, also after
-        the last turn.
+        """Run an agentic step, one activity a turn, until it ends, and return its outcome. A step that an earlier run
+        was cut off in goes on there; one that has ended already is not run again: its outcome is returned.
 
-        Raises DeliveryStopped where the step ended otherwise than done, or not within its turns. `effort`: the effort
-        to ask of the model, where it is not that of the step's settings.
+        Raises DeliveryStopped when the step ended otherwise than done, or not within its turns. `effort`: the effort to
+        ask of the model, when it is not that of the step's settings.
         """
         if (earlier_outcome := self.state.outcome_of(step, attempt)) is not None:
             return earlier_outcome
@@ -168,11 +174,11 @@ class StepRunner:
     async def _run_to_outcome(
         self, step: Step, attempt: int, materials: dict[str, str], effort: str
     ) -> tuple[Outcome, str]:
-        """Run turns until one has the step's outcome; return it, and the name of the second model where the step has
-        gone over to one, else an empty text.
+        """Run turns until one has the step's outcome; return it, and the name of the second model when the step has
+        switched to one, else empty text.
 
-        Before each turn an open question is answered, and money and time are made sure of. Raises DeliveryStopped where
-        the step does not end within its turns.
+        Before each turn it waits for the answer to an open question, and for money and time; after it, its result is
+        applied to the state. Raises DeliveryStopped when the step does not end within its turns.
         """
         state, last_summary = self.state, ""
         assert state.prepared is not None
@@ -210,7 +216,9 @@ class StepRunner:
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {limit} turns")
 
     async def _wait_for_budget(self) -> SpendingLimits:
-        """Wait until the next turn may begin, and return the most that it may spend."""
+        """Wait until the next turn may begin, within the delivery's limits and the budgets it shares, and return the
+        most that it may spend. Raises DeliveryStopped when a limit is not raised, CancelledError when the delivery was
+        cancelled."""
         await self.gates.wait_until_ready(paying=True)
         while await self.allowance.wait_for_grant():
             await self.gates.wait_until_ready(paying=True)
@@ -218,8 +226,8 @@ class StepRunner:
         return spending_limits(self.state, self.state.prepared)
 
     def _next_messages(self) -> tuple[UserMessage, ...]:
-        """Return the pending messages for the next turn, the oldest first, as many as fit into one turn, and the first
-        in any case."""
+        """Return the pending messages for the next turn, the oldest first, as many as fit into one turn; the first one
+        always. None is removed from the state."""
         bytes_left, messages = MESSAGE_BYTES_PER_TURN, list[UserMessage]()
         for message in self.state.messages.pending:
             bytes_left -= len(message.text.encode()) + len(message.question.encode())
@@ -230,8 +238,9 @@ class StepRunner:
 
     @contextmanager
     def _keep_record(self, step: str, attempt: int) -> Iterator[None]:
-        """Record that a step begins, and how it ends where the block raises. The error goes on as what it means for the
-        delivery."""
+        """Record that a step begins and, when the block raises, how it ended: `failed` or `cancelled`. The error is
+        raised again, an ActivityError as what it means for the delivery. The end of a block that does not raise is
+        recorded by the caller."""
         self._begin_record(step, attempt)
         try:
             yield
@@ -253,11 +262,11 @@ class StepRunner:
         )
 
     async def close_delivery(self, *, keep: bool) -> CloseResult:
-        """Give back worktree and ports, and write the receipt, by activity `close`; a failure to tidy up never fails a
-        delivery.
+        """Give back worktree and ports, and write the receipt, by activity `close`; return its result. A failure does
+        not raise: the result's message says so.
 
-        A cancellation that comes now finds everything done: it must not cost the receipt. `keep`: the worktree stays
-        for a person to look at.
+        A cancellation that comes now is swallowed: it must not cost the receipt. `keep`: the worktree stays for a
+        person to look at.
         """
         closing: ActivityHandle[CloseResult] = workflow.start_activity(
             "close",
@@ -278,8 +287,8 @@ class StepRunner:
             return CloseResult(message=message, receipt=state.receipt, spend=state.spending.spend)
 
     def state_for_next_run(self) -> DeliveryState:
-        """Return the state as another run begins from it. A run that a rewind made marks it, so that a retry goes on
-        with that run's replies."""
+        """Return the state as another run begins from it. When a rewind has made this run, mark it in the state first,
+        so that a retry goes on with this run's replies."""
         info = workflow.info()
         if info.run_id != info.original_execution_run_id:
             self.state.turns.sample = short_run_id(info.run_id)
@@ -291,7 +300,8 @@ class StepRunner:
         return self.state.prepared.queue if self.state.prepared else TASK_QUEUE
 
     def enter_phase(self, phase: Phase | None) -> None:
-        """Begin a phase, as it is seen in the list, the filters and the details of the Web UI."""
+        """Record a phase, or None for none, and show it in the Web UI's details and, as search attributes, in lists and
+        filters."""
         self.state.phase = phase
         self.show_state()
 
@@ -302,7 +312,9 @@ class StepRunner:
         )
 
     def show_state(self) -> None:
-        """Bring details and search attributes up to date; once a phase, because each upsert is an event."""
+        """Bring the Web UI's details and the search attributes up to date. Each call is an event, so it is called at
+        phases and waits only; without an event before the delivery is prepared or when the server lacks the attributes:
+        then only details change."""
         state = self.state
         self.refresh_details()
         if state.prepared is None or not state.prepared.visibility.attributes:
@@ -327,16 +339,16 @@ class StepRunner:
         )
 
     async def wait_visibly(self, reason: str, pause: timedelta) -> None:
-        """Wait for `pause` and show why. It is not counted as the delivery's time: an outage of the forge must not use
-        that up."""
+        """Wait for `pause` and show why. The time does not count as the delivery's: an outage of the forge must not use
+        that up. The reason stays in the state afterwards."""
         self.state.waiting = reason
         self.show_state()
         await workflow.sleep(pause, summary=reason[:100])
         self.gates.exclude_time(pause)
 
     def record_verdict(self, summary: str) -> None:
-        """Mark the newest step as failed in its record, though it ran to its end, where its verdict is no: red tests or
-        blockers."""
+        """Mark the newest step as failed in its record when its verdict is negative (red tests, or blockers of a
+        review), though the step ran to its end; else do nothing."""
         if (failure := fold.negative_verdict(self.state, self.state.steps[-1].step, summary)) is not None:
             self._update_record(status="failed", summary=failure)
 

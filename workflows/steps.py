@@ -1,4 +1,5 @@
-"""The steps of the process: what each is given, and what of its result the delivery keeps. Nothing is decided here."""
+"""The steps of a delivery's process, one method each: the input of its activity, and what the delivery's state keeps of
+the result. The order of steps is decided in workflows/delivery.py."""
 
 from __future__ import annotations
 
@@ -44,11 +45,12 @@ from workflows.step_runner import StepRunner
 
 
 class Steps:
-    """A delivery's steps; `prepare` comes first. Most of them raise DeliveryStopped where they fail.
+    """A delivery's steps; `prepare` comes first. Each raises DeliveryStopped when it fails for good, unless it says
+    otherwise, and CancelledError.
 
     tell_conflicts   tells others which open deliveries a new commit would conflict with
-    reviewed_before  the commit whose review is bought and stands
-    plan_tasks       the tasks of the plan, where several agents build them
+    reviewed_before  the commit whose review an earlier run has paid for, which `review` does not repeat
+    plan_tasks       the tasks of the plan, when several agents build them
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class Steps:
         return self._state.prepared
 
     async def prepare(self) -> PreparedWorkspace:
-        """Make the workspace ready, with setup and preflight behind it; check that the forge would take the result, and
-        comment on the issue. Returns what was prepared."""
+        """Make the workspace ready, with setup and preflight run, and record and return what was prepared. When a pull
+        request or push is to come, check that the forge would take it; for a pull request, also comment on the issue.
+        """
         work = PrepareInput(
             delivery=self._runner.delivery,
             request=self._request.model_copy(update={"resume": None}),
@@ -95,12 +98,12 @@ class Steps:
         return prepared
 
     async def classify(self) -> None:
-        """Classify the request as bug, feature or chore."""
+        """Classify the request as bug, feature or chore, by turns of an agent, and record that."""
         fold.apply_step_end(self._state, Step.CLASSIFY, 1, await self._runner.run_turns(Step.CLASSIFY, 1, {}))
 
     async def plan(self, note: str = "", step: Step = Step.PLAN) -> None:
-        """Make a plan, or the items of a large request (`step`); with `note`, another one than the person had before
-        them who wrote it."""
+        """Make a plan, or with step `decompose` the items of a large request, by turns of an agent, and record it.
+        `note`: why a person has rejected the plan before; it counts as delivered afterwards."""
         rejected = {"words": note} if note else {}
         attempt = self._state.planning.plan_count + 1
         fold.apply_step_end(
@@ -110,11 +113,11 @@ class Steps:
             self._state.messages.add_delivered(UserMessage(id=f"plan-{attempt}", text=note))
 
     async def ask_gate(self, gate: Gate) -> str:
-        """Ask a person to decide at a gate, where that was asked for; return their note where they reject, empty where
-        the delivery goes on.
+        """Ask a person to decide at a gate, and wait for it; return their note when they reject. Empty when they
+        approve, when the delivery does not have this gate, or at gate `tests` when nobody decides in time.
 
-        An edited plan is put before them again. Raises DeliveryStopped where nobody decides in time, but not at gate
-        `tests`.
+        When they edit the plan, the edited one is put before them again. Raises DeliveryStopped when nobody decides in
+        time at any other gate.
         """
         state, prepared = self._state, self._prepared
         while gate in prepared.decisions.gates:
@@ -136,14 +139,14 @@ class Steps:
         return ""
 
     async def check_plan(self, plan: str, summary: str, *, items: bool = False) -> CheckPlanResult:
-        """Check that an edited plan can be worked by, by activity `check_plan`; the answer names the problem, if there
-        is one."""
+        """Check, by activity `check_plan`, that an edited plan or list of items can be used; the result names the
+        problem, if there is one."""
         work = CheckPlanInput(delivery=self._runner.delivery, plan=plan, items=items)
         return await self._runner.run_unrecorded("check_plan", work, CheckPlanResult, summary)
 
     async def _apply_edited_plan(self, edited: DecisionRecord, *, items: bool) -> None:
-        """Replace the plan that waits for approval by an edited one, if it can be worked by; else note why it cannot.
-        The gate is asked again either way."""
+        """Replace the plan that waits for approval by an edited one when that can be used; else keep the old one, and
+        add a note that says why. The edit is counted, so that the gate is asked again either way."""
         state, checked = self._state, CheckPlanResult()
         if self._prepared.decisions.checks_plans:
             checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
@@ -154,8 +157,8 @@ class Steps:
         state.planning.edit_count += 1
 
     async def implement(self, tasks: dict[str, str]) -> Outcome:
-        """Build the plan, or the `tasks` that are left of it, by one agent; return the outcome. It is not committed
-        here."""
+        """Build the plan, or of it the `tasks` that are left, by turns of one agent; return the outcome. It is not
+        committed here."""
         return await self._runner.run_turns(Step.IMPLEMENT, 1, self._materials() | tasks)
 
     async def document(self) -> None:
@@ -163,18 +166,18 @@ class Steps:
         await self._run_and_commit(Step.DOCUMENT, 1, {})
 
     async def _run_and_commit(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> None:
-        """Run an agentic step that changes files, in a fresh conversation about the change and `materials`, and commit
-        what it made."""
+        """Run an agentic step that changes files, and commit what it changed, if anything. The agent begins a fresh
+        conversation with `materials`, the plan and the commits of the change."""
         change = self._change_commits() if self._state.building.head else {}
         outcome = await self._runner.run_turns(step, attempt, self._materials() | change | materials, effort)
         await self.commit(step, attempt, outcome.summary)
 
     async def run_fix(self, step: Step, materials: dict[str, str], *, is_last: bool = False) -> None:
-        """Run a fix and commit it. Each is told of the fixes tried before it, and the last one that is allowed thinks
-        harder.
+        """Run a fix, commit and count it. The agent is given the fixes tried before; the last fix that is allowed
+        (`is_last`) runs with the effort configured for it.
 
-        Fixes are numbered by step: a retry that goes on in the middle of one finds it by its number, whatever counts
-        against the limits.
+        Fixes are numbered by step, apart from the counts that the limits are about: a retry that goes on in the middle
+        of a fix finds it by its number.
         """
         state, fixes_done = self._state, self._state.fixing.counts.get(step, 0)
         commit_before, effort = (
@@ -194,7 +197,8 @@ class Steps:
         state.fixing.counts = {**state.fixing.counts, step: fixes_done + 1}
 
     async def fix_tests(self, verdict: TestVerdict, note: str = "", *, is_last: bool = False) -> None:
-        """Fix what failed in the tests, and commit that; with `note`, as the person says who knows it for new."""
+        """Fix what failed in the tests, and commit that. `note`: what a person says about failures that they know are
+        new; it counts as delivered afterwards."""
         await self.run_fix(
             Step.FIX_TESTS, {"report": verdict.report} | ({"words": note} if note else {}), is_last=is_last
         )
@@ -203,7 +207,8 @@ class Steps:
             self._state.messages.add_delivered(UserMessage(id=f"tests-{self._state.fixing.requested_fixes}", text=note))
 
     async def fix_rejected(self, note: str) -> None:
-        """Fix what a person does not want published, as their note says, and commit that."""
+        """Fix what a person does not want published, as their note says, and commit that; the note counts as delivered
+        afterwards."""
         await self.run_fix(Step.FIX_REVIEW, {"words": note})
         self._state.fixing.rejection_rounds += 1
         self._state.messages.add_delivered(
@@ -211,10 +216,10 @@ class Steps:
         )
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Make a commit of what a step has changed, and return True; False where it has changed nothing.
+        """Commit what a step has changed, record the commit and return True; False when the step has changed nothing.
 
-        A review fix that takes out a secret replaces all commits so far by one. Conflicts with other open deliveries
-        are told.
+        A review fix that removes a secret replaces all commits so far by one. Conflicts with other open deliveries are
+        told to `tell_conflicts`; a cancellation meanwhile is left to the next step.
         """
         state = self._state
         replaces_all = step is Step.FIX_REVIEW and state.reviewing.inspection.secrets > 0
@@ -240,8 +245,9 @@ class Steps:
         return True
 
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:
-        """Run the tests on the newest commit, record the verdict and return it. `check`: commands that items of its
-        backlog named, by item, where it lands."""
+        """Run the tests on the newest commit, record the verdict and return it. A first verdict that equals the one an
+        earlier run has left is replaced by that, report included. `check`: when it lands, the commands that other items
+        of its backlog named, by item."""
         attempt = self._state.testing.runs + 1
         work = TestInput(
             delivery=self._runner.delivery,
@@ -262,7 +268,8 @@ class Steps:
 
     async def inspect_change(self) -> InspectResult:
         """Return the engine's own findings in the change: secrets, protected paths, size. The same commit is inspected
-        only once."""
+        only once; the findings are kept in the state. When the delivery is not to be inspected, the state's empty ones
+        are returned."""
         state = self._state
         if self._prepared.building.inspects and state.reviewing.inspected_commit != state.building.head:
             work = InspectInput(
@@ -279,8 +286,8 @@ class Steps:
         return state.reviewing.inspection
 
     async def capture_pages(self) -> None:
-        """Make screenshots of the application at the newest commit, where they are wanted. Without them the delivery
-        goes on all the same, with a note."""
+        """Make screenshots of the application at the newest commit, and record them; do nothing when none are wanted,
+        or there are some of this commit. A failure becomes a note; it does not raise DeliveryStopped."""
         state = self._state
         if not self._prepared.publishing.screenshots or state.publishing.captured_commit == state.building.head:
             return
@@ -295,8 +302,9 @@ class Steps:
         fold.apply_screenshots(state, captured, state.building.head)
 
     async def review(self) -> ReviewResult:
-        """Review the change and return the result: what the reviewer says and what the engine found are counted
-        together. A review that an earlier run has bought of this commit is not made again."""
+        """Review the change by turns of an agent, after the engine's own inspection and screenshots, and return the
+        result, in which the findings of both are counted. A review of this commit that an earlier run has paid for is
+        returned, not made again."""
         state, attempt = self._state, self._state.reviewing.runs + 1
         bought_commit, self.reviewed_before = self.reviewed_before, ""
         if (
@@ -318,7 +326,8 @@ class Steps:
         return state.reviewing.result
 
     async def push_branch(self) -> None:
-        """Push the branch as it is to where it came from; no pull request is opened."""
+        """Push the branch to the remote branch it came from, without a pull request; the result's summary becomes the
+        delivery's message."""
         work = PushInput(
             delivery=self._runner.delivery,
             contract=self._prepared.contract,
@@ -330,8 +339,8 @@ class Steps:
         self._state.message = (await self._forge.push_branch(work)).summary
 
     async def open_pull_request(self, draft_reason: str) -> None:
-        """Open exactly one pull request, with links to plan, tests and review; a draft where `draft_reason` says
-        why."""
+        """Open exactly one pull request, with screenshots and links to plan, tests and review, and record it; as a
+        draft when configured or with a `draft_reason`, which it then states."""
         state, prepared = self._state, self._prepared
         await self.capture_pages()
         report = state.testing.verdict.report if state.testing.verdict else ""
@@ -363,7 +372,8 @@ class Steps:
         fold.apply_pull_request(state, await self._forge.open_pull_request(work))
 
     def _materials(self) -> dict[str, str]:
-        """Return what every agentic step is told about the ones before it: kind, plan and task, by name."""
+        """Return what every agentic step is given of the ones before it: the request's kind, the plan and the task, by
+        name, without empty ones."""
         materials = (
             ("kind", self._state.planning.kind),
             ("plan", self._state.planning.plan),
@@ -379,8 +389,8 @@ class Steps:
 async def decompose_request(runner: StepRunner, steps: Steps) -> None:
     """Make the request into items of its backlog instead of a change, and complete the delivery with them.
 
-    Where a person is asked, the items are planned again with each rejection's note, until they agree. The items start
-    when the backlog hears that the delivery has ended.
+    A person approves the items, when configured; they are made again with the note of each rejection. The backlog adds
+    them when the delivery has ended. Raises DeliveryStopped when nobody decides in time.
     """
     state = runner.state
     if not state.planning.plan:

@@ -1,4 +1,5 @@
-"""The keeper of budgets that many deliveries share: one workflow runs for ever, in new runs as its history grows."""
+"""The Treasury: the workflow that divides the budgets which many deliveries share. One runs for ever, in new runs as
+its history grows; what it grants and refuses is decided in perdure/models/rules/budget_grants.py."""
 
 from __future__ import annotations
 
@@ -42,8 +43,9 @@ class Treasury:
 
     @workflow.run
     async def run(self, table: treasury.TreasuryTable | None = None) -> None:
-        """Answer deliveries that ask for money, as far as there is room, and settle reservations that nobody gives
-        back. It never ends; a long history continues in a new run."""
+        """Answer deliveries that ask for money, as far as their budgets have room, and settle reservations that nobody
+        gives back. It never returns: a long history continues in a new run with the table. When the table names an
+        ended run before this one, that run's table is restored first."""
         if self._early_signals is not None:
             await self._restore_table(self.table.previous)
         clock = asyncio.create_task(self._settle_overdue())
@@ -59,8 +61,8 @@ class Treasury:
 
     @workflow.signal(description="Sent by deliveries: what they have paid, and room for more")
     def reserve(self, request: treasury.ReserveRequest) -> None:
-        """Record what a delivery has paid and asks for, and wake the loop that answers it. Kept for later while the
-        table of the run before is being restored."""
+        """Record what a delivery has paid and asks for, and wake the loop that answers it. While the table of the run
+        before is being restored, the signal is kept and handled afterwards."""
         if self._early_signals is not None:
             return self._early_signals.append(lambda: self.reserve(request))
         self._granting.begin_day(workflow.now())
@@ -75,8 +77,8 @@ class Treasury:
 
     @workflow.signal(description="Sent by workers as they start: the budgets of their configuration")
     def rules(self, update: treasury.TreasuryRules) -> None:
-        """Record the budgets that a worker's configuration has. Kept for later while the table of the run before is
-        being restored."""
+        """Record the budgets of a worker's configuration, and wake the loop. While the table of the run before is being
+        restored, the signal is kept and handled afterwards."""
         if self._early_signals is not None:
             return self._early_signals.append(lambda: self.rules(update))
         self._granting.add_rules(update.rules, is_configured=True)
@@ -85,8 +87,8 @@ class Treasury:
 
     @workflow.signal(description='More for today: {"rule": "label:team-a", "usd": 5}')
     def add(self, raw: Any = None) -> None:
-        """Add to a budget of today; what is malformed is only logged. Kept for later while the table of the run before
-        is being restored."""
+        """Add to a budget, for today only; input that is malformed or names no budget adds nothing, and the former is
+        logged. While the table of the run before is being restored, the signal is kept and handled afterwards."""
         if self._early_signals is not None:
             return self._early_signals.append(lambda: self.add(raw))
         self._granting.begin_day(workflow.now())
@@ -101,10 +103,11 @@ class Treasury:
         return self.table
 
     async def _restore_table(self, run_id: str) -> None:
-        """Restore the table of the run before this one, which somebody has ended, and only then handle the signals that
-        came meanwhile.
+        """Restore the table of an earlier run, which somebody has ended, by activity `last_table`; then handle the
+        signals that came meanwhile.
 
-        Where it cannot be read, begin with an empty table. A note in the table and in the Web UI says which.
+        When it cannot be read, a warning is logged and the table is empty. A note in the table and in the Web UI says
+        which. Raises CancelledError when this workflow was cancelled.
         """
         note = f"it was ended, and began again at {workflow.now().astimezone(UTC):%H:%M} UTC"
         try:
@@ -138,7 +141,8 @@ class Treasury:
         self._changed = True
 
     async def _send_answers(self, now: datetime) -> None:
-        """Send all answers at once: to deliveries whose turn it is, and to those that have just asked and must wait."""
+        """Send all answers at once and empty the list: grants and refusals to deliveries whose turn it is, and refusals
+        to those that have just asked and must wait."""
         answers = self._answers | self._granting.grant_waiting(now)
         for delivery in sorted(self._requesters - answers.keys()):
             if (refusal := self._granting.refusal_answer(delivery, now)) is not None:
@@ -147,7 +151,8 @@ class Treasury:
         await asyncio.gather(*(self._send_answer(delivery, answer) for delivery, answer in sorted(answers.items())))
 
     async def _send_answer(self, delivery: str, answer: treasury.BudgetGrant) -> None:
-        """Send an answer to a delivery, by signal `granted`; take back what it was granted where it has ended."""
+        """Send an answer to a delivery, by signal `granted`; when the delivery has ended, take back what it was granted
+        instead."""
         try:
             await workflow.get_external_workflow_handle(delivery).signal("granted", answer)
         except ApplicationError:  # it has ended meanwhile
@@ -155,8 +160,9 @@ class Treasury:
             self._changed = True
 
     async def _settle_overdue(self) -> None:
-        """Settle overdue reservations for ever: every TREASURY_TICK while any are held, at midnight (UTC) while
-        deliveries only wait; otherwise no event is made."""
+        """Settle overdue reservations, for ever. It looks every TREASURY_TICK while any money is reserved, and at
+        midnight (UTC) at the latest; when deliveries only wait, at midnight. While there are neither, it makes no event
+        in history."""
         while True:
             await workflow.wait_condition(
                 lambda: any(reservation.reserved_usd or reservation.waits for reservation in self.table.leases.values())
@@ -179,8 +185,9 @@ class Treasury:
         return any(lease.reserved_usd for lease in self.table.leases.values())
 
     async def _settle_reservation(self, delivery: str, lease: treasury.BudgetLease) -> None:
-        """Settle the overdue reservation of a silent delivery by what it has paid: its host's spend log knows, whatever
-        became of the delivery. Where the host does not answer, all that was reserved counts as spent."""
+        """Settle the overdue reservation of a delivery that has gone silent by what it has paid, which activity `spent`
+        reads from the spend log of its host. When the host does not answer, a warning is logged and all that was
+        reserved counts as spent."""
         paid, until = None, lease.until
         try:
             spend = await workflow.execute_activity(

@@ -27,7 +27,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     """
 
     async def run_after_start() -> T:
-        asyncio.get_running_loop().call_later(LOADED_AFTER_S, startup.loaded)
+        asyncio.get_running_loop().call_later(LOADED_AFTER_S, startup.resume_garbage_collection)
         return await work
 
     return asyncio.run(run_after_start())

@@ -51,7 +51,7 @@ def fork_workers() -> None:
     descriptor = os.environ.pop(SOCKET_VARIABLE, "")
     if descriptor.isdigit():
         _WorkerForker(socket.socket(fileno=int(descriptor))).serve_requests()
-    startup.loaded()
+    startup.resume_garbage_collection()
 
 
 def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
