@@ -1,4 +1,5 @@
-"""The activities: each has one effect, looks first whether it has happened already, and decides nothing about order."""
+"""The activities, and which of them run on which task queue; worker.py registers them. Each has one effect, looks first
+whether it has happened already, and decides nothing about order."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def any_host_activities(host: Host) -> Activities:
 
 
 def publisher_activities(host: Host) -> Activities:
-    """Return the activities that need the forge's token: for a queue of their own where a publisher is configured, else
-    for each host's own queue."""
+    """Return the activities that need the forge's token: for a queue of their own when the host's configuration names a
+    publisher, else for each host's own queue."""
     forge = ForgeActivities(host)
     return [
         forge.check_access,
@@ -68,7 +69,7 @@ def publisher_activities(host: Host) -> Activities:
 
 
 def workspace_activities(host: Host) -> Activities:
-    """Return the activities that need the delivery's workspace, for this host's own queue. Where no publisher is
+    """Return the activities that need the delivery's workspace, for this host's own queue. When no publisher is
     configured, those of `publisher_activities` are among them; with a publisher only `land`, for tasks that land in the
     vault."""
     queries, specialists = QueryActivities(host), PlanTaskActivities(host)

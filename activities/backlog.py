@@ -67,14 +67,16 @@ class BacklogActivities(OnHost):
     @activity.defn
     async def open_backlog(self, work: OpenBacklogInput) -> OpenBacklogResult:
         """Return a backlog's base, the name of its integration branch and what its workflow needs to know of this host;
-        nothing is pushed. Raises InvalidRequest, BadInput, ForgeRefused, ForgeUnavailable."""
+        nothing is pushed. Raises InvalidRequest or BadInput for a request, settings or branch that cannot be used,
+        ForgeRefused or ForgeUnavailable when remote or forge does not answer as needed."""
         async with send_heartbeats():
             return await in_thread(self._open_backlog, work, False)
 
     @activity.defn
     async def backlog_room(self, work: OpenBacklogInput) -> ConcurrencyCheckResult:
-        """Return whether the repository's limits allow one more pull request, that of this backlog, and the reason if
-        they do not. Raises NoRoom where they do not and `work.waits` is set, so that it is tried again."""
+        """Return the reason why the repository's limits do not allow one more pull request, that of this backlog; an
+        empty reason: they do. Raises NoRoom, which is retried, instead of returning a reason when `work.waits` is set.
+        """
         async with send_heartbeats():
             url, limits = await in_thread(self._read_limits, work)
             identity = {"repository": work.repository, "url": url, "workflow_id": work.backlog}
@@ -85,11 +87,11 @@ class BacklogActivities(OnHost):
 
     @activity.defn
     async def make_branch(self, work: OpenBacklogInput) -> OpenBacklogResult:
-        """Push the integration branch at the base's commit where the remote does not have it, and return the same as
+        """Push the integration branch at the base's commit when the remote does not have it, and return the same as
         `open_backlog`, with the issues that the backlog is to build.
 
         In an empty repository the first commit is pushed as the base. A stack has no integration branch: each of its
-        items has its own. Raises as `open_backlog`.
+        items has its own. Raises InvalidRequest, BadInput, ForgeRefused and ForgeUnavailable as `open_backlog` does.
         """
         async with send_heartbeats():
             result = await in_thread(self._open_backlog, work, True)
@@ -98,9 +100,10 @@ class BacklogActivities(OnHost):
 
     @activity.defn
     async def close_backlog(self, work: CloseBacklogInput) -> CloseBacklogResult:
-        """Open the backlog's one pull request, or update it where it is open already, and return it; a message where
-        there is nothing to propose. Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries
-        again), InvalidRequest."""
+        """Open the backlog's one pull request, or update the one that is open, and return it; only a message when there
+        is nothing to propose, or Perdure does not speak to the forge. Raises ForgeRefused when branch or base is gone
+        or the forge refuses, ForgeUnavailable when it does not answer (the workflow waits and tries again),
+        InvalidRequest."""
         async with send_heartbeats():
             result = await in_thread_to_end(self._open_pull_request, work)
         crash_point(CrashPoint.AFTER_PULL_REQUEST)
@@ -110,11 +113,11 @@ class BacklogActivities(OnHost):
         """Find the backlog's base, read its settings, and return both with the name of its integration branch and what
         its workflow needs to know of this host.
 
-        make_branch  push the branch where it is missing, in an empty repository the first commit too, and list the
-        backlog's
-                     issues; False: only check that the branch can be used
+        make_branch  push the branch when it is missing, in an empty repository the first commit too, and list the
+        issues that
+                     the backlog is to build; False: only check that the branch can be used
 
-        Raises InvalidRequest where the settings let nothing land, or the branch can be neither used nor made.
+        Raises InvalidRequest when the settings let nothing land, or the branch can be neither used nor made.
         """
         target, vault = self.open_target(work)
         base, base_sha = fetch_base(vault, target, _settings_request(work))
@@ -150,10 +153,11 @@ class BacklogActivities(OnHost):
         )
 
     def _list_issues(self, target: TargetRepository, work: OpenBacklogInput) -> tuple[tuple[int, ...], dict[int, int]]:
-        """Return the numbers of the open issues that the backlog's query names; and, of those left out because a pull
-        request of ours for them is open, that pull request's number by the issue's. Both are empty without a query.
+        """Return the numbers of the open issues that the backlog's query names; and, for those left out because a pull
+        request of Perdure's is open for them, that pull request's number by the issue's. Both are empty without a
+        query.
 
-        Raises InvalidRequest where the repository's forge has no issues that Perdure can read.
+        Raises InvalidRequest when the repository's forge has no issues that Perdure can read.
         """
         if not (query := work.backlog_request.get("issues")):
             return (), {}
@@ -167,7 +171,7 @@ class BacklogActivities(OnHost):
         )
 
     def _read_limits(self, work: OpenBacklogInput) -> tuple[str, Limits]:
-        """Return the repository's address and the limits in its settings, but for that of deliveries at once, which
+        """Return the repository's address, and the limits in its settings without the one on deliveries at once, which
         each of the backlog's items keeps itself."""
         target, vault = self.open_target(work)
         base, base_sha = fetch_base(vault, target, _settings_request(work))
@@ -175,11 +179,11 @@ class BacklogActivities(OnHost):
         return target.url, limits.model_copy(update={"deliveries": None})
 
     def _open_pull_request(self, work: CloseBacklogInput) -> CloseBacklogResult:
-        """Fetch the integration branch and its base, and open one pull request from the one into the other; one that is
-        open already is updated.
+        """Fetch the integration branch and its base, and open one pull request from the one into the other, or update
+        the one that is open.
 
-        Returns only a message where the base has all of the branch, merged or squashed, and where the origin has no
-        forge that Perdure speaks to. Raises ForgeRefused where the base is gone from the remote.
+        Returns only a message when the base has all of the branch, merged or squashed, and when the origin has no forge
+        that Perdure speaks to. Raises ForgeRefused when the base or the branch is gone from the remote.
         """
         target, vault = self.open_target(work)
         head = fetch_integration_branch(vault, work.branch, work.head)
@@ -214,8 +218,8 @@ class BacklogActivities(OnHost):
         return CloseBacklogResult(pull_request=result.pull_request, message="; ".join(result.notes))
 
     def _closes_issues(self, vault: Vault, work: CloseBacklogInput, base_sha: str) -> bool:
-        """Return `[ship] close_issue` as the base's settings say it now; False where those cannot be read, so that
-        broken settings do not prevent the pull request."""
+        """Return the setting `[ship] close_issue` of the base as it is now; False when the settings cannot be read, so
+        that broken ones do not prevent the pull request."""
         try:
             return (
                 ContractBuilder(self._host)
@@ -228,15 +232,16 @@ class BacklogActivities(OnHost):
     def open_target(
         self, work: OpenBacklogInput | CloseBacklogInput | MoveBranchInput | StackInput
     ) -> tuple[TargetRepository, Vault]:
-        """Find the backlog's repository and open its vault, as for a delivery: a path on this host counts only with
-        this home's proof, or where the host's settings allow it. Raises InvalidRequest, BadInput, ForgeUnavailable."""
+        """Find the backlog's repository and open or make its vault, as for a delivery: a path on this host counts only
+        with this home's proof, or when the host's settings allow it. Raises InvalidRequest, BadInput or
+        ForgeUnavailable when it cannot be found."""
         request = DeliveryRequest(repository=work.repository, request="-")
         target = find_target(request, self._is_ours(work), self._host.config.local_repositories, self._host.forges)
         return target, Vault.open_or_create(self._host.home, target.url, self._host.forges)
 
     def _is_ours(self, work: OpenBacklogInput | CloseBacklogInput | MoveBranchInput | StackInput) -> bool:
-        """Return whether the backlog's request names this very repository and carries a proof that this home's key
-        made."""
+        """Return True when the backlog's request names this very repository and carries a proof that this home's key
+        has signed."""
         claimed_proof, request_fields = (
             work.backlog_request.get("proof"),
             {name: value for name, value in work.backlog_request.items() if name != "items"},
@@ -336,15 +341,16 @@ class StackActivity(OnHost):
 
     @activity.defn
     async def look_at_stack(self, work: StackInput) -> StackState:
-        """Reopen and retarget the pull requests of a stack where that is asked for, and return the state of each, by
-        item. Raises ForgeRefused, ForgeUnavailable."""
+        """Reopen and retarget the pull requests of a stack as its input asks, and return the state of each, by item;
+        items without a pull request are left out. Raises ForgeRefused when the forge refuses, ForgeUnavailable when it
+        does not answer."""
         async with send_heartbeats():
             return await in_thread_to_end(self._update_pull_requests, work)
 
     def _update_pull_requests(self, work: StackInput) -> StackState:
-        """Find the newest pull request of each item, reopen it where it was closed with its base and that is back,
-        bring it into the branch that is asked for, and return the state of each, by item. Items without a pull request
-        are left out; without a forge that Perdure speaks to, all are."""
+        """Find the newest pull request of each item, reopen it when it was closed with its base and that is back,
+        retarget it when another base is asked for that exists, and return the state of each, by item. Items without a
+        pull request are left out; without a forge that Perdure speaks to, all are."""
         target, vault = BacklogActivities(self._host).open_target(work)
         forge = self._host.forges.forge(target.url)
         if forge is None:
@@ -372,8 +378,8 @@ class SignItemRequestActivity(OnHost):
 
     @activity.defn
     async def vouch(self, work: SignRequestInput) -> SignRequestResult:
-        """Sign the request of an item's delivery with this home's key and return the proof; an empty one where the
-        backlog's own proof does not hold here."""
+        """Sign the request of an item's delivery with this home's key and return the proof; an empty one when the
+        backlog carries no proof, or one that this home did not make."""
         key, claimed_proof = self._host.home.key(), work.backlog_request.get("proof")
         request_fields = {name: value for name, value in work.backlog_request.items() if name != "items"}
         if not isinstance(claimed_proof, str) or not is_valid_proof(claimed_proof, key, work.backlog, request_fields):

@@ -1,4 +1,6 @@
-"""Experiments on a change whose own tests are green, and the check for commands that write where they may not."""
+"""What activity `run_tests` and the tests of the base do beyond running commands: experiments on a change whose own
+tests are green, and the check for commands that write where the test side is read-only. The experiments themselves are
+in perdure/adapters/checks/experiment."""
 
 from __future__ import annotations
 
@@ -31,14 +33,14 @@ _REMOVAL = re.compile(
 
 
 async def experiment_on_change(session: WorkspaceSession, report: TestReport, before: TestReport | None) -> TestReport:
-    """Run the experiments on a change whose own tests are green, and return the report with what they have shown; any
-    other report as it is. Where nothing comes before the change, or nothing differs, the experiments are skipped, which
-    the report says.
+    """Run the experiments on a change whose own tests are green, and return the report with what they have shown;
+    return any other report as it is. When nothing comes before the change, or nothing differs, the experiments are
+    skipped, which the report says.
 
-    before  what the commands said about the base; None: nobody knows
+    before  the test commands' report on the base; None: not known
 
-    A death does all of it again: nothing is kept of what was cut off. Raises SandboxUnavailable, Superseded,
-    WorkspaceLost.
+    Checkouts of an earlier, killed attempt are deleted, and everything is run again. Raises SandboxUnavailable when the
+    host has no sandbox, Superseded when a newer attempt has taken over the workspace, WorkspaceLost when it is gone.
     """
     contract = session.contract
     scratch = session.workspace.home.trials(contract.delivery)
@@ -75,16 +77,16 @@ async def experiment_on_change(session: WorkspaceSession, report: TestReport, be
 
 
 def asks_for_removal(contract: Contract) -> bool:
-    """Return whether the request, or the issue it came from, says that something is to be removed. Comments do not
-    count: anybody can write them."""
+    """Return True when the request, or title or text of the issue it came from, says that something is to be removed.
+    Comments do not count: anybody can write them."""
     issue = contract.issue
     texts = [contract.request, *((issue.title, issue.text) if issue is not None else ())]
     return any(_REMOVAL.search(text) for text in texts)
 
 
 def _make_setting(session: WorkspaceSession, scratch: Path) -> ExperimentSetting:
-    """Return the place where the experiments run: the delivery's sandbox, a way to check trees out under its lease and
-    to put them away, and the directory `scratch` for checkouts and logs."""
+    """Return the setting in which the experiments run: the delivery's sandbox, functions that check trees out under its
+    lease and put checkouts away, and the directory `scratch` for checkouts and logs."""
     checkouts, admin = session.checkouts, session.workspace.record().admin
 
     def lay_out(tree: str, into: Path) -> None:
@@ -96,10 +98,10 @@ def _make_setting(session: WorkspaceSession, scratch: Path) -> ExperimentSetting
 
 async def check_writes(session: WorkspaceSession, report: TestReport, config_file: str) -> None:
     """Raise SetupFailed for a required command that is red on the base only because it may not write to the test side
-    (test files and their data).
+    (test files and their data); the error names the setting, in `config_file`, that allows it.
 
-    Each red command is run once more where it may write, and what it leaves there is looked at. Below the full grade of
-    the sandbox nothing is read-only, and nothing is checked. `config_file`: the file to mend it in.
+    Each red required command is run once more on a checkout where it may write, and what it changes there is looked at.
+    Below the full grade of the sandbox nothing is read-only, and nothing is checked.
     """
     if session.sandbox.grade is not SandboxGrade.FULL:
         return
@@ -128,8 +130,8 @@ async def check_writes(session: WorkspaceSession, report: TestReport, config_fil
 
 
 def read_test_side(session: WorkspaceSession, commit: str) -> ReadOnlyTestSide:
-    """Read which paths of a commit are its test side, read-only while its commands run. Raises GitError when there is
-    no such commit."""
+    """Read which paths of a commit are its test side (test files and their data), which is read-only while its commands
+    run. Raises GitError when there is no such commit."""
     config = session.contract.config
     return ReadOnlyTestSide.from_commit(session.vault, commit, config.test or (), config.tests.side)
 
@@ -137,8 +139,8 @@ def read_test_side(session: WorkspaceSession, commit: str) -> ReadOnlyTestSide:
 async def _run_writable(
     session: WorkspaceSession, commit: str, test: TestCommand, holding: ReadOnlyTestSide
 ) -> tuple[CommandResult, tuple[str, ...]]:
-    """Run the command once on a clean checkout where it may write to the test side, and return its result with the
-    paths of the test side that it has changed."""
+    """Run the command once on a clean checkout where it may write to the test side, and return its result and the paths
+    of the test side that it has changed, sorted."""
     async with session.clean_checkout(commit) as source:
         before = await in_thread(holding.stamp_files, source, test)
         result = await run_once(session.command_place(session.logs / "preflight-writable", source), test, "writable")
@@ -147,7 +149,7 @@ async def _run_writable(
 
 
 def _fails_only_read_only(read_only: CommandResult, writable: CommandResult) -> bool:
-    """Return whether something fails only where the test side is read-only."""
+    """Return True when the command, or a test in it, fails with a read-only test side and not with a writable one."""
     return writable.verdict == "passed" or bool(
         {*map(case_key, failing_cases(read_only))} - {*map(case_key, failing_cases(writable))}
     )

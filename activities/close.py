@@ -1,5 +1,5 @@
-"""Close: give back what a delivery holds on this host, and count up its receipt. The last checkpoint is never
-removed."""
+"""Activity `close`: gives back what a delivery holds on this host (ports, worktree, leftovers of killed runs), and
+counts up its receipt. The last checkpoint is never removed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class CloseActivity(OnHost):
 
     @activity.defn(name="close")
     async def close(self, work: CloseInput) -> CloseResult:
-        """Release the delivery's ports, remove its worktree, or keep that for a while where `work.keep` is set, and
-        return receipt and spending. What cannot be removed, and a workspace that is lost, is logged and put into the
-        result's message; it is no error."""
+        """Release the delivery's ports, remove its worktree, or keep it for a while when `work.keep` is set, and return
+        receipt, spending and what went wrong. What cannot be removed, and a workspace that is not on this host, is
+        logged and put into the result's message; it is no error. Raises Superseded when a newer attempt has taken over
+        the workspace."""
         try:
             async with self._host.lease_workspace(work.delivery) as (workspace, _):
                 message = await in_thread(self._release_workspace, workspace, work.keep)
@@ -39,11 +40,11 @@ class CloseActivity(OnHost):
         return await in_thread(self._close_result, work.delivery, work.tasks, message)
 
     def _release_workspace(self, workspace: Workspace, keep: bool) -> str:
-        """Release the ports, remove what killed runs have left behind, mark the workspace as ended, remove the worktree
+        """Release the ports, remove the leftovers of killed runs, mark the workspace as ended, remove the worktree
         unless `keep` is set, and repack a vault that has grown large.
 
-        Worktrees and checkouts of this home that nobody has used for long are removed too. Returns what went wrong,
-        separated by `; `; empty: nothing.
+        Also removes worktrees and kept checkouts of any delivery of this home that were not used for long. Returns what
+        could not be removed or repacked, separated by `; `; empty: nothing went wrong.
         """
         release_ports(self._host.home, workspace.delivery)
         directory = self._host.home.workspace(workspace.delivery)
@@ -60,8 +61,9 @@ class CloseActivity(OnHost):
         return "; ".join(part for part in (message, pack_error, *remove_old_worktrees(self._host.home)) if part)
 
     def _close_result(self, delivery: str, tasks: tuple[str, ...], message: str) -> CloseResult:
-        """Count what the plan's tasks (their keys) paid, and the deaths they survived, as the delivery's own, and
-        return its receipt, spending and usage, with `message` about what went wrong."""
+        """Add what the plan's tasks (given by their keys) paid, and the deaths they survived, to the delivery's own
+        spend log and journal, and return its receipt, spending and usage, what the tasks paid, and `message` about what
+        went wrong."""
         spend_log = self._host.spend_log(delivery)
         task_logs = self._host.include_tasks(delivery, tasks)
         return CloseResult(

@@ -1,4 +1,4 @@
-"""Commit: a checkpoint's files as one commit on the delivery's branch.
+"""Activity `commit`: makes a checkpoint's files one commit on the delivery's branch.
 
 Effect: one commit and the branch pointing at it. Looks first: a child of the parent with the same trailers and tree is
 adopted. Key: delivery, step, attempt, parent.
@@ -26,8 +26,9 @@ class CommitActivity(OnHost):
 
     @activity.defn(name=Step.COMMIT)
     async def commit(self, work: CommitInput) -> CommitResult:
-        """Commit the checkpoint's files onto the delivery's branch and return the commit with its size; an empty result
-        where nothing differs from the parent. Raises Superseded, WorkspaceLost."""
+        """Commit the checkpoint's files onto the delivery's branch and return the commit with its size and predicted
+        conflicts; a result without a commit when nothing differs from the parent. Raises Superseded when a newer
+        attempt has taken over the workspace, WorkspaceLost when this host does not have it."""
         async with self._host.open_session(work.delivery, work.contract) as session:
             return await in_thread(_commit_to_branch, session, work)
 
@@ -36,8 +37,9 @@ def _commit_to_branch(session: WorkspaceSession, work: CommitInput) -> CommitRes
     """Make a commit of the checkpoint's files on top of `work.parent`, and move the delivery's branch and the
     worktree's HEAD to it. A commit of a killed attempt with the same parent, trailers and tree is adopted instead.
 
-    Returns its size, that of the whole change, and the conflicts that a backlog's item would have with other open
-    deliveries; without moving anything an empty result where the tree is the parent's. Raises Superseded.
+    Returns the commit, its size, that of the whole change, and the conflicts that a backlog's item would have with
+    other open deliveries. When the tree is the parent's, nothing is moved and the result has no commit. Raises
+    Superseded when a newer attempt has taken over the workspace.
     """
     vault, ref = session.vault, f"refs/heads/{branch_name(work.delivery)}"
     vault.remove_stale_locks(ref)
@@ -78,8 +80,8 @@ def _commit_to_branch(session: WorkspaceSession, work: CommitInput) -> CommitRes
 
 
 def _commit_message(work: CommitInput, trailers: dict[str, str]) -> str:
-    """Return the commit's message: a subject of its kind, and the trailers. The kind is that of the request for the
-    step implement, `docs` for document, and `bug` for the fixing steps."""
+    """Return the commit's message: a subject line that begins with the kind of change, and the trailers. The kind is
+    the request's for step `implement`, `docs` for `document`, and `bug` for the fixing steps."""
     kind = "bug"
     if work.step == Step.IMPLEMENT:
         kind = work.kind  # empty where the request was not classified, because a plan came with it

@@ -1,7 +1,9 @@
-"""The check whether one more delivery of a repository, or a backlog, may go on under the limits over all of them.
+"""The check whether one more delivery of a repository, or a backlog's pull request, fits under the limits on running
+deliveries and open pull requests: activity `find_room`, and `find_limit_reason`, which activity `backlog_room` calls
+too.
 
-Effect: none. It asks the server which deliveries run, and the forge which pull requests of ours are open; both as they
-are listed in that moment, so that of two that ask in the same one both may go.
+Effect: none. It asks the server which deliveries run, and the forge which pull requests of Perdure's are open; both as
+they are listed in that moment, so that of two that ask in the same one both may go.
 """
 
 from __future__ import annotations
@@ -38,9 +40,13 @@ class ConcurrencyLimitActivity(OnHost):
 
     @activity.defn
     async def find_room(self, work: ConcurrencyCheckInput) -> ConcurrencyCheckResult:
-        """Return whether the delivery may go on beside the repository's others, and the reason if it may not. Raises
-        NoRoom where it may not and `work.waits` is set, so that it is tried again; ForgeRefused, ForgeUnavailable,
-        WorkspaceLost, RPCError."""
+        """Return the reason why the delivery may not go on beside the repository's others, as its contract's limits
+        say; an empty reason: it may.
+
+        Raises NoRoom, which is retried, instead of returning a reason when `work.waits` is set; ForgeRefused and
+        ForgeUnavailable when the forge does not list pull requests, WorkspaceLost when this host does not have the
+        delivery, RPCError when the server does not answer.
+        """
         update_heartbeat(doing="looking for room")
         vault = (await in_thread(Workspace.open, self._host.home, work.delivery)).vault
         contract = await in_thread(self._host.load_contract, vault, work.delivery, work.contract)
@@ -69,7 +75,8 @@ async def find_limit_reason(
     delivery  its key: its own open pull request does not count
     stack     the backlog in whose stack the delivery is: each of its items opens a pull request, the backlog none
 
-    Raises ForgeRefused, ForgeUnavailable, RPCError.
+    Raises ForgeRefused or ForgeUnavailable when the forge does not list pull requests, RPCError when the server does
+    not answer.
     """
     if limits.deliveries is None and limits.open_pull_requests is None:
         return ""
@@ -83,8 +90,8 @@ async def find_limit_reason(
 async def _list_other_deliveries(
     client: Client, repository: str, workflow_id: str, stack: str
 ) -> tuple[OtherDelivery, ...]:
-    """List the running deliveries of the repository but for the one that asks, as they count under its limits, with
-    backlogs whose pull request is to come.
+    """List the repository's other running deliveries, as the limits count them, and backlogs that will open a pull
+    request; of all that run only the newest MAX_LISTED are looked at.
 
     An item of the same backlog counts even while it has not reported its repository. The tasks of a plan count as one,
     together with the delivery that waits for them.
@@ -121,6 +128,6 @@ async def _list_other_deliveries(
 
 
 def _is_task(execution: WorkflowExecution) -> bool:
-    """Return whether this is a plan's task. Its small backlog is the child of a delivery, which waits for the tasks, so
-    that they count as one."""
+    """Return True for a delivery that is a task of another delivery's plan: its parent, a small backlog, is itself the
+    child of that delivery."""
     return execution.parent_id is not None and execution.root_id not in (None, execution.parent_id)

@@ -1,5 +1,5 @@
-"""The contract of a delivery, its fixed terms: repository, base, branch and configuration, all read before anything is
-made."""
+"""Builds the contract of a delivery, its fixed terms: repository, base, branch, configuration, issue and prompts, all
+read before anything is made. Activities `prepare` and `follow` and those of a backlog call it."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ CONFIG_FILE = "perdure.toml"
 
 
 class ContractBuilder(OnHost):
-    """A reader, on this host, of all that goes into a delivery's contract."""
+    """Reads, on this host, all that goes into a delivery's contract."""
 
     def build_contract(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, EffectiveConfig]:
-        """Read the issue, fetch the base, read its settings, and return the vault, the contract and the settings it was
-        made from. What the repository's files say is not in it yet: that comes with the worktree (complete_contract).
+        """Read the issue, open or make the vault, fetch the base, read its settings, and return the vault, the contract
+        and the settings it was made from. Detected commands and notes from the repository's files are not in it yet:
+        `complete_contract` adds them once there is a worktree.
 
-        Where the delivery publishes to an origin without accounts, dry runs show first that it may. That of a plan's
-        task is made from its parent's. Raises InvalidRequest for a request or settings that cannot be carried out,
-        BadInput, ForgeRefused, ForgeUnavailable.
+        When the delivery publishes to an origin without accounts, dry runs check first that it may push. The contract
+        of a plan's task is made from its parent's. Raises InvalidRequest or BadInput for a request or settings that
+        cannot be carried out, ForgeRefused or ForgeUnavailable when remote or forge does not give what is needed.
         """
         if request.landing is not None and request.parent_delivery is not None:
             return self._build_for_task(delivery, request, request.landing, request.parent_delivery)
@@ -116,8 +117,9 @@ class ContractBuilder(OnHost):
         self, delivery: str, request: DeliveryRequest, landing: LandingPlace, parent: ParentDelivery
     ) -> tuple[Vault, Contract, EffectiveConfig]:
         """Return vault, contract and settings of a plan's task: those of its parent delivery, on what other tasks have
-        landed; nothing is fetched. It only builds: it is not tested, documented or reviewed, because the verdict is
-        about all tasks together."""
+        landed, with the task's share of budget and tokens; nothing is fetched. A task only builds: it is not tested,
+        documented or reviewed, because the verdict is about all tasks together. Raises WorkspaceLost when this host
+        does not have the parent."""
         vault = Workspace.open(self._host.home, parent.delivery).vault
         parent_contract, onto = (
             self._host.load_contract(vault, parent.delivery, parent.terms),
@@ -146,12 +148,13 @@ class ContractBuilder(OnHost):
         )
 
     def has_hosted_forge(self, contract: Contract) -> bool:
-        """Return whether the repository's forge has accounts and issues."""
+        """Return True when the repository's forge is one with accounts and issues, such as GitHub."""
         return isinstance(self._host.forges.forge(contract.repository), HostedForge)
 
     def read_settings(self, vault: Vault, base: str, base_sha: str, request: DeliveryRequest) -> EffectiveConfig:
-        """Read perdure.toml on that base, unless the request brings another configuration, and return it merged with
-        the settings of host, environment and request. Raises InvalidRequest, BadInput for what cannot be valid."""
+        """Read perdure.toml of the commit `base_sha`, and return it merged with the settings of host, environment and
+        request and any configuration sent with the request. Without that file the others alone count. Raises
+        InvalidRequest or BadInput for a setting that is not valid."""
         content = vault.read_file(base_sha, CONFIG_FILE, CONFIG_BYTES)
         text = content.decode(errors="replace") if content is not None else None
         return merge_config(
@@ -165,8 +168,9 @@ class ContractBuilder(OnHost):
 
 
 def _read_prompts(vault: Vault, base_sha: str, request: DeliveryRequest, *, specialists: bool) -> dict[str, str]:
-    """Return the repository's own prompts by name, from the base branch: an agent's change to them does not count. Of
-    prompts for roles those of a backlog item's role, or all where the plan's tasks have roles (`specialists`)."""
+    """Return the repository's own prompts, by name, as they are on the base: an agent's change to them does not count.
+    Of prompts for roles, only that of a backlog item's role, or all when the plan's tasks have roles (`specialists`).
+    Raises InvalidRequest for a prompt whose name no role can have."""
     prompt_paths = vault.list_folder(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
     roles = [request.landing.role] if request.landing is not None and request.landing.role else []
     roles += _find_roles(prompt_paths) if specialists else []
@@ -179,7 +183,8 @@ def _read_prompts(vault: Vault, base_sha: str, request: DeliveryRequest, *, spec
 
 
 def _find_roles(prompt_paths: Iterable[str]) -> list[str]:
-    """Return the roles that the repository has prompts for. Raises InvalidRequest for a name that no role can have."""
+    """Return the roles that the repository has prompts for, sorted. Raises InvalidRequest when the name of a prompt is
+    none that a role can have."""
     beginning, ending = f".perdure/prompts/{role_prompt_name('')}", ".md"
     role_paths = [path for path in sorted(prompt_paths) if path.startswith(beginning) and path.endswith(ending)]
     roles = [path.removeprefix(beginning).removesuffix(ending) for path in role_paths]

@@ -47,13 +47,15 @@ class QueryActivities(OnHost):
     @activity.defn
     async def verify_published(self, work: PublishedFactsInput) -> PublishedFacts:
         """Collect what remote and forge have of a delivery: the tip of its branch, and its pull requests. It runs where
-        the forge's token is. Raises ForgeRefused, ForgeUnavailable, WorkspaceLost."""
+        the forge's token is. Raises ForgeRefused or ForgeUnavailable when remote or forge does not answer,
+        WorkspaceLost when this host does not have the delivery."""
         return await in_thread(self._collect_published, work)
 
     def _collect_facts(self, work: VerifyInput) -> HostFacts:
-        """Read from the vault the page of checkpoints and commits that begins at `work.offset`; on the first page also
-        what is broken, how the delivery began, its tree, its test report, and its spending and deaths from the host's
-        logs."""
+        """Read from the vault the page of checkpoints and commits that begins at `work.offset`, the offset of the next
+        page, if any, and what is broken. The first page also has how the delivery began, its tree, the verdict of its
+        test report, and its spending and deaths from the host's logs. Raises WorkspaceLost when this host does not have
+        the delivery."""
         vault, end = Workspace.open(self._host.home, work.delivery).vault, work.offset + VERIFY_PAGE
         all_checkpoints, broken = verify.checkpoints_to(vault, work.tip)
         broken = broken or (verify.missing_object(vault, work.tip) if not work.offset else "")
@@ -88,7 +90,8 @@ class QueryActivities(OnHost):
 
     def _collect_published(self, work: PublishedFactsInput) -> PublishedFacts:
         """Ask the remote for the branch's tip, and the forge for the branch's pull requests: at most VERIFY_PAGE, open
-        ones and our own first, the newest of them first. Without a forge that Perdure speaks to there are none."""
+        ones and Perdure's own first, the newest of them first. Without a forge that Perdure speaks to, only the tip is
+        returned. Raises ForgeRefused, ForgeUnavailable, WorkspaceLost."""
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         forges = self._host.forges
@@ -106,7 +109,7 @@ class QueryActivities(OnHost):
     @activity.defn(name="read")
     async def read_page(self, work: VaultReadInput) -> TextPage:
         """Return one page of a delivery's turns, logs, diff or artifact as text. Raises WorkspaceLost when this host
-        has no workspace of the delivery, BadInput for what cannot be read."""
+        has no workspace of the delivery, BadInput when what is asked for does not exist or cannot be read."""
         return await in_thread(self._read_page, work)
 
     def _read_page(self, work: VaultReadInput) -> TextPage:
@@ -121,7 +124,7 @@ class QueryActivities(OnHost):
 
     def _store_text(self, work: StoreTextInput) -> StoredText:
         """Store a text as an artifact of the delivery and return its hash. Raises InvalidRequest above HANDED_IN_BYTES,
-        WorkspaceLost."""
+        WorkspaceLost when this host has no workspace of the delivery."""
         data = work.text.encode()
         if len(data) > HANDED_IN_BYTES:
             raise InvalidRequest(f"the text has {len(data)} bytes, at most {HANDED_IN_BYTES} are kept")
@@ -129,13 +132,14 @@ class QueryActivities(OnHost):
 
     @activity.defn
     async def spent(self, work: SpentInput) -> Spend:
-        """Return what the delivery has paid in all its runs together; nothing where nothing was ever paid."""
+        """Return what the delivery has paid in all its runs together, from this host's spend log; zero when nothing was
+        ever paid, or the host does not know the delivery."""
         return await in_thread(self._host.spend_log(work.delivery).total_spend)
 
     @activity.defn(name="check_plan")
     async def check_plan(self, work: CheckPlanInput) -> CheckPlanResult:
-        """Check an edited plan and return its title, or what is wrong with it. Raises WorkspaceLost when this host has
-        no workspace of the delivery."""
+        """Check an edited plan, or list of items, that is an artifact of the delivery; return its title and items, or
+        the problem with it. Raises WorkspaceLost when this host has no workspace of the delivery."""
         return await in_thread(self._check_plan, work)
 
     def _check_plan(self, work: CheckPlanInput) -> CheckPlanResult:
@@ -145,8 +149,7 @@ class QueryActivities(OnHost):
 
 def _report_fact(vault: Vault, work: VerifyInput) -> ReportFact | None:
     """Return the verdict of the last test report, judged again from its contents, with what its experiments showed;
-    None where there is none, and where it is lost or cannot be read. Its hash tells a changed report from the one that
-    was written."""
+    None when there is no report, or it is lost or cannot be read."""
     try:
         report = read_report(vault, work.delivery, work.report)
     except (WorkspaceLost, ValueError):

@@ -1,5 +1,6 @@
-"""Follow: keep an integration branch on top of its base. When the base has moved, the branch's commits are put onto it,
-tested there, and the branch is moved by compare-and-swap.
+"""Activities `follow`, `check_landed` and `move_branch`, which keep a backlog's integration branch on top of its base:
+when the base has moved, the branch's commits are put onto it, tested there, and the branch is moved by
+compare-and-swap.
 
 Effects: `follow` makes commits, and a workspace to test them in, on this host alone, `check_landed` the workspace;
 `move_branch` moves the branch on the remote, by a push with a lease. All look first: the same commits become the same
@@ -82,12 +83,13 @@ class FollowActivities:
 
     @activity.defn
     async def follow(self, work: FollowInput) -> FollowResult:
-        """Put the integration branch onto its base as it is now, on this host alone, test it there where needed, and
+        """Put the integration branch onto its base as it is now, on this host alone, test it there when needed, and
         return the commit to move it to. Nothing is pushed.
 
-        The result has a `problem` instead of that commit where commits conflict with the base, the tests are red there,
-        or the base is gone. Raises ForgeRefused (the branch is gone, or was put back), ForgeUnavailable,
-        InvalidRequest, SetupFailed.
+        The result has a `problem` instead of that commit when commits conflict with the base, the tests are red there,
+        or the base is gone. Raises ForgeRefused when the branch is gone from the remote or was put back,
+        ForgeUnavailable when the remote does not answer, InvalidRequest for a request or settings that are wrong,
+        SetupFailed when setup or a test command cannot start.
         """
         update_heartbeat(doing="fetching")
         try:
@@ -123,7 +125,8 @@ class FollowActivities:
     @activity.defn
     async def check_landed(self, work: FollowInput) -> LandedChecksResult:
         """Run the checks of landed items on the integration branch as it stands, in a workspace for it, and return
-        which of the items' checks hold. Raises as `follow`, and InvalidRequest also where the base is gone."""
+        which of the items' checks passed and failed. Raises ForgeRefused when the branch is gone from the remote or was
+        put back, ForgeUnavailable, SetupFailed, and InvalidRequest also when the base is gone."""
         update_heartbeat(doing="fetching")
         candidate = await in_thread(self._branch_as_it_is, work)
         contract = await self._preparation.make_workspace(candidate.vault, candidate.contract, candidate.settings)
@@ -134,8 +137,9 @@ class FollowActivities:
 
     @activity.defn
     async def move_branch(self, work: MoveBranchInput) -> MoveBranchResult:
-        """Move the integration branch on the remote to `work.head` if it is still at `work.onto`, and return where it
-        is now; an empty result where somebody else moved it first. Raises ForgeRefused, ForgeUnavailable."""
+        """Move the integration branch on the remote to `work.head` if it is still at `work.onto`, and return its commit
+        and those of the items on it; an empty result when somebody else moved it first. Raises ForgeRefused when the
+        remote refuses or it is the default branch, ForgeUnavailable when the remote does not answer."""
         async with send_heartbeats():
             result = await in_thread(self._push_branch, work)
         crash_point(CrashPoint.AFTER_FOLLOW)
@@ -145,9 +149,9 @@ class FollowActivities:
         """Fetch base and branch, find the commit that the branch would have on its base, and return it with what is
         known about it.
 
-        The commit is the branch's own where it contains the base already, the base's own where that contains the
-        branch, and else the last of its commits copied onto the base, whose `problem` says why that failed. Commits
-        that somebody dropped from a rewritten base do not come back. Nothing is pushed.
+        The commit is the branch's own when it contains the base already, the base's own when that contains the branch,
+        and else the last of the branch's commits copied onto the base; when they conflict, `problem` says so and there
+        is none. Commits that somebody dropped from a rewritten base do not come back. Nothing is pushed.
         """
         vault, contract, settings = self._contract_builder.build_contract(work.delivery, work.request)
         base, onto = contract.base_sha, fetch_integration_branch(vault, contract.branch, work.landed)
@@ -176,8 +180,9 @@ class FollowActivities:
     def _select_head(
         self, work: FollowInput, candidate: _BranchOnBase, head: str, commits: int, *, tested: bool
     ) -> _BranchOnBase:
-        """Return the candidate with `head` as the commit that the branch would have. Unless that is `tested`, move the
-        vault's branch for its workspace there and read its settings: what landed may have changed them."""
+        """Return the candidate with `head` as the commit that the branch would have. Unless that is `tested` already,
+        move the vault's branch for its workspace there and read the settings at it: what landed may have changed them.
+        """
         vault, settings = candidate.vault, candidate.settings
         if not tested:
             ref = f"refs/heads/{branch_name(work.delivery)}"
@@ -190,7 +195,8 @@ class FollowActivities:
 
     async def _test_in_workspace(self, work: FollowInput, candidate: _BranchOnBase) -> TestVerdict:
         """Make a workspace at the branch's new commit, store its contract, and return the verdict of the tests there.
-        What fails on the base too does not count; checks of landed items are compared with the branch as it was."""
+        What fails on the base too does not count; checks of landed items that fail on the branch as it was do not
+        either."""
         contract = await self._preparation.make_workspace(candidate.vault, candidate.contract, candidate.settings)
         contract_hash = await in_thread(self._host.store_contract, candidate.vault, contract)
         async with self._host.open_session(work.delivery, contract_hash) as session:
@@ -198,10 +204,10 @@ class FollowActivities:
 
     def _push_branch(self, work: MoveBranchInput) -> MoveBranchResult:
         """Push the branch, with a lease on `work.onto`, and return its commit with those of the backlog's items on it;
-        an empty result where somebody else moved the branch first.
+        an empty result when somebody else moved the branch first. When it is at `work.head` already, nothing is pushed.
 
-        Raises ForgeRefused for the default branch, for a branch that is gone, and where the remote refuses;
-        ForgeUnavailable.
+        Raises ForgeRefused for the default branch, for a branch that is gone, and when the remote refuses;
+        ForgeUnavailable when the remote does not answer.
         """
         target, vault = BacklogActivities(self._host).open_target(work)
         heads = remote_heads(vault.url, vault.keys)
@@ -243,10 +249,11 @@ async def _run_tests_on_base(session: WorkspaceSession, work: FollowInput, candi
 async def _run_landed_checks(
     session: WorkspaceSession, work: FollowInput, candidate: _BranchOnBase
 ) -> LandedChecksResult:
-    """Run the checks of all landed items on the branch, and return the items whose checks all hold, those of which one
-    fails, and a line about the first failure with the landing it began with.
+    """Run the checks of landed items on the branch, and return the items whose checks all passed, those of which one
+    failed, and a line about the first failure with the landing it began with. Items whose checks were not all run are
+    in neither.
 
-    No failure is excused by the base: each check held when its item landed, so what fails now was broken by a later
+    No failure is excused by the base: each check passed when its item landed, so what fails now was broken by a later
     landing.
     """
     contract, vault = session.contract, session.vault
@@ -276,8 +283,8 @@ async def _find_breaking_landing(
     """Return the end of a sentence that names the landing with which an item's check began to fail, found by bisection:
     the check is run on clean checkouts of the commits that landed after the item.
 
-    Empty where no landing of that item is on the branch, where the check holds at every landing and fails only at the
-    branch's head, and after CHECKS_S seconds.
+    Empty when no landing of that item is on the branch, when the check passes at every landing and fails only at the
+    branch's head, and when CHECKS_S seconds are over.
     """
     vault, started = session.vault, monotonic()
     landed = [*reversed((await in_thread(landed_items, vault, head, work.base_sha, work.backlog)).items())]

@@ -1,5 +1,5 @@
-"""The activities that need the forge's token, and run where that is. No model output chooses host, repository or
-branch.
+"""The activities of a delivery that need the forge's token, and run where that is. No model output chooses host,
+repository or branch.
 
 check_access       no effect: asks, before a cent is spent, whether this delivery could be published
 publish_artifacts  one commit on the artifact branch; files that are there already are adopted. Key: the delivery
@@ -46,16 +46,16 @@ class ForgeActivities(OnHost):
 
     @activity.defn
     async def check_access(self, work: publishing.AccessCheckInput) -> publishing.AccessCheckResult:
-        """Check that the delivery's branch could be pushed and its pull request opened, and return what people should
-        know about that. Nothing is checked where the origin has no forge with accounts. Raises ForgeRefused, which
-        names what is missing, and ForgeUnavailable."""
+        """Check that the delivery's branch could be pushed and its pull request opened, and return notes for people
+        about that. Nothing is checked, and there are no notes, when the origin has no forge with accounts. Raises
+        ForgeRefused, which names what is missing, and ForgeUnavailable."""
         update_heartbeat(doing="asking the forge")
         return await in_thread(self._check_forge, work)
 
     def _check_forge(self, work: publishing.AccessCheckInput) -> publishing.AccessCheckResult:
         """Ask the forge whether the delivery's branches could be pushed and a pull request opened, and return its
-        notes; where git goes over ssh, and so has another key than the API, ask the remote by dry runs too. Without a
-        forge with accounts return no notes."""
+        notes; without a forge with accounts return none. When no token is used for git, as over ssh, ask the remote by
+        dry runs too. Raises ForgeRefused when something is missing, ForgeUnavailable when the forge does not answer."""
         vault: Vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
@@ -69,17 +69,22 @@ class ForgeActivities(OnHost):
 
     @activity.defn
     async def publish_artifacts(self, work: publishing.ArtifactLinksInput) -> publishing.ArtifactLinks:
-        """Push plan, test report, review, findings, screenshots and receipt to the artifact branch and return their
-        addresses; none where no branch is configured, or the forge has no accounts. Raises ForgeRefused (a branch of
-        that name that is not ours), ForgeUnavailable, Superseded."""
+        """Push plan, test report, review, findings, screenshots and receipt as one commit to the artifact branch, and
+        return their addresses by name; nothing is pushed and none returned when no branch is configured, or the forge
+        has no accounts.
+
+        Raises ForgeRefused when a branch of that name is not Perdure's, ForgeUnavailable when the forge does not
+        answer, Superseded when a newer attempt has taken over the workspace.
+        """
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             update_heartbeat(doing="publishing plan, tests and review")
             lease.check()
             return await in_thread_to_end(self._publish_files, workspace.vault.with_keys(self._host.forges), work)
 
     def _publish_files(self, vault: Vault, work: publishing.ArtifactLinksInput) -> publishing.ArtifactLinks:
-        """Collect the delivery's documents and pictures, push them as one commit on the artifact branch, in an empty
-        repository after its first commit, and return the address of each."""
+        """Collect the delivery's documents and pictures, push them as one commit on the artifact branch, and return the
+        address of each by name; none without such a branch or a forge with accounts. In an empty repository the first
+        commit is pushed before. Raises ForgeRefused, ForgeUnavailable."""
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         branch = contract.config.artifacts.branch
         forge = self._host.forges.forge(contract.repository)
@@ -105,8 +110,9 @@ class ForgeActivities(OnHost):
 
     @activity.defn
     async def push_branch(self, work: publishing.PushInput) -> publishing.PushResult:
-        """Push the delivery's branch, open no pull request, and return a line for people. Raises ForgeRefused,
-        ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
+        """Push the delivery's branch, open no pull request, and return a line for people. Raises ForgeRefused when the
+        remote refuses, ForgeUnavailable when it does not answer (the workflow waits and tries again), Superseded when a
+        newer attempt has taken over the workspace, Diverged when the commit is not what was tested."""
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
             update_heartbeat(doing="pushing")
@@ -118,9 +124,13 @@ class ForgeActivities(OnHost):
 
     @activity.defn(name=Step.OPEN_PULL_REQUEST)
     async def open_pull_request(self, work: publishing.ShipInput) -> publishing.ShipResult:
-        """Push the delivery's branch, open its one pull request, or update it where it is open, and return it. Where
-        the origin has no forge that Perdure speaks to, the result is a message. Raises ForgeRefused, ForgeUnavailable
-        (the workflow waits, visibly, and tries again), Superseded."""
+        """Push the delivery's branch, open its one pull request, or update the one that is open, and return it. When
+        the origin has no forge that Perdure speaks to, the result is a message instead.
+
+        Raises ForgeRefused when remote or forge refuses, ForgeUnavailable when it does not answer (the workflow waits
+        and tries again), Superseded when a newer attempt has taken over the workspace, Diverged when the commit is not
+        what was tested.
+        """
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.load_contract, workspace.vault, work.delivery, work.contract)
             update_heartbeat(doing="pushing")
@@ -131,17 +141,18 @@ class ForgeActivities(OnHost):
 
     @activity.defn
     async def comment(self, work: publishing.CommentInput) -> publishing.CommentResult:
-        """Write the delivery's one comment on its issue, or edit it, and return its address; empty where there is no
-        issue, or the forge has none. Raises ForgeRefused, ForgeUnavailable, Superseded."""
+        """Write the delivery's one comment on its issue, or edit it, and return its address; nothing is written, and
+        the address is empty, when there is no issue, or no forge with accounts. Raises ForgeRefused, ForgeUnavailable,
+        and Superseded when a newer attempt has taken over the workspace."""
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             update_heartbeat(doing="telling the issue")
             lease.check()
             return await in_thread_to_end(self._write_comment, workspace.vault, work)
 
     def _write_comment(self, vault: Vault, work: publishing.CommentInput) -> publishing.CommentResult:
-        """Render the delivery's status with receipt and spending, and write it as the delivery's one comment on its
-        issue, in place of the earlier text; return the comment's address, empty where there is no issue or no forge
-        with accounts."""
+        """Write the delivery's status, with receipt and spending, as its one comment on its issue, in place of the
+        earlier text; return the comment's address. Without an issue, or a forge with accounts, write nothing and return
+        an empty one. Raises ForgeRefused, ForgeUnavailable."""
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if contract.issue is None or not isinstance(forge, HostedForge):
@@ -154,7 +165,8 @@ class ForgeActivities(OnHost):
 
 
 def _push_and_count(vault: Vault, contract: Contract, work: publishing.PushInput) -> publishing.PushResult:
-    """Push the delivery's branch and return a line with the number of its commits."""
+    """Push the delivery's branch and return a line with the number of its commits. Raises as `_push_branch`: Diverged,
+    ForgeRefused, ForgeUnavailable."""
     _push_branch(vault, contract, work)
     commit_count = count_commits(vault, contract.head or contract.base_sha, work.head)
     return publishing.PushResult(
@@ -163,8 +175,8 @@ def _push_and_count(vault: Vault, contract: Contract, work: publishing.PushInput
 
 
 def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | publishing.ShipInput) -> None:
-    """Push `work.head` to the delivery's branch. Safe to repeat. Raises Diverged where it does not hold the tree that
-    was tested (if any was), ForgeRefused, ForgeUnavailable."""
+    """Push `work.head` to the delivery's branch. Safe to repeat. Raises Diverged when the commit does not hold the tree
+    that was tested (if any was), ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer."""
     publish_branch(
         vault,
         contract,
@@ -176,8 +188,8 @@ def _push_branch(vault: Vault, contract: Contract, work: publishing.PushInput | 
 
 
 def _pull_request_base(vault: Vault, contract: Contract, work: publishing.ShipInput) -> str:
-    """Return the branch that the pull request is opened into: `work.base`; in a stack, where that branch is gone from
-    the remote by now, the backlog's base."""
+    """Return the branch that the pull request is opened into: `work.base`; in a stack, when that branch is gone from
+    the remote by now, the backlog's base. Asks the remote only for a stack."""
     landing = contract.landing
     if landing is None or not landing.ships or work.base in remote_heads(vault.url, vault.keys).branches:
         return work.base
@@ -187,11 +199,11 @@ def _pull_request_base(vault: Vault, contract: Contract, work: publishing.ShipIn
 def _create_pull_request(
     host: Host, vault: Vault, contract: Contract, work: publishing.ShipInput
 ) -> publishing.ShipResult:
-    """Render title and body of the delivery's pull request and open it on the forge, or update it where it is open;
+    """Render title and body of the delivery's pull request and open it on the forge, or update the one that is open;
     return it with the forge's notes.
 
     Without a forge that Perdure speaks to, return only a message that the branch is pushed. A local forge also gets the
-    pictures, which it keeps beside the pull request.
+    pictures, which it keeps beside the pull request. Raises ForgeRefused, ForgeUnavailable.
     """
     forge = host.forges.forge(contract.repository)
     if forge is None:

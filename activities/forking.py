@@ -1,12 +1,12 @@
-"""A turn taken again: the check of the turn that a delivery is to be rewound to or forked at, which takes no lease, and
-the preparation of a fork, with that turn's files and conversation.
+"""Going on from an earlier turn of a delivery: the check of the turn that a delivery is to be rewound to or forked at
+(activity `aim`), and the preparation of a fork with that turn's files and conversation, which activity `prepare` calls.
 
-Effect of a check: where the caller wants it kept, the contract with another model or agent as an artifact; the same
-contract twice is one artifact.
+Effect of the check: when the caller wants it kept, the contract with another model or agent as an artifact; the same
+contract twice is one artifact. It takes no lease.
 
-Effect of a preparation: a workspace for the fork in the other's vault, a contract and a branch of its own, and what the
-other has written down copied for it. Looks first: a contract that is the fork's own already is kept. Key: the fork.
-Nothing of the other delivery changes.
+Effect of a preparation: a workspace for the fork in the other's vault, a contract and a branch of its own, and the
+other's artifacts and facts about the base shared or copied. Looks first: a contract that is the fork's own already is
+kept. Key: the fork. Nothing of the other delivery changes.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class RewindTargetActivity(OnHost):
 
     @activity.defn
     async def aim(self, work: RewindTargetInput) -> RewindTargetResult:
-        """Check the turn that is to be taken again, and return the contract from there on with the model of each step.
+        """Check the turn that a delivery is to go on from, and return the contract from there on, with the requested
+        model or agent, and the model of each step. The changed contract is stored when `work.keep` is set.
 
-        Raises InvalidRequest for a damaged checkpoint and for an agent that cannot take the turn, WorkspaceLost when
-        this host has no workspace of the delivery.
+        Raises InvalidRequest when the checkpoint is damaged, or the agent cannot take the turn; WorkspaceLost when this
+        host has no workspace of the delivery.
         """
         return await in_thread(self._check_target, work)
 
@@ -55,7 +56,8 @@ class RewindTargetActivity(OnHost):
         """Check that the turn's checkpoint is whole and that the requested model and agent can go on from it; return
         the contract's hash and the model of each agentic step.
 
-        Stores the changed contract in the vault where `work.keep` is set; otherwise the hash is that of the old one.
+        Stores the changed contract in the vault when `work.keep` is set; otherwise the hash is that of the old one.
+        Raises InvalidRequest when either check fails, WorkspaceLost when this host does not have the delivery.
         """
         vault = Workspace.open(self._host.home, work.delivery).vault
         check_checkpoint(vault, work.checkpoint)
@@ -68,18 +70,19 @@ class RewindTargetActivity(OnHost):
 
 
 def check_checkpoint(vault: Vault, checkpoint: str) -> None:
-    """Raise InvalidRequest where the checkpoint, or something it consists of, is missing from the vault."""
+    """Raise InvalidRequest when the checkpoint, or an object it consists of, is missing from the vault; else do
+    nothing."""
     if reason := vault.find_damage(checkpoint):
         message = f"the checkpoint it begins with is damaged: {reason.partition(chr(10))[0][:200]}"
         raise InvalidRequest(message, where=checkpoint[:12], fix="go back to an earlier turn: perdure turns")
 
 
 def with_agents(contract: Contract, model: str, agent: str, step: Step, turn: int) -> Contract:
-    """Return the contract with this model and this agent for all agentic steps; where both are empty, the contract as
-    it is.
+    """Return the contract with this model and this agent for all agentic steps, and their settings resolved; when both
+    are empty, the contract as it is, after the check of its agents.
 
-    Raises InvalidRequest where the turn is in the middle of another agent's conversation (only the first turn of a step
-    can change the agent), and for an agent that is unknown, unable to do its step, or not installed on this host.
+    Raises InvalidRequest when the turn is in the middle of another agent's conversation (only the first turn of a step
+    can change the agent), or an agent is unknown, unable to do its step, or not installed on this host.
     """
     steps, origins = contract.config.steps, dict(contract.origins)
     if agent and turn > 1 and getattr(steps, step).agent != agent:
@@ -100,12 +103,13 @@ async def prepare_fork(
     previous: PreparedWorkspace,
     make_worktree: Callable[[Vault, Contract], Awaitable[Path]],
 ) -> PreparedWorkspace:
-    """Prepare a fork from what the other delivery's preparation returned (`previous`), and return what the fork goes on
-    with. A fork that was prepared before gets `previous` back: it is its own already.
+    """Make a fork's workspace and contract from what the other delivery's preparation returned (`previous`), and return
+    what the fork goes on with. A fork that was prepared before has nothing made, and gets `previous` back: it is its
+    own already.
 
     make_worktree  makes the workspace for a contract in a vault
 
-    Raises as `_fork_contract`.
+    Raises WorkspaceLost when this host does not have the other delivery, InvalidRequest when it cannot be forked so.
     """
     vault, contract, is_prepared = await in_thread(_fork_contract, host, work, forked, previous)
     if is_prepared:
@@ -118,11 +122,11 @@ async def prepare_fork(
 def _fork_contract(
     host: Host, work: PrepareInput, forked: ForkedFrom, previous: PreparedWorkspace
 ) -> tuple[Vault, Contract, bool]:
-    """Return the vault, the fork's contract, and whether it is stored already. If it is not, it is made from the other
-    delivery's contract: another branch, and the model and agent that the fork's request names.
+    """Return the vault, the fork's contract, and whether that is stored already. If it is not, it is made, not stored,
+    from the other delivery's contract: with another branch, and the model and agent that the fork's request names.
 
-    Raises WorkspaceLost where this host does not have the other delivery, InvalidRequest for a checkpoint that is
-    damaged, a repository that is another one or not the sender's to name, a branch that cannot be.
+    Raises WorkspaceLost when this host does not have the other delivery; InvalidRequest when the checkpoint is damaged,
+    the repository is another one or not the sender's to name, or the branch cannot be made.
     """
     origin_key = delivery_key(forked.delivery)
     vault = Workspace.open(host.home, origin_key).vault.with_keys(host.forges)
@@ -146,8 +150,8 @@ def _fork_contract(
 
 def _derive_contract(contract: Contract, work: PrepareInput, forked: ForkedFrom, source: str) -> Contract:
     """Return the other delivery's contract under the fork's name and branch, with the model and the agent that the
-    fork's request names. `source`: the checkout that setup may copy files from; empty: none. Raises InvalidRequest
-    where the agent cannot take the turn."""
+    fork's request names. `source`: the checkout that setup may copy files from; empty: none. Raises InvalidRequest when
+    the agent cannot take the turn."""
     step, _, turn = forked.at.partition(":")
     model_and_agent = work.request.model or "", work.request.agent or ""
     derived = with_agents(contract, *model_and_agent, Step(step.partition(".")[0]), int(turn or 1))
@@ -159,8 +163,9 @@ def _derive_contract(contract: Contract, work: PrepareInput, forked: ForkedFrom,
 def _store_fork(
     host: Host, vault: Vault, contract: Contract, forked: ForkedFrom, previous: PreparedWorkspace
 ) -> PreparedWorkspace:
-    """Store for the fork all that it goes on from, and return that: share the other's artifacts, point the fork's ref
-    at the checkpoint, record its branch, copy what is known about the base, and store the contract.
+    """Store for the fork all that it goes on from, and return the prepared workspace with the fork's contract, branch
+    and models: share the other's artifacts, point the fork's ref at the checkpoint, record its branch, copy what is
+    known about the base, and store the contract.
 
     The other delivery may be removed afterwards. Safe to repeat.
     """

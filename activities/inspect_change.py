@@ -1,4 +1,5 @@
-"""The engine's own look at a change, beside the reviewer's: its findings, and pictures of the application's pages.
+"""What the engine itself adds to a review: its findings in a change (secrets, protected paths and the like), by
+activity `inspect_change`, and pictures of the application's pages, by activity `capture_pages`.
 
 Effect of `inspect_change`: Findings in the vault; no worktree is needed and none is touched. Effect of `capture_pages`:
 pictures and one list of them (Screenshots) in the vault; the worktree is not touched. Done again after a death, what is
@@ -46,7 +47,8 @@ class InspectChangeActivity(OnHost):
     def _find_faults(self, work: InspectInput) -> InspectResult:
         """Look for secrets, protected paths, conflict marks and the like in the change, add what the test report shows
         (tests that are gone, tests that prove nothing), store all as one artifact, and return it with counts by
-        severity."""
+        severity, the number of secrets and a line for people. Raises WorkspaceLost when vault or contract is not on
+        this host."""
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.load_contract(vault, work.delivery, work.contract)
         report = _read_report(vault, work)
@@ -64,7 +66,8 @@ class InspectChangeActivity(OnHost):
 
 
 def _read_report(vault: Vault, work: InspectInput) -> TestReport | None:
-    """Return the test report of the commit; None where it is lost, cannot be read, or is about another commit."""
+    """Return the test report that the input names; None when there is none, it is lost, cannot be read, or is about
+    another commit."""
     try:
         report = read_report(vault, work.delivery, work.report)
     except (WorkspaceLost, ValueError):
@@ -73,8 +76,8 @@ def _read_report(vault: Vault, work: InspectInput) -> TestReport | None:
 
 
 def _summarize_findings(engine_findings: EngineFindings) -> str:
-    """Return one line with the number of findings of each severity and the title of the worst one; `nothing found`
-    where there is none."""
+    """Return one line with the number of findings of each severity and title and file of the first, worst one; `nothing
+    found` when there is none."""
     if not engine_findings.findings.findings:
         return "nothing found"
     counts = count_severities(*(engine_findings.counts[severity] for severity in Severity))
@@ -87,11 +90,12 @@ class CapturePagesActivity(OnHost):
 
     @activity.defn
     async def capture_pages(self, work: CaptureInput) -> CaptureResult:
-        """Start the application of the commit, take pictures of its pages and store them in the vault; return the
-        list's artifact and a line for people.
+        """Start the application on a clean checkout of the commit, take pictures of its pages and store them in the
+        vault; return the artifact that lists them, their number and a line for people.
 
-        Without `[app] start` nothing runs. A failure of the application or the browser is a note in the list, no error.
-        Raises Superseded, WorkspaceLost.
+        Without the setting `[app] start` nothing runs and the result only says so. A failure of the application or the
+        browser becomes a note in the list. Raises Superseded when a newer attempt has taken over the workspace,
+        WorkspaceLost when this host does not have it.
         """
         async with self._host.open_session(work.delivery, work.contract) as session:
             settings = session.contract.config.app
@@ -116,8 +120,8 @@ def _store_screenshots(vault: Vault, work: CaptureInput, captured: Capture) -> s
 
 
 def _store_picture(vault: Vault, delivery: str, page: CapturedPage) -> Screenshot:
-    """Store the picture of a page in the vault and return the page's entry for the list; without a picture the entry
-    has only the note that says why."""
+    """Store the picture of a page in the vault and return the page's entry for the list; a page without a picture has
+    an entry with only the note that says why."""
     if page.picture is None:
         return Screenshot(page=page.page, note=page.note)
     return Screenshot(

@@ -1,5 +1,5 @@
-"""Landing: the delivery's change brought onto the integration branch's head, as one commit or as files with conflicts
-to mend; and the branch moved to that commit, tested exactly as it lands.
+"""Activities `rebase` and `land`: the delivery's change brought onto the integration branch's head, as one commit or as
+files with conflicts to mend; and the branch moved to that commit, tested exactly as it lands.
 
 `rebase`  Effect: the workspace made anew on that head with setup and baseline, the commit, the delivery's own branch,
           and a checkpoint on the run's ref, which comes last. Looks first: a checkpoint that is there is taken over,
@@ -67,11 +67,13 @@ class RebaseActivity(OnHost):
     @activity.defn(name=Step.REBASE)
     async def rebase(self, work: RebaseInput) -> RebaseResult:
         """Fetch the integration branch, bring the delivery's change onto its head and test that head; return the
-        commit, or the conflicts as files to mend in a checkpoint.
+        commit, or the conflicts as files to mend in a checkpoint. What a killed attempt has recorded is returned
+        instead.
 
-        No new workspace is made where the change has landed already, where the branch is where the delivery began, and
-        for a plan's task without conflicts. Raises ForgeRefused (the branch is gone, or was put back),
-        ForgeUnavailable, SetupFailed, Superseded, Diverged, WorkspaceLost.
+        No new workspace is made when the change has landed already, when the branch is where the delivery began, and
+        for a plan's task without conflicts. Raises ForgeRefused when the branch is gone from the remote or was put
+        back, ForgeUnavailable, SetupFailed, Superseded when a newer attempt has taken over the workspace, Diverged when
+        the run's ref went on with something else, WorkspaceLost.
         """
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
@@ -102,9 +104,9 @@ class RebaseActivity(OnHost):
             return await in_thread(_write_checkpoint, session, ref, work, fetched.merged, result)
 
     def _recreate_workspace(self, workspace: Workspace, lease: Lease, onto: str) -> Workspace:
-        """Make a workspace on the new base in place of the old one, where the lease shows that nobody else can be
-        writing, and return it; one that a killed attempt has made is used again where it is valid. Raises Superseded.
-        """
+        """Make a workspace on the new base in place of the old one, under the lease of the old one, and return it; one
+        that a killed attempt has made there is restored and used when it is valid. Raises Superseded when a newer
+        attempt has taken over."""
         record = workspace.record()
         if record.base_sha == onto and not workspace.find_problems():
             checkpoints.restore_base(workspace)
@@ -133,7 +135,8 @@ class _FetchedBranch:
 
 def _fetch_and_merge(vault: Vault, contract: Contract, work: RebaseInput) -> _FetchedBranch:
     """Fetch the integration branch (that of a plan's tasks is only in the vault), look for the delivery's commit on it,
-    and merge the delivery's change onto its head unless that is there. No branch is moved."""
+    and merge the delivery's change onto its head unless that commit is there. No branch is moved. Raises ForgeRefused
+    when the branch is gone or was put back, ForgeUnavailable."""
     branch = work.place.branch
     onto = (
         vault_branch_head(vault, branch) if contract.is_task else fetch_integration_branch(vault, branch, work.landed)
@@ -169,8 +172,8 @@ def _commit_without_moving(
     where the delivery began, so the verdict on its files still holds; or it is a plan's task without conflicts, which
     lands and ends.
 
-    There is no commit where a task changes nothing any more. A text on what landed since the delivery began is stored
-    for its agent. Raises Superseded.
+    A task that changes nothing any more gets no commit. A text on what landed since the delivery began is stored for
+    its agent. Raises Superseded when a newer attempt has taken over the workspace.
     """
     lease.check()
     is_empty = contract.is_task and fetched.merged.tree == workspace.vault.tree_of(fetched.onto)
@@ -193,8 +196,9 @@ def _commit_without_moving(
 
 
 def _contract_on_head(contract: Contract, landing: LandingPlace, onto: str, worktree: Path) -> Contract:
-    """Return the delivery's contract on its new base. What its owner wrote down stays; commands that were detected are
-    looked for again in the worktree, because others may have brought the first test."""
+    """Return the delivery's contract on its new base, the integration branch's head. Commands that were written down
+    stay; commands that were detected are detected again in the worktree, because others may have brought the first
+    test."""
     config = contract.config
     if contract.origins.get("test") == "detected":
         config = config.model_copy(update={"test": None})
@@ -208,9 +212,9 @@ def _contract_on_head(contract: Contract, landing: LandingPlace, onto: str, work
 def _commit_on_head(
     session: WorkspaceSession, work: RebaseInput, fetched: _FetchedBranch, contract_hash: str, base_tests: BaseTests
 ) -> RebaseResult:
-    """Commit the change on the new head, where it has no conflicts and something is left of it, and return the result;
-    its checkpoint is still missing, because that is made of it. A text on what landed is stored for the delivery's
-    agent. Raises Superseded."""
+    """Commit the change on the new head when it has no conflicts and something is left of it, and return the result
+    with the paths in conflict, if any; its checkpoint is empty and written next. A text on what landed is stored for
+    the delivery's agent. Raises Superseded when a newer attempt has taken over the workspace."""
     vault, merged, contract = session.vault, fetched.merged, session.contract
     is_empty = merged.tree == vault.tree_of(fetched.onto)
     commit = ""
@@ -258,9 +262,9 @@ def _find_recorded(vault: Vault, ref: str, work: RebaseInput) -> RebaseResult | 
 
 
 def find_recorded_result(vault: Vault, ref: str, step: str, number: int, checkpoint: str) -> dict[str, Any] | None:
-    """Return the result that a killed attempt has recorded in its checkpoint, with that checkpoint; None where there is
-    no ref yet, or it still stands at the checkpoint that this began with. Raises Diverged where the ref went on with
-    something else."""
+    """Return the result that a killed attempt has recorded in its checkpoint, with that checkpoint as `checkpoint`;
+    None when there is no ref yet, or it still stands at the checkpoint that this attempt began with. Raises Diverged
+    when the ref went on with another step or number."""
     tip = vault.read_ref(ref)
     if tip in (None, checkpoint):
         return None
@@ -273,7 +277,7 @@ def find_recorded_result(vault: Vault, ref: str, step: str, number: int, checkpo
 
 def _commit_on_branch(workspace: Workspace, contract: Contract, work: RebaseInput, onto: str, tree: str) -> str:
     """Make the change's one commit on `onto`, move the delivery's own branch and the worktree's HEAD to it, and return
-    it. A commit with the same files and trailers that is there already is taken over."""
+    it. A commit with the same files and trailers that the branch has already is used instead."""
     vault, ref = workspace.vault, f"refs/heads/{branch_name(work.delivery)}"
     trailers = landing_trailers(work.delivery, work.place)
     if contract.config.git.sign_off:
@@ -290,7 +294,8 @@ def _commit_on_branch(workspace: Workspace, contract: Contract, work: RebaseInpu
 
 
 def _bounded_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return as many of the paths as fit into a result, each as valid text of at most 300 characters."""
+    """Return as many of the paths, from the first, as fit into a result, each as valid text of at most 300
+    characters."""
     shown, remaining_chars = [], MAX_CONFLICT_CHARS
     for path in paths[:MAX_CONFLICT_PATHS]:
         text = valid_text(path)[:300]
@@ -317,8 +322,12 @@ class LandActivity(OnHost):
     @activity.defn(name=Step.LAND)
     async def land(self, work: LandInput) -> LandResult:
         """Move the integration branch to the delivery's commit, and return where the branch is; the result has no
-        commit where somebody else moved the branch first. Raises ForgeRefused, ForgeUnavailable (the workflow waits and
-        tries again), Diverged, Superseded."""
+        commit when somebody else moved the branch first.
+
+        Raises ForgeRefused when the remote refuses, ForgeUnavailable when it does not answer (the workflow waits and
+        tries again), Diverged when the commit is not what was tested, Superseded when a newer attempt has taken over
+        the workspace.
+        """
         async with self._host.lease_workspace(work.delivery) as (workspace, lease):
             update_heartbeat(doing=f"moving {work.place.branch}")
             result = await in_thread(_land_commit, workspace.vault.with_keys(self._host.forges), work)
@@ -328,11 +337,11 @@ class LandActivity(OnHost):
 
 
 def _land_commit(vault: Vault, work: LandInput) -> LandResult:
-    """Push the commit to the integration branch with a lease on `work.onto`, or move the branch in the vault where a
-    plan's task lands. Where the branch is elsewhere, look whether the delivery's commit is on it already, by its
-    trailers.
+    """Push the commit to the integration branch with a lease on `work.onto`, or move the branch in the vault for a
+    plan's task. When the branch is elsewhere, look by trailers whether the delivery's commit is on it already; the
+    result has no commit when it is not.
 
-    Raises Diverged where the tests ran on another tree than the commit holds.
+    Raises Diverged when the tests ran on another tree than the commit holds, ForgeRefused, ForgeUnavailable.
     """
     tree = vault.tree_of(work.commit)
     if work.tests is not None and work.tests.tree != tree:

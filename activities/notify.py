@@ -1,4 +1,5 @@
-"""Notify: send a notice of what happened to a delivery to the addresses that this host has.
+"""Activities `notice_addresses` and `notify`: to which addresses of this host a notice about a delivery goes, and
+sending it to one of them.
 
 Effect: one request an address. It cannot look first, so what is sent again after a death carries the same id. Key: the
 notice and the address.
@@ -39,8 +40,9 @@ class NoticeActivities(OnHost):
 
     @activity.defn
     async def notice_addresses(self, notice: Notice) -> Addresses:
-        """Return the names of the addresses that are to be sent this notice; none where nobody wants its event. Raises
-        NoticeUnheard where this worker has no address at all, so that another worker has to know."""
+        """Return the names of the addresses that are to be sent this notice; none when no address has subscribed to its
+        event. Raises NoticeUnheard, which is retried, when this worker has no address at all: another worker may have
+        some."""
         listeners = self._host.listeners
         if not listeners.addresses:
             raise NoticeUnheard(_NO_SUCH_ADDRESS)
@@ -48,8 +50,9 @@ class NoticeActivities(OnHost):
 
     @activity.defn
     async def notify(self, work: NotifyInput) -> NotifyResult:
-        """Send a notice to one address, with a link to the delivery in the Web UI, and return the status of the answer.
-        Raises NoticeRefused, and NoticeUnheard where the address may answer later or this worker does not have it."""
+        """Send a notice to one address, with a link to the delivery in the Web UI if there is one, and return the
+        status of the answer. Raises NoticeRefused when the address refuses it for good; NoticeUnheard, which is
+        retried, when it may answer later or this worker does not have it."""
         address = self._host.listeners.find_address(work.to)
         if address is None:
             raise NoticeUnheard(f"{work.to}: {_NO_SUCH_ADDRESS}")
@@ -66,8 +69,9 @@ class NoticeActivities(OnHost):
 
 
 def _workflows_url(home: Home, environ: Mapping[str, str], namespace: str) -> str:
-    """Return the address below which each workflow has its page in the Web UI; empty where none is known. It is
-    PERDURE_UI_URL, or that of the home's embedded server unless TEMPORAL_ADDRESS names another server."""
+    """Return the address below which each workflow has its page in the Web UI: PERDURE_UI_URL, or that of the home's
+    embedded server unless TEMPORAL_ADDRESS names another server. Empty when none is known, or it is no http(s) address.
+    """
     url = environ.get(_UI_URL, "").strip() or ("" if environ.get("TEMPORAL_ADDRESS") else _embedded_ui_url(home))
     if not is_web_address(url):
         return ""
@@ -75,8 +79,8 @@ def _workflows_url(home: Home, environ: Mapping[str, str], namespace: str) -> st
 
 
 def _embedded_ui_url(home: Home) -> str:
-    """Return the address of the Web UI of the home's embedded server, from the server's record; empty where there is
-    none."""
+    """Return the address of the Web UI of the home's embedded server, from the file about that server; empty when the
+    file is missing, cannot be read or has none."""
     try:
         record = json.loads((home.root / _SERVER_RECORD).read_bytes())
     except (OSError, ValueError):

@@ -1,12 +1,12 @@
-"""Work of several agents, taken over by the delivery that they belong to: the tasks of a plan, which is split into them
-here, and the best of several attempts at one plan.
+"""Activities for work of several agents that one delivery takes over: `split_plan` and `take_tasks` for the tasks of a
+plan, `take_attempt` for the best of several attempts at one plan.
 
-`split_plan`   Effect: the branch of the vault on which tasks land, where there are several; one that is there is left.
+`split_plan`   Effect: the branch of the vault on which tasks land, when there are several; one that exists is left.
 `take_tasks`   Effect: a checkpoint, the delivery's branch and its spend log.
 `take_attempt` Effect: a checkpoint with the files of the chosen attempt, its artifacts shared with the delivery, and
                what all attempts paid counted as the delivery's own. The others stay as branches of the vault.
 
-Looks first: a checkpoint that is there is taken over. Key: delivery, run, attempt. Nothing is pushed.
+Looks first: a checkpoint that a killed attempt has made is taken over. Key: delivery, run, attempt. Nothing is pushed.
 """
 
 from __future__ import annotations
@@ -43,16 +43,20 @@ class PlanTaskActivities(OnHost):
 
     @activity.defn(name="split_plan")
     async def split_plan(self, work: SplitPlanInput) -> SplitPlanResult:
-        """Split the plan into tasks for several agents, make the branch on which they land, and return the tasks; none
-        where the plan is a person's free text, or one agent does as well. Raises WorkspaceLost, Superseded."""
+        """Split the plan into tasks for several agents, make the branch on which they land, and return the tasks; none,
+        and no branch, when the plan is a person's free text, or one agent does as well. Raises WorkspaceLost when this
+        host does not have the delivery, Superseded when a newer attempt has taken over its workspace."""
         async with self._host.open_session(work.delivery, work.contract) as session:
             return await in_thread(_split_plan, session, work)
 
     @activity.defn(name="take_tasks")
     async def take_tasks(self, work: TakeTasksInput) -> TakeTasksResult:
-        """Take over what the plan's tasks have landed, and return where the delivery goes on with it; a killed try of
-        this activity that came so far is not repeated, and its recorded result is returned. Raises WorkspaceLost,
-        Superseded, Diverged."""
+        """Take over what the plan's tasks have landed, and return the checkpoint and commit with which the delivery
+        goes on. When a killed try of this activity has done it, its recorded result is returned.
+
+        Raises WorkspaceLost when this host does not have the delivery, Superseded when a newer attempt has taken over
+        its workspace, Diverged when the run's ref went on with something else.
+        """
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.open_session(work.delivery, work.contract) as session:
             await in_thread(session.vault.remove_stale_locks, ref)
@@ -66,7 +70,8 @@ class PlanTaskActivities(OnHost):
     def _take_over(self, session: WorkspaceSession, ref: str, work: TakeTasksInput) -> TakeTasksResult:
         """Write a checkpoint of the files on the tasks' branch, restore the worktree to it, move the delivery's own
         branch there and then the run's ref; return the result, with the commit of each task. What the tasks paid, and
-        the deaths they survived, is counted as the delivery's own. Raises Superseded, WorkspaceLost."""
+        the deaths they survived, is added to the delivery's spend log and journal. Raises Superseded, before the ref is
+        moved, when a newer attempt has taken over the workspace."""
         vault, workspace = session.vault, session.workspace
         head = vault_branch_head(vault, work.branch)
         tasks = tuple(_find_landed_commit(session, work, task, head) for task in work.tasks)
@@ -94,9 +99,9 @@ class PlanTaskActivities(OnHost):
 
 
 def _split_plan(session: WorkspaceSession, work: SplitPlanInput) -> SplitPlanResult:
-    """Read the plan and return its tasks where several agents can build some of them at the same time; then also make
-    the branch on which they land in the vault, at `work.head`, unless it is there. A plan that is not in the form of
-    tasks has none."""
+    """Read the plan and return its tasks when several agents can build some of them at the same time; then also make
+    the branch on which they land in the vault, at `work.head`, unless it exists. A plan that cannot be read as one with
+    tasks has none. Raises Superseded when a newer attempt has taken over the workspace."""
     vault = session.vault
     try:
         plan = read_plan(vault, work.delivery, work.plan)
@@ -112,8 +117,8 @@ def _split_plan(session: WorkspaceSession, work: SplitPlanInput) -> SplitPlanRes
 
 
 def _find_landed_commit(session: WorkspaceSession, work: TakeTasksInput, task: TaskResult, head: str) -> TaskResult:
-    """Return the task with its commit on the branch, found by the commit's trailers whether or not its delivery has
-    reported it. Only a task without a commit keeps the reason why it failed."""
+    """Return the task with its commit on the tasks' branch, found by the commit's trailers whether or not its delivery
+    has reported it; empty when there is none. Only a task without a commit keeps the reason why it failed."""
     trailers = {
         "Perdure-Delivery": delivery_key(task.delivery),
         "Perdure-Backlog": work.backlog,
@@ -128,9 +133,12 @@ class TakeAttemptActivity(OnHost):
 
     @activity.defn(name="take_attempt")
     async def take_attempt(self, work: TakeAttemptInput) -> TakeAttemptResult:
-        """Choose the best attempt and return where the delivery goes on with its files; a killed try of this activity
-        that came so far is not repeated, and its recorded result is returned. Raises WorkspaceLost, Superseded,
-        Diverged."""
+        """Choose the best attempt, put its files into the worktree, and return the checkpoint with which the delivery
+        goes on. When a killed try of this activity has done it, its recorded result is returned.
+
+        Raises WorkspaceLost when this host does not have the delivery, Superseded when a newer attempt has taken over
+        its workspace, Diverged when the run's ref went on with something else.
+        """
         ref = run_ref(work.delivery, activity.info().workflow_run_id or "")
         async with self._host.open_session(work.delivery, work.contract) as session:
             await in_thread(session.vault.remove_stale_locks, ref)
@@ -142,12 +150,12 @@ class TakeAttemptActivity(OnHost):
             return await in_thread(self._take_best, session, ref, work)
 
     def _take_best(self, session: WorkspaceSession, ref: str, work: TakeAttemptInput) -> TakeAttemptResult:
-        """Measure the attempts, choose the best one and return the result; count what the others paid and the deaths
-        they survived as the delivery's own.
+        """Count the lines each attempt changed, choose the best one and return the result; add what the others paid and
+        the deaths they survived to the delivery's own spend log and journal.
 
-        Where the best one is another delivery's, share its artifacts, write a checkpoint of its files, restore the
-        worktree to that and move the run's ref. The checkpoint stays as it was where the delivery's own attempt is the
-        best or none made a commit. Raises Superseded.
+        When the best one is another delivery's, share its artifacts, write a checkpoint of its files, restore the
+        worktree to that and move the run's ref. When it is the delivery's own, or none made a commit, the checkpoint
+        stays as it was. Raises Superseded when a newer attempt has taken over the workspace.
         """
         vault = session.vault
         measured_attempts = [_measure_attempt(vault, work.base, attempt) for attempt in work.attempts]
@@ -178,8 +186,8 @@ class TakeAttemptActivity(OnHost):
 
 
 def _measure_attempt(vault: Vault, base: str, attempt: AttemptResult) -> AttemptResult:
-    """Return the attempt with the number of lines that it changed since `base`; where the vault does not have its
-    commit, without a commit and with that as the reason for its failure."""
+    """Return the attempt with the number of lines it has added and deleted since `base`; when the vault does not have
+    its commit, without a commit and with that as the reason for its failure, if it had none."""
     if not attempt.head or not vault.has_commit(attempt.head):
         return attempt.model_copy(update={"head": "", "failure": attempt.failure or "its commits are not here"})
     numstat_lines = vault.git.text(

@@ -1,4 +1,5 @@
-"""Prepare: repository, configuration, workspace, setup and preflight, all before a cent is spent.
+"""Activity `prepare`: repository, configuration, workspace, setup and preflight, all before a cent is spent. Activities
+that need a workspace of their own use `PrepareActivity.make_workspace`.
 
 Effect: a workspace on this host and the delivery's contract, its fixed terms. Looks first: a valid workspace is reused,
 setup is not run twice. Key: the delivery.
@@ -68,18 +69,19 @@ T = TypeVar("T")
 
 
 class PrepareActivity:
-    """The activity that prepares a delivery, and the way to a workspace for others."""
+    """The activity that prepares a delivery; also makes workspaces for the activities on a backlog's branch."""
 
     def __init__(self, host: Host) -> None:
         self._host, self._contract_builder = host, ContractBuilder(host)
 
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, work: PrepareInput) -> PreparedWorkspace:
-        """Prepare a delivery: read its contract, make its workspace, run setup and the base's tests, and return the
-        workspace with the settings that the workflow decides by. A retry goes on from what an earlier run had prepared
-        (`work.previous`).
+        """Prepare a delivery: read its contract, make its workspace, run setup and the base's tests, write the first
+        checkpoint, and return the workspace with the settings that the workflow decides by. A retry goes on from what
+        an earlier run had prepared (`work.previous`).
 
-        Raises InvalidRequest, BadInput, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable.
+        Raises InvalidRequest or BadInput for a bad request or settings, SetupFailed when setup or a test command cannot
+        start, SandboxUnavailable, NoPorts, and ForgeUnavailable when the remote does not answer.
         """
         journal, notifies = self._host.journal(work.delivery), bool(self._host.listeners.addresses)
         if work.previous is not None:
@@ -122,10 +124,11 @@ class PrepareActivity:
 
     async def _prepare_retry(self, work: PrepareInput, previous: PreparedWorkspace) -> PreparedWorkspace:
         """Prepare a delivery that goes on: under the same contract, in a valid workspace that is restored to the
-        requested checkpoint, or to the newest whole one before it where that is damaged. Return `previous` with what
+        requested checkpoint, or to the newest whole one before it when that is damaged. Return `previous` with what
         this host and the new request change in it.
 
-        A fork first gets a contract and a workspace of its own (prepare_fork).
+        A fork first gets a contract and a workspace of its own (`prepare_fork`). Raises WorkspaceLost when no
+        checkpoint is whole, or this host does not have the delivery.
         """
         if (forked := work.request.forked) is not None:
             previous = await prepare_fork(
@@ -161,8 +164,9 @@ class PrepareActivity:
         return self._with_settings(prepared, contract, work.request)
 
     async def _read_contract(self, work: PrepareInput) -> tuple[Vault, Contract, EffectiveConfig]:
-        """Read the contract and return it with its vault and its settings. Raises ForgeUnavailable, to be tried again,
-        where the remote does not answer; InvalidRequest where nobody knew its host's name for UNKNOWN_HOST_PATIENCE."""
+        """Read the contract and return it with its vault and its settings. Raises ForgeUnavailable, which is retried,
+        when the remote does not answer; InvalidRequest when the name of its host was not known for
+        UNKNOWN_HOST_PATIENCE, and for a bad request or settings."""
         try:
             return await in_thread(self._contract_builder.build_contract, work.delivery, work.request)
         except ForgeUnavailable as error:
@@ -173,16 +177,16 @@ class PrepareActivity:
             raise
 
     async def make_workspace(self, vault: Vault, contract: Contract, settings: EffectiveConfig) -> Contract:
-        """Make a worktree for the contract, or reuse a valid one, and return the contract completed with what the files
-        there say."""
+        """Make a worktree for the contract, or reuse a valid one, and return the contract completed with the commands
+        and notes found in its files. Raises Superseded when a newer attempt has taken over the workspace."""
         return await self._with_worktree(vault, contract, lambda tree: complete_contract(contract, settings, tree))
 
     async def _with_worktree(self, vault: Vault, contract: Contract, use: Callable[[Path], T]) -> T:
-        """Make the delivery's worktree where nobody else can be writing, or reuse a valid one, and return what `use`
-        makes of its path, under the lease.
+        """Make the delivery's worktree, or reuse a valid one, and return what `use` returns for its path; both under
+        the worktree's lease.
 
-        Where the writer before is not proved to be gone, the next generation's directory is used: a worker that sleeps
-        in the middle of this keeps its directory. Raises Superseded.
+        When the earlier writer is not proved to be gone, the directory of the next generation is used: a worker that
+        sleeps in the middle of this keeps its directory. Raises Superseded when a newer attempt has taken over.
         """
         home, delivery = self._host.home, contract.delivery
         generation = await in_thread(_recorded_generation, home, delivery)
@@ -195,9 +199,9 @@ class PrepareActivity:
             generation += 1
 
     def _open_or_create(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
-        """Open the delivery's workspace where it was made for the same commit in the same vault, rebuild what is not
-        valid in it, and restore the base's files; otherwise create one. The base may have moved since an attempt that
-        failed."""
+        """Open the delivery's workspace when it was made for the same commit in the same vault, rebuild what is not
+        valid in it, and restore the base's files; otherwise create one. (The base may have moved since an attempt that
+        failed.)"""
         home, delivery, head = self._host.home, contract.delivery, contract.head
         try:
             record = Workspace.open(home, delivery).record()
@@ -212,8 +216,9 @@ class PrepareActivity:
     def _with_settings(
         self, prepared: PreparedWorkspace, contract: Contract, request: DeliveryRequest
     ) -> PreparedWorkspace:
-        """Return the workspace with the settings that depend on this host, its release and the request. They are set
-        anew for a delivery that is retried. Nobody is asked about a plan's task or an attempt alone."""
+        """Return the workspace with the settings that depend on this host, its release and the request: gates, notices,
+        visibility, publishing, shared budgets. They are set anew for a delivery that is retried. A plan's task or an
+        attempt has no gates and asks nobody."""
         config, listeners = contract.config, self._host.listeners.addresses
         decisions = gate_settings(config, prepared.phases, request).model_copy(
             update={"notifies": bool(listeners), "comments": True}
@@ -254,8 +259,8 @@ class PrepareActivity:
         title: str,
         setup_record: SetupRecord,
     ) -> PreparedWorkspace:
-        """Return the result of `prepare`, made of request, contract and its artifact, the plan's artifact, the first
-        checkpoint, the base's tests, the title, and the record of setup."""
+        """Return the result of `prepare`, made of the request, the contract and its artifact's hash, the plan's
+        artifact, the first checkpoint, the base's tests, the title, and the record of setup."""
         config, base_verdict, landing = contract.config, base_tests.verdict, request.landing
         if contract.parent_delivery is not None:
             title = contract.parent_delivery.title
@@ -299,8 +304,8 @@ class PrepareActivity:
 
 
 def _has_limits(request: DeliveryRequest, limits: Limits) -> bool:
-    """Return whether the delivery has to ask for a place under its repository's limits before it goes on. A task of
-    another delivery's plan has that delivery's place."""
+    """Return True when the delivery has to ask for room under its repository's limits on deliveries or pull requests
+    before it goes on. A task of another delivery's plan never has to: it counts as a part of that one."""
     if request.parent_delivery is not None:
         return False
     return limits.deliveries is not None or limits.open_pull_requests is not None
@@ -309,9 +314,9 @@ def _has_limits(request: DeliveryRequest, limits: Limits) -> bool:
 def _newest_whole_checkpoint(vault: Vault, checkpoint: str, first: str) -> str:
     """Return the checkpoint, or the newest one before it of which nothing is missing from the vault.
 
-    first  prepare's own checkpoint, where the search begins when not even the way to the other can be read
+    first  prepare's own checkpoint, where the search goes on when no whole one is found from the other
 
-    Raises WorkspaceLost where all of them are damaged.
+    Raises WorkspaceLost when all of them are damaged.
     """
     whole = vault.newest_whole_commit(checkpoint) or vault.newest_whole_commit(first)
     if whole is None:
@@ -328,8 +333,8 @@ def _recorded_generation(home: Home, delivery: str) -> int:
 
 
 def complete_contract(contract: Contract, settings: EffectiveConfig, tree: Path) -> Contract:
-    """Return the contract completed with what the files of the worktree `tree` say: detected commands where nobody
-    wrote any down, and notes for agents."""
+    """Return the contract completed with what the files of the worktree `tree` say: detected commands when nobody wrote
+    any down, and notes for agents."""
     settings = fill_in_detected(settings, detect_commands(tree))
     notes = read_notes(tree, settings.config.delivery.notes)
     return contract.model_copy(update={"config": settings.config, "origins": settings.origins, "notes": notes})
@@ -337,8 +342,8 @@ def complete_contract(contract: Contract, settings: EffectiveConfig, tree: Path)
 
 def _survey_test_side(vault: Vault, contract: Contract) -> str:
     """Return one line about what looks wrong with the test side (test files and their data) at the commit that the
-    delivery builds on; empty where nothing does, without test commands, and in an empty repository. Raises
-    InvalidRequest where `[tests] side` leaves no product file."""
+    delivery builds on; empty when nothing does, without test commands, and in an empty repository. Raises
+    InvalidRequest when the setting `[tests] side` leaves no product file."""
     config = contract.config
     if not config.test or contract.base_sha == FIRST_COMMIT:
         return ""
@@ -347,7 +352,7 @@ def _survey_test_side(vault: Vault, contract: Contract) -> str:
 
 
 def _write_first_checkpoint(session: WorkspaceSession) -> str:
-    """Write the checkpoint that the delivery starts from, the commit's files byte for byte without any conversation,
+    """Write the checkpoint that the delivery starts from, with the commit's files byte for byte and no conversation,
     restore the worktree to it, and return it."""
     metadata = {"format": 1, "delivery": session.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
     checkpoint = checkpoints.write_initial_checkpoint(session.workspace, metadata)
@@ -358,7 +363,8 @@ def _write_first_checkpoint(session: WorkspaceSession) -> str:
 def _summary_line(
     contract: Contract, setup_record: SetupRecord, base_verdict: TestVerdict | None, is_reused: bool
 ) -> str:
-    """Return the line `setup 17 s · 455 green`. `is_reused`: an earlier delivery on the same base has run its tests."""
+    """Return the line `setup 17 s · 455 green`: how long setup took, unless it has no commands, and how the base's
+    tests went, with `(known)` when an earlier delivery on the same base has run them (`is_reused`)."""
     setup_text = (
         f"setup {span(setup_record.seconds)}" + (", kept" if setup_record.reused else "")
         if contract.config.setup.commands

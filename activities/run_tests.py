@@ -1,5 +1,7 @@
-"""Run tests: the repository's own commands on a clean checkout of one commit. The exit code is the verdict, unless the
-change has made the tests say less than they did: then experiments decide (activities.change_experiments).
+"""Activity `run_tests`: runs the repository's own commands on a clean checkout of one commit. The exit code is the
+verdict, unless the change has made the tests say less than they did: then experiments decide
+(activities.change_experiments). The base's tests (`test_base`) and the checks of landed items are run here too, for
+other activities.
 
 Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 """
@@ -53,9 +55,13 @@ class RunTestsActivity(OnHost):
 
     @activity.defn(name=Step.RUN_TESTS)
     async def run_tests(self, work: TestInput) -> TestVerdict:
-        """Run the test commands on a clean checkout of the commit, judge it by experiments where they are green, run
-        the checks of landed items, store the report and return the verdict. It is `none` where no test command exists.
-        Raises SandboxUnavailable, Superseded, WorkspaceLost."""
+        """Run the test commands on a clean checkout of the commit, judge it by experiments when they are green, run the
+        checks of landed items, store the report and return the verdict. It is `none`, and nothing runs, when there is
+        neither a test command nor a check. A green report of an item is kept for the item that will begin on it.
+
+        Raises SandboxUnavailable when the host has no sandbox, Superseded when a newer attempt has taken over the
+        workspace, WorkspaceLost when this host does not have it.
+        """
         async with self._host.open_session(work.delivery, work.contract) as session:
             tree = await in_thread(session.vault.tree_of, work.commit)
             size = await in_thread(session.change_size, work.commit)
@@ -75,9 +81,9 @@ class RunTestsActivity(OnHost):
             return outcome.model_copy(update={"report": artifact, "change": size, "unchecked": unchecked})
 
     def _store_as_baseline(self, session: WorkspaceSession, tree: str, report: TestReport) -> None:
-        """Store the report as what the tests say on this tree: once it has landed, the tree is the next item's base,
-        and nothing has to run again there. Nothing is stored where a fresh setup there would make something else than
-        this workspace has."""
+        """Store the report as the baseline of this tree: once it has landed, the tree is the next item's base, and
+        nothing has to run again there. Store nothing when a fresh setup there would make something else than this
+        workspace has."""
         if self._host.has_same_setup(session, report.commit):
             store_baseline(session.baselines, _environment_key(session, tree), without_comparison(report))
 
@@ -86,9 +92,9 @@ class RunTestsActivity(OnHost):
 class BaseTests:
     """The test commands' report on the base commit.
 
-    report     the whole of it; None where there is no test command, or the repository was empty
+    report     the whole of it; None when there is no test command, or the repository was empty
     artifact   the hash under which it is stored
-    is_reused  an earlier delivery had found it out
+    is_reused  an earlier delivery has run the commands
     """
 
     report: TestReport | None = None
@@ -107,12 +113,13 @@ async def test_base(session: WorkspaceSession, config_file: str) -> BaseTests:
     agents.
 
     A delivery on a branch that exists already is compared with the base it is to be merged into, too: what its own
-    commits broke is not excused. An empty repository is no measure, and gives no report: all that fails on the change
-    is new, and only a program that this host lacks is an error.
+    commits broke is not excused. An empty repository gives no report, so that all that fails on the change counts as
+    new.
 
     config_file  the file that a command may be written in, for errors
 
-    Raises SetupFailed when a required command cannot start, or only fails because it writes to the test side.
+    Raises SetupFailed when a required command cannot start, or only fails because it writes to the test side; in an
+    empty repository only when this host lacks the program.
     """
     contract = session.contract
     tree = await in_thread(session.vault.tree_of, contract.base_sha)
@@ -159,9 +166,9 @@ def describe_base_results(report: TestReport, base: str) -> dict[str, str]:
 async def _add_landing_checks(
     session: WorkspaceSession, work: TestInput, report: TestReport
 ) -> tuple[TestReport, tuple[str, ...]]:
-    """Run the checks that the landing asks for, and return the report with their results and the ids of landed items
-    whose checks were not all run. A check of a landed item that fails without this change too is excused; those of the
-    item itself have to pass."""
+    """Run the checks that the landing asks for, and return the report with their results, and the ids of landed items
+    whose checks were not all run. A check of another item that fails without this change too is excused; those of the
+    item itself have to pass. Without checks, return the report as it is and no ids."""
     if not work.check:
         return report, ()
     base, label = session.contract, f"checks-{work.attempt}"
@@ -180,15 +187,17 @@ async def run_item_checks(
     before_name: str,
     own_item: str = "",
 ) -> tuple[TestReport, tuple[str, ...]]:
-    """Run the commands that items of a backlog named, unless the report is red already, and return the report with
-    their results, and the ids of other items of which something was left out.
+    """Run the commands that items of a backlog named, and return the report with their results, and the ids of other
+    items of which a command was left out or could not be compared. When the report is red already, run none and return
+    it with all other items' ids.
 
     check          commands by item
-    before_commit  what fails on this commit too, called `before_name`, is excused, but for commands of the item
-    `own_item`;
+    label          the name of the directory for logs
+    before_commit  a command that fails on this commit too, called `before_name`, is excused, but not one of `own_item`;
                    empty: nothing is excused
+    own_item       the item that lands
 
-    Of other items' commands as many run as begin within CHECKS_S, in the order given.
+    Of other items' commands as many run as begin within CHECKS_S seconds, in the order given.
     """
     if verdict_of(report).status is TestsStatus.RED:
         return report, tuple(item for item in check if item != own_item)
@@ -237,8 +246,8 @@ def check_name(item: str, command: str) -> str:
 
 
 def _excuse_undecidable(result: CommandResult) -> CommandResult:
-    """Return the result as a known failure where it was red before the change too and nothing tells which part of it
-    fails: a check is one thing that holds or does not. Any other result is returned as it is."""
+    """Return the result as a known failure when it was red before the change too and nothing tells which part of it
+    fails: a check is one thing that passes or not. Any other result is returned as it is."""
     return (
         result.model_copy(update={"since": BaseComparison.KNOWN})
         if result.since is BaseComparison.UNDECIDABLE
@@ -249,8 +258,8 @@ def _excuse_undecidable(result: CommandResult) -> CommandResult:
 def _judge_missing_tests(
     session: WorkspaceSession, commit: str, report: TestReport, baseline: tests.Baseline | None
 ) -> TestReport:
-    """Return a green report with the base's tests that are gone or skipped on the change and that no run has shown; any
-    other report as it is. Where the request is about tests they do not count."""
+    """Return a green report with those of the base's tests added that are gone or skipped on the change and that no run
+    has shown; any other report as it is. They do not count against the change when its request is about tests."""
     if verdict_of(report).status is not TestsStatus.GREEN:
         return report
     contract, experiment = session.contract, report.experiment
@@ -263,9 +272,9 @@ def _judge_missing_tests(
 
 
 def _environment_key(session: WorkspaceSession, tree: str) -> str:
-    """Return the key of all that results on this tree depend on: commands, setup, its search path, the sandbox's grade,
-    and files that setup copied from a checkout. The repository is in it by the name of its package cache, a part of the
-    binds. Ports differ between deliveries and are not in it."""
+    """Return the key of all that results on this tree depend on: commands, setup and its search path, the package cache
+    (which is named after the repository), the sandbox's grade, and the contents of files that setup copied from a
+    checkout. Ports differ between deliveries and are not in it."""
     setup = session.contract.config.setup
     copied = [session.workspace.path / name for name in setup.copy_files]
     contents = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in copied]
@@ -278,8 +287,8 @@ def _environment_key(session: WorkspaceSession, tree: str) -> str:
 
 
 def _read_baseline(session: WorkspaceSession, artifact: str) -> tests.Baseline | None:
-    """Return the stored report of the base, to compare failures with; None for a delivery that began under an older
-    release, and when the report is lost: then all failures count."""
+    """Return the stored report of the base, to compare failures with; None when the delivery has none, and when it is
+    lost or cannot be read: then all failures count."""
     try:
         report = read_report(session.vault, session.contract.delivery, artifact)
     except (WorkspaceLost, ValueError):
@@ -299,14 +308,15 @@ async def test_commit(
     within_s: float | None = None,  # noqa: PT028 - no test, whatever its name says
 ) -> TestReport:
     """Run the test commands, or these `commands`, on a clean checkout of a commit, and return the report, with each
-    failure compared with the `baseline`.
+    failure compared with the `baseline`, if there is one. Progress is sent with the heartbeat.
 
     label       the name of the directory for logs
-    makes_seed  what compilers make of it is kept for the runs of changes. Of the base alone: a change could leave there
+    makes_seed  the compilers' output is kept for the runs of changes. For the base alone: a change could leave there
                 what its own tests are then linked with
     within_s    a command that has not begun after so many seconds is left out
 
-    Raises SandboxUnavailable, Superseded, WorkspaceLost.
+    Raises SandboxUnavailable when the host has no sandbox, Superseded when a newer attempt has taken over the
+    workspace, WorkspaceLost when this host does not have it.
     """
     read_only_paths = (await in_thread(read_test_side, session, commit)).paths_for_command
 

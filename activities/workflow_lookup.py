@@ -1,5 +1,6 @@
-"""Questions to the Temporal server about other workflows: the status of deliveries that report nothing, the request to
-go on with, whether a backlog's state comes from the run before, a Treasury's last table; and a delivery's priority.
+"""Activities that ask the Temporal server about other workflows: the status of deliveries that report nothing
+(`look_for`), the request a delivery goes on with (`resume_point`), whether a backlog's state comes from the run before
+(`former_run`), the last table of the Treasury (`last_table`); and one that sets a delivery's priority.
 
 Effect: none, but for a priority: the options of that delivery's workflow on the server. Key: the delivery; the same
 again changes nothing.
@@ -58,7 +59,7 @@ RUNNING, MISSING = "running", "missing"
 @activity.defn
 async def look_for(work: DeliveryLookupInput) -> DeliveryLookup:
     """Look up each delivery of a backlog on the server and return its status, by workflow id; send a heartbeat after
-    each. Raises RPCError, to be tried again."""
+    each. Raises RPCError, which is retried, when the server does not answer."""
     client, statuses = activity.client(), {}
     for number, delivery in enumerate(work.deliveries, start=1):
         statuses[delivery] = await _delivery_status(client, delivery, ships=work.ships)
@@ -68,9 +69,9 @@ async def look_for(work: DeliveryLookupInput) -> DeliveryLookup:
 
 @activity.defn
 async def resume_point(work: ResumeInput) -> ResumeResult:
-    """Return the request with which a delivery's newest run goes on where it ended, as `perdure retry` sends it;
-    without a request, and with the reason, where there is no such delivery, it is running or delivered, or it left
-    nothing to go on from."""
+    """Return the request with which a delivery's newest run goes on where it ended, as `perdure retry` sends it. The
+    result has a reason instead of a request when there is no such delivery, it is running or delivered, it left nothing
+    to go on from, or its request does not allow it. Raises RPCError when the server does not answer."""
     client = activity.client()
     description = await describe_workflow(client, work.workflow_id)
     if description is None:
@@ -92,7 +93,7 @@ async def resume_point(work: ResumeInput) -> ResumeResult:
 
 
 async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> DeliveryStatus:
-    """Return the status of a delivery's newest run: missing, running, or as its result says. Where it ended without a
+    """Return the status of a delivery's newest run: missing, running, or what its result says. When it ended without a
     result, Temporal's own status, with the spending and the landed commit from the state in its memo.
 
     ships  the delivery belongs to a stack: its branch, pull request and proposed commit are returned too
@@ -141,8 +142,8 @@ async def describe_workflow(client: Client, id: str, run_id: str | None = None) 
 
 
 async def _read_result(client: Client, description: WorkflowExecutionDescription) -> DeliveryResult | None:
-    """Return the result of an ended run, from its failure too where it did not deliver; None where it did not end by
-    itself: terminated, timed out, cancelled, or refused before it began."""
+    """Return the result of an ended run, also of one that did not deliver, from its failure; None when it has none: it
+    was terminated, timed out, cancelled, or its request was refused."""
     handle = client.get_workflow_handle(description.id, run_id=description.run_id, result_type=DeliveryResult)
     try:
         result: DeliveryResult = await handle.result(follow_runs=False)
@@ -165,7 +166,7 @@ async def read_start_event(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, 
 
 
 async def _start_attributes(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionStartedEventAttributes | None:
-    """Return what the first event of a run's history says; None where there is no event."""
+    """Return the attributes of the first event of a run's history, such as its input; None when there is no event."""
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes
     return None
@@ -184,8 +185,9 @@ UNKNOWN_STATE = "its state comes from no run before it: start it with its items 
 
 @activity.defn
 async def former_run(work: PreviousRunInput) -> PreviousRunResult:
-    """Check where the state of a backlog's run comes from, and return the reason why it does not count; empty: it does.
-    Raises RPCError, to be tried again."""
+    """Check that the state of a backlog's run comes from an earlier run of it, from the delivery whose tasks it builds,
+    or from an ended run that was reopened; return the reason why it does not, empty when it does. Raises RPCError,
+    which is retried, when the server does not answer."""
     client = activity.client()
     if work.continued_run_id:
         is_genuine = await _is_continued_from(client, work.backlog, work.continued_run_id)
@@ -199,9 +201,9 @@ async def former_run(work: PreviousRunInput) -> PreviousRunResult:
 
 
 async def _is_continued_from(client: Client, id: str, run_id: str) -> bool:
-    """Return whether the run that asks is the one in which our run `run_id` went on by itself, as continue-as-new does.
-    A retry policy or a cron schedule of whoever started it begins a next run too, but with what was sent; then False.
-    """
+    """Return True when the run that asks is the one in which run `run_id`, carried out on Perdure's queue, went on by
+    continue-as-new. False for a next run begun by a retry policy or a cron schedule of whoever started it: that begins
+    with what was sent."""
     if not _is_ours(await describe_workflow(client, id, run_id), "Backlog"):
         return False
     # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
@@ -218,7 +220,8 @@ async def _reopening_problem(client: Client, work: PreviousRunInput, reopened_fr
     """Return the reason why the state is not that of the ended run with the change applied to it; empty: it is.
 
     Asks the ended run for its state by a query, applies the change, and compares the digests. A request that is not the
-    ended run's, a change that is refused and a run that cannot be replayed are reasons too.
+    ended run's, a change that is refused, and a run that is missing, still running or cannot be replayed are reasons
+    too.
     """
     description = await describe_workflow(client, work.backlog, reopened_from.run_id)
     if (
@@ -256,11 +259,11 @@ def _is_ours(description: WorkflowExecutionDescription | None, kind: str) -> boo
 
 @activity.defn
 async def last_table(work: LastTableInput) -> LastTable:
-    """Read the table of an ended Treasury run, which a worker replays to answer. Where that run had not yet read the
+    """Read the table of an ended Treasury run, which a worker replays to answer. When that run had not yet read the
     table of the run before it, read that one's instead, through at most LAST_TABLE_RUNS runs.
 
-    Raises ApplicationError: for good where a run does not exist any more or no run has a table of its own, else to be
-    tried again.
+    Raises ApplicationError: non-retryable when a run does not exist any more or none of them has a table of its own,
+    retryable for any other failure.
     """
     run_id = work.run_id
     for _ in range(LAST_TABLE_RUNS):
@@ -276,9 +279,9 @@ async def last_table(work: LastTableInput) -> LastTable:
 
 
 async def _final_table(handle: WorkflowHandle[object, object]) -> LastTable:
-    """Query a run for its table. Where no worker can answer, return the table that the run began with: not `whole`
-    where this version of the code cannot replay the run, whole where the run ended before any worker had seen it.
-    Raises RPCError for anything else."""
+    """Query a run for its table. When no worker can answer, return the table that the run began with: marked as not
+    `whole` when this version of the code cannot replay the run, as whole when the run ended before any worker had seen
+    it. Raises RPCError for anything else."""
     try:
         return LastTable(table=await handle.query("table", result_type=TreasuryTable, rpc_timeout=LAST_TABLE_TRY))
     except WorkflowQueryFailedError:  # this version of its code cannot replay it
@@ -304,8 +307,9 @@ _UNSUPPORTED = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT, RPC
 
 @activity.defn
 async def prioritise_delivery(work: PriorityInput) -> PriorityResult:
-    """Set the priority and the fairness key of a running delivery on the server; return the reason where the server
-    does not do that, or the delivery has ended. Raises RPCError, to be tried again."""
+    """Set the priority and the fairness key of a running delivery on the server; return an empty reason, or why not:
+    the server does not do that, or the delivery has ended. Raises RPCError, which is retried, when the server does not
+    answer."""
     client = activity.client()
     request = UpdateWorkflowExecutionOptionsRequest(
         namespace=client.namespace,
