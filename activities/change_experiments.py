@@ -1,6 +1,6 @@
-"""What activity `run_tests` and the tests of the base do beyond running commands: experiments on a change whose own
-tests are green, and the check for commands that write where the test side is read-only. The experiments themselves are
-in perdure/adapters/checks/experiment."""
+"""Experiments on a change whose own tests are green, for activity `run_tests`, and, for tests of the base, the check
+for commands that write where the test side is read-only. How an experiment runs is in
+perdure/adapters/checks/experiment."""
 
 from __future__ import annotations
 

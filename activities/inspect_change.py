@@ -1,5 +1,5 @@
-"""What the engine itself adds to a review: its findings in a change (secrets, protected paths and the like), by
-activity `inspect_change`, and pictures of the application's pages, by activity `capture_pages`.
+"""The engine's own additions to a review: its findings in a change (secrets, protected paths and the like), by activity
+`inspect_change`, and pictures of the application's pages, by activity `capture_pages`.
 
 Effect of `inspect_change`: Findings in the vault; no worktree is needed and none is touched. Effect of `capture_pages`:
 pictures and one list of them (Screenshots) in the vault; the worktree is not touched. Done again after a death, what is

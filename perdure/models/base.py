@@ -26,7 +26,8 @@ class HistoryModel(BaseModel):
 
     @model_serializer(mode="wrap")
     def _omit_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the serialized fields without those at their default; required fields always stay."""
+        """Return the serialized fields, by alias when they have one, without those at their default; required fields
+        always stay."""
         data: dict[str, Any] = handler(self)
         return {
             key: data[key]
@@ -73,15 +74,16 @@ _JSON_TYPE_NAMES: dict[type, str] = {
 
 
 def json_type_name(value: object) -> str:
-    """Return the type of a value as people who write JSON call it ("a list"); for an UnreadableValue, why it is
-    unreadable."""
+    """Return the type of a value in the words of people who write JSON, such as "a list"; for an UnreadableValue, why
+    it cannot be read; for any other type, its Python name."""
     if isinstance(value, UnreadableValue):
         return f"what cannot be read: {value.reason}"
     return _JSON_TYPE_NAMES.get(type(value), type(value).__name__)
 
 
 def require_number(value: Any) -> Any:
-    """Return the value itself. Raises ValueError for a string or a bool, which pydantic would accept as a number."""
+    """Return the value itself, for use as a pydantic validator. Raises ValueError for a string or a bool, which
+    pydantic would accept as a number; other wrong types are left to pydantic."""
     if isinstance(value, bool | str):
         raise ValueError(f"is {json_type_name(value)}: write a number")
     return value

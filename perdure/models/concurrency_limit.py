@@ -1,5 +1,5 @@
-"""Limits over all deliveries and backlogs of a repository: whether one more may go on, and which others count; and the
-order in which a server hands out their work (Temporal's priority and fairness keys)."""
+"""Limits over all deliveries and backlogs of a repository: whether one more may go on, and which others count. Also
+Temporal's priority and fairness keys, by which a server orders the work of those that run."""
 
 from __future__ import annotations
 
@@ -54,13 +54,15 @@ def limit_reason(
     others: tuple[OtherDelivery, ...],
     open_pull_requests: int,
 ) -> str:
-    """Return why a delivery must wait for others of its repository, in one line; empty: it may go on.
+    """Return why a delivery must wait for others of its repository, in one line; empty: it may go on. The limit on
+    deliveries is checked first.
 
-    Of deliveries that wait for the limit, those that began earlier count: they go by age.
+    Of deliveries that wait for a limit themselves, only those that began earlier count, so that they go by age.
 
-    max_deliveries      that may run at once, those that wait for something else apart; None: any number
-    max_pull_requests   that may be open at once, those in the making too; None: any number
-    open_pull_requests  those that are open
+    max_deliveries      how many may run at once, not counting those that wait for something else; None: any number
+    max_pull_requests   how many may be open at once, with those that running deliveries will open; None: any number
+    others              the repository's other running deliveries and backlogs
+    open_pull_requests  how many are open now
     """
     running = sum(
         1 for other in others if (other.phase and not other.waits) or (not other.phase and other.began_earlier)
@@ -94,17 +96,17 @@ def temporal_priority(priority: int) -> int | None:
     """Return Temporal's priority key for an item's priority of -100 to 100: 1 above 50, 2 above 0, 4 below 0, 5 below
     -50.
 
-    None for 0: the work then has the priority of the workflow that it is a part of, 3 unless something else was set.
+    None for 0: the work then has the priority of the workflow that it is a part of, or the default, MIDDLE_PRIORITY.
     """
     step = 1 if abs(priority) <= 50 else 2
     return (MIDDLE_PRIORITY - step if priority > 0 else MIDDLE_PRIORITY + step) if priority else None
 
 
 def fairness_key(id: str, raw: Mapping[str, Any], *, backlog: bool = False) -> str | None:
-    """Return the fairness key of a workflow: that of its backlog, or of its repository where it is in no backlog.
+    """Return the fairness key of a workflow: its backlog's id, or its repository when it is in no backlog; the last
+    FAIRNESS_KEY_BYTES of it. None for a task of a delivery's plan, which has that delivery's key.
 
-    Workflows of one key share its turns, and each key has its turn, however much waits under another. None: a task of a
-    delivery, which has that delivery's key. A key is cut to its last FAIRNESS_KEY_BYTES.
+    The server hands out work to each key in turn, however much waits under another.
 
     id, raw  the workflow's id and its request as it was sent; backlog: it is a backlog itself
     """

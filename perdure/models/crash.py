@@ -1,4 +1,5 @@
-"""The named points at which tests kill the worker: one enum shared by code, docs and tests."""
+"""The named points at which tests kill the worker: one enum for product, docs and tests. What kills it there is in
+perdure/adapters/system/crash.py."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@
         ├── ModelRefusesUs       400, 401, 402, 403, 404, 413, spend limits: a person must act
         ├── ForgeRefused         the forge or the remote said no, and would say it again
         ├── ForgeUnavailable     retryable: the forge or the remote could not be reached; may say when to come back
+        ├── NoRoom               retryable: a limit on the repository's deliveries or pull requests is reached
         ├── NoticeRefused        whoever should be told of a delivery said no, and would say it again
         ├── NoticeUnheard        retryable: whoever should be told does not answer; may say when to come back
         ├── Superseded           retryable: a newer attempt owns the worktree, this one wrote nothing

@@ -1,4 +1,5 @@
-"""Events: what happened to a delivery or a backlog, in order, for programs that follow it."""
+"""The published shape of events: what happened to a delivery or a backlog, in order, for programs that follow it.
+perdure/client/history reads them from Temporal's history."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ class ForgeFacts:
     push_advice: AdviceByPattern = ()
 
     def token_variables_for(self, host: str) -> tuple[str, ...]:
-        """Return the variables that a token for this host can be in: all on the forge's own server, else the first."""
+        """Return the environment variables that can hold a token for this host: all on the forge's own server, else
+        only the first."""
         return self.token_variables if self.home_url.endswith(f"//{host}") else self.token_variables[:1]
 
 

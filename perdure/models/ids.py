@@ -1,5 +1,5 @@
-"""Names that are derived, never invented: delivery ids, branches, refs and keys; of workflow types; and of the search
-attributes that lists and filters see without asking a worker."""
+"""Names that are derived, never invented: ids of deliveries, of their verifications and stacks; keys, branches and
+refs; digests. Also the names of workflow types and search attributes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ capitals."""
 
 
 def slug(text: str, max_words: int = 4, max_chars: int = 32) -> str:
-    """Return the first words of a text in lower case, without accents, joined by dashes; `work` when no letter or digit
-    is left."""
+    """Return the first words of a text, as far as letters and digits of ASCII go, in lower case without accents, joined
+    by dashes; `work` when none is left."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     parts = re.findall(r"[a-z0-9]+", plain)
     return "-".join(parts[:max_words])[:max_chars].strip("-") or "work"
@@ -31,14 +31,14 @@ def slug(text: str, max_words: int = 4, max_chars: int = 32) -> str:
 
 def repository_name(repository: str) -> str:
     """Return the last path component of a URL or path as a slug, without `.git`: `https://github.com/me/durations.git`
-    → `durations`."""
+    → `durations`; `work` when nothing is left."""
     name = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1]
     return slug(name.removesuffix(".git"), max_words=6, max_chars=40)
 
 
 def checkout_name(repository: str) -> str:
-    """Return the directory `git clone` would make of a URL or path, of letters, digits, dots, dashes and underscores
-    alone."""
+    """Return the name of the directory that `git clone` would make of a URL or path; characters other than letters,
+    digits, dots, dashes and underscores become dashes, and at most 80 are kept."""
     name = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1].removesuffix(".git")
     return re.sub(r"[^A-Za-z0-9._-]", "-", name).strip(".-")[:80] or repository_name(repository)
 
@@ -68,12 +68,13 @@ def verification_id(delivery: str, entropy: str) -> str:
 
 
 def is_verification(delivery: str) -> bool:
-    """Return whether the delivery only runs the tests of another one again (see `verification_id`)."""
+    """Return True for the id of a delivery that only runs the tests of another one again (see `verification_id`)."""
     return re.search(r"-verify-[0-9a-f]{4}$", delivery) is not None
 
 
 def delivery_key(workflow_id: str) -> str:
-    """Return the delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
+    """Return a workflow id as a safe path and ref component: itself when it has the shape of a delivery id, else a slug
+    of it and a hash.
 
     A delivery can be started with any workflow id (the Web UI's Start form), `../x` included. The key of what a
     schedule has started shows its day and hour: `night-20261123t2300-api-3f9c0a1b`.
@@ -85,10 +86,10 @@ def delivery_key(workflow_id: str) -> str:
 
 
 def find_scheduled_workflow(name: str, ids: Iterable[str]) -> str:
-    """Return the first of these workflow ids that a schedule of this name has started; empty: none of them.
+    """Return the first of these workflow ids that a schedule of this name has started; empty when none is.
 
-    name  of a schedule, `night`, or of an item of its backlogs, `night/api`
-    ids   the newest first
+    name  of a schedule, `night`, or of an item of the backlogs it starts, `night/api`
+    ids   the newest first, so that the newest one is found
     """
     schedule, slash, item = name.partition("/")
     for id in ids:
@@ -123,7 +124,7 @@ def digest(*parts: str) -> str:
 
 
 def short_run_id(run_id: str) -> str:
-    """Return the end of a run's id, enough to tell it from the other runs of its delivery.
+    """Return the last 12 characters of a run's id, enough to tell it from the other runs of its delivery.
 
     Each turn's input carries it, and history is kept small. The beginning of a version 7 UUID is the time, the same for
     all that begin in one minute.

@@ -1,4 +1,5 @@
-"""An issue of a forge, as a request: what strangers wrote, kept as data."""
+"""An issue of a forge as a delivery's request: what strangers wrote, kept as data. Also how people name issues and
+select them (`IssueName`, `IssueQuery`), and whether two addresses mean one repository."""
 
 from __future__ import annotations
 
@@ -48,18 +49,18 @@ class IssueName:
 
     @classmethod
     def parse(cls, text: int | str) -> IssueName:
-        """Return the issue that a text names: `12`, `#12` or its page's address. Raises ValueError, in words, for any
-        other."""
+        """Return the issue that a text names: `12`, `#12` or its page's address; only the address gives a repository.
+        Raises ValueError, with a message for people, for any other text."""
         match = _NUMBER.fullmatch(str(text).strip()) or _URL.fullmatch(str(text).strip())
         if match is None:
             raise ValueError(f"{str(text)[:200]!r} names no issue: write 12, #12 or https://…/issues/12")
         return cls(int(match["number"]), match.groupdict().get("repository"))
 
     def may_belong_to(self, repository: str) -> bool:
-        """Return whether this can be an issue of that repository: always for a bare number or where either is a local
-        path.
+        """Return True when this can be an issue of that repository: the two addresses name the same one, or nothing is
+        known to the contrary, for a bare number or when either is a local path.
 
-        Where only `owner/name` is known of the repository, its server does not count.
+        When only `owner/name` is known of the repository, its server does not count.
         """
         own, other = (parse_repository_address(name) if name else None for name in (self.repository, repository))
         if own is None or other is None:
@@ -80,8 +81,9 @@ class IssueQuery:
 
     @classmethod
     def parse(cls, text: str) -> IssueQuery:
-        """Return the selector for `label:bug`, `milestone:1.0` or `search:"is slow"`. Raises ValueError, in words, for
-        any other."""
+        """Return the selector for `label:bug`, `milestone:1.0` or `search:"is slow"`; quotation marks around the value
+        are removed. Raises ValueError, with a message for people, for any other text, an empty value, or one of more
+        than 200 characters."""
         kind, colon, value = text.strip().partition(":")
         value = value.strip()
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
@@ -100,7 +102,7 @@ def mentioned_issues(text: str) -> tuple[int, ...]:
 
 def parse_repository_address(repository: str) -> tuple[str, str] | None:
     """Return server and `owner/name` in lower case, the same for https, ssh and scp-like addresses; None for a local
-    path.
+    path or a text that is no address.
 
     The server is empty for a bare `owner/name`. Ports do not count: of one server, https and ssh have different ones.
     """
@@ -118,8 +120,8 @@ def parse_repository_address(repository: str) -> tuple[str, str] | None:
 
 
 def is_same_repository(first: str, second: str) -> bool:
-    """Return whether two addresses name one repository, as far as their text tells; local paths are compared as
-    text."""
+    """Return True when two addresses name one repository, as far as their text tells: the same server and name in any
+    spelling. When either is a local path, they are compared as text, without `/` and `.git` at the end."""
     addresses = parse_repository_address(first), parse_repository_address(second)
     if None in addresses:
         return first.rstrip("/").removesuffix(".git") == second.rstrip("/").removesuffix(".git")

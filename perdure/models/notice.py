@@ -1,4 +1,5 @@
-"""A notice to people about a delivery: as it lies in history, and as it is sent to their addresses."""
+"""A notice to people about a delivery or a backlog: `Notice` as it lies in Temporal history, `WebhookMessage` as it is
+sent to their addresses, and how notices are made. Sending is in perdure/adapters/notify."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Notice(HistoryModel):
     result: dict[str, Any] | None = None
 
     def is_outdated(self, state: DeliveryState) -> bool:
-        """Return whether nobody needs this notice any more: its decision has been made, or its wait is over."""
+        """Return True when nobody needs this notice any more: its decision was made, or its wait is over. A notice of
+        an end never is."""
         if self.pending_decision is None:
             return self.event != "ended" and not state.waiting
         return state.gates.pending_decision is None or state.gates.pending_decision.key != self.pending_decision.key
@@ -153,10 +155,11 @@ _EVENTS: dict[Gate, NoticeEvent] = {Gate.QUESTION: "question", Gate.BUDGET: "bud
 
 
 def notice_event(kind: str, pending_decision: PendingDecision | None) -> NoticeEvent:
-    """Return the event of a notice; of a delivery that waits, question and budget are events of their own.
+    """Return the event of a notice: `ended` and `reminder` as `kind` says; for a delivery that waits, `question` or
+    `budget` at those gates, else `waiting`.
 
     kind              waiting, reminder or ended
-    pending_decision  what it waits for; None: no person decides it, and the event is waiting
+    pending_decision  what it waits for; None: no person decides it
     """
     if kind == "ended":
         return "ended"
@@ -177,11 +180,12 @@ def notice_of(
     at: datetime,
     result: DeliveryResult | None = None,
 ) -> Notice:
-    """Return a notice about a delivery in this state.
+    """Return a notice about a delivery in this state. What happened is told by the pending decision, else by the
+    result's message, else by what the delivery waits for.
 
-    kind      waiting, reminder or ended
-    result    of a delivery that has ended: what happened is told by its message
-    id        the notice's; delivery: the delivery's key; delivery_id: its workflow's id; at: when it happened
+    kind    waiting, reminder or ended
+    result  of a delivery that has ended; its steps are left out when they are long
+    id      the notice's; delivery: the delivery's key; delivery_id: its workflow's id; at: when it happened
     """
     title = state.prepared.request.title if state.prepared else ""
     pending_decision = state.gates.pending_decision if result is None else None
@@ -211,7 +215,8 @@ def notice_of(
 
 
 def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notice:
-    """Return the one notice that a backlog sends: its end, and how many items are in which phase."""
+    """Return the one notice that a backlog sends: that it has ended, how many items are in which phase, its cost and
+    its pull request, if there is one."""
     summary = " · ".join([count_phases(progress.items), *([progress.message] if progress.message else [])])
     number = re.search(r"\d+$", progress.pull_request)
     pull = PullRequest(number=int(number[0]), url=progress.pull_request, title=summary) if number else None
@@ -232,9 +237,9 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notic
 
 
 def decision_options(pending_decision: PendingDecision, delivery_id: str) -> tuple[DecisionOption, ...]:
-    """Return every way to decide what a delivery waits for: the update with its JSON, and the command.
+    """Return every way to decide what a delivery waits for: the update to send with its JSON, and the command to type.
 
-    The commands name what they decide where they can: a message may be read late.
+    All commands but that for budget name what they decide, because a message may be read late.
     """
     quoted_id = shlex.quote(delivery_id)
     target_option = f" --of {shlex.quote(pending_decision.target)}"
@@ -252,8 +257,8 @@ def decision_options(pending_decision: PendingDecision, delivery_id: str) -> tup
 
 
 def trial_notice(id: str, at: datetime) -> Notice:
-    """Return a notice that only tests the addresses. It is about no delivery; `id` is that of the workflow that sends
-    it."""
+    """Return a notice that only shows that notices arrive. It is about no delivery; `id` is that of the workflow that
+    sends it."""
     return Notice(
         id=id,
         event="test",
@@ -268,7 +273,8 @@ def trial_notice(id: str, at: datetime) -> Notice:
 
 
 def _dump_bounded(result: DeliveryResult | BacklogProgress, list_field: str) -> dict[str, Any]:
-    """Return the result as JSON; with more than NOTICE_RESULT_BYTES, the list in field `list_field` is emptied."""
+    """Return the result as JSON; when it is longer than NOTICE_RESULT_BYTES, with the list in field `list_field`
+    emptied."""
     dumped = result.model_dump(mode="json")
     if len(json.dumps(dumped)) > NOTICE_RESULT_BYTES:
         dumped[list_field] = []

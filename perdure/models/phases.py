@@ -1,4 +1,5 @@
-"""The vocabulary of the business process: phases that a user selects, steps that the engine carries out."""
+"""The vocabulary of the business process: phases that a user selects, steps that the engine carries out, kinds of
+request; and which selections of phases make sense."""
 
 from __future__ import annotations
 
@@ -49,10 +50,10 @@ ALL_PHASES: tuple[Phase, ...] = tuple(phase for phase in Phase if phase is not P
 
 
 def needs_no_request(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
-    """Return whether a delivery with these phases needs no request in words.
+    """Return True when a delivery with these phases needs no request in words: it works on an existing branch, which it
+    only tests, ships or reviews.
 
-    Work on an existing branch that is only tested or published needs none. A review compares the branch with something:
-    it needs a plan instead.
+    A review compares the branch with something, so with a review it needs a `plan` instead.
     """
     if branch is None or not phases or Phase.PLAN in phases or Phase.BUILD in phases:
         return False
@@ -60,10 +61,8 @@ def needs_no_request(phases: tuple[Phase, ...] | None, branch: str | None, plan:
 
 
 def invalid_phases_reason(phases: tuple[Phase, ...], branch: str | None) -> str | None:
-    """Return one sentence why these phases cannot be selected together, or None when they can.
-
-    Without an existing branch there is nothing to test, review or ship until something was built.
-    """
+    """Return one sentence why these phases cannot be selected together, or None when they can: none is selected, `land`
+    is, or testing, reviewing or shipping is selected without building or an existing branch."""
     if not phases:
         return "no phase is selected"
     if Phase.LAND in phases:

@@ -1,10 +1,10 @@
-"""Hours and times as people write them: the window in which a backlog's deliveries may begin (`23:00-07:00
+"""Hours and times as people write them: the window of time in which a backlog's deliveries may begin (`23:00-07:00
 Europe/Berlin`), and when something begins once or again and again (`weekdays 23:00`).
 
 The zone of a window is looked up once, by the activity that opens the backlog: its offsets stand in history from then
 on. What a host knows of zones may change, or be missing where a history is replayed.
 
-Temporal's schedules carry them out (perdure.client.schedules). A time's zone stands behind it; without one it is UTC.
+Temporal's schedules carry times out (perdure.client.schedules). A time's zone stands behind it; without one it is UTC.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Window:
 
     @classmethod
     def parse(cls, text: str) -> Window:
-        """Parse hours such as `23:00-07:00 Europe/Berlin`.
+        """Parse hours such as `23:00-07:00 Europe/Berlin`; without a zone they are UTC.
 
         Raises ValueError, with a message for people, for a text that is none, or hours that never open.
         """
@@ -68,7 +68,8 @@ class Window:
         return f"{self.opens // 60:02}:{self.opens % 60:02}" + (f" {self.zone_text}" if self.zone_text else "")
 
     def is_open(self, now: datetime, offsets: tuple[Offset, ...] = ()) -> bool:
-        """Return whether it is open, by the clock on a wall there, with the zone's `offsets` where it has a name.
+        """Return True when the window is open at this time, by the clocks of its zone. `offsets`: of a zone that has a
+        name, as they were looked up; without them it counts as UTC.
 
         An hour that clocks leave out does not open it; one that they show twice opens it twice.
         """
@@ -79,7 +80,8 @@ class Window:
         return minute >= self.opens or minute < self.closes
 
     def next_opening(self, now: datetime, offsets: tuple[Offset, ...] = ()) -> datetime:
-        """Return when it is open next, in UTC: `now` where it is open. Changes of the zone's offset are followed."""
+        """Return when the window opens next, in UTC; `now` when it is open. Changes of the zone's offset until then are
+        taken into account."""
         moment = now.astimezone(UTC)
         changes = sorted(offset.since.astimezone(UTC) for offset in offsets if offset.since > now)
         for until in [*changes, None]:
@@ -95,7 +97,8 @@ class Window:
         return moment
 
     def day_prefix(self, now: datetime, offsets: tuple[Offset, ...] = ()) -> str:
-        """Return `tomorrow `, with a space, where it next opens on another day than it is there now; empty: today."""
+        """Return `tomorrow `, with a space, when the window next opens on a later day, by the clocks of its zone; empty
+        when today."""
         opening = self.next_opening(now, offsets)
         today, opening_day = (
             moment + timedelta(minutes=self._minutes_ahead(moment, offsets))
@@ -104,7 +107,8 @@ class Window:
         return "tomorrow " if opening_day.date() > today.date() else ""
 
     def _minutes_ahead(self, now: datetime, offsets: tuple[Offset, ...]) -> int:
-        """Return how many minutes its zone is ahead of UTC at this time; before the first known offset, by that."""
+        """Return how many minutes the window's zone is ahead of UTC at this time: for a zone with a name by the newest
+        of the `offsets` before it, or by the first of all; else as it was written."""
         sorted_offsets = sorted(offsets, key=lambda offset: offset.since)
         past_offsets = [offset.minutes for offset in sorted_offsets if offset.since <= now] or [
             offset.minutes for offset in sorted_offsets[:1]
@@ -113,7 +117,8 @@ class Window:
 
 
 def parse_zone(text: str) -> tuple[int, str]:
-    """Parse a zone into minutes ahead of UTC, or a name that has to be looked up; (0, "") for UTC.
+    """Parse a zone into the minutes it is ahead of UTC and the name that has to be looked up, of which one is set:
+    `+02:00` → (120, ""), `Europe/Berlin` → (0, "Europe/Berlin"). (0, "") for UTC or an empty text.
 
     Raises ValueError, with a message for people, for a text that is neither.
     """
@@ -130,7 +135,8 @@ def parse_zone(text: str) -> tuple[int, str]:
 
 
 def _parse_minute_of_day(hours: str, minutes: str) -> int:
-    """Return the minutes after midnight, 24:00 among them, or raise ValueError for what is no time of day."""
+    """Return the minutes after midnight of a time of day, up to and including 24:00. Raises ValueError, with a message
+    for people, for anything later."""
     minute_of_day = int(hours) * 60 + int(minutes)
     if minute_of_day > DAY or int(minutes) > 59:
         raise ValueError(f"{hours}:{minutes} is no time of a day")
@@ -172,7 +178,8 @@ class RecurringTime:
 
     @classmethod
     def parse(cls, text: str) -> RecurringTime:
-        """Parse days and a time such as `weekdays 23:00` or `mon,thu 09:30 Europe/Berlin`; without days it is daily.
+        """Parse days and a time such as `weekdays 23:00` or `mon,thu 09:30 Europe/Berlin`; without days it is daily,
+        without a zone UTC.
 
         Raises ValueError, with a message for people, for a text that is none.
         """
@@ -190,9 +197,10 @@ class RecurringTime:
 
     @property
     def calendar(self) -> tuple[list[int], int, int, str]:
-        """Return days, hour and minute for Temporal's calendar, and the zone whose clock counts.
+        """Return days (0 for Sunday), hour and minute for Temporal's calendar, and the name of the zone whose clock
+        counts.
 
-        Where the zone is given as an offset they are converted to UTC, which may shift the days by one.
+        When the zone is given as an offset they are converted to UTC, which may shift the days by one.
         """
         day_shift, minute = divmod(self.minute_of_day - self.utc_offset_minutes, DAY)
         return sorted((day + day_shift) % 7 for day in self.days), minute // 60, minute % 60, self.zone or "UTC"
@@ -240,9 +248,10 @@ class SingleTime:
         )
 
     def next_occurrence(self, now: datetime, clock: tzinfo) -> datetime:
-        """Return the first time, in UTC, later than `now`, at which clocks in zone `clock` show it.
+        """Return the first time later than `now`, in UTC, at which clocks in zone `clock` show this time; without a
+        day, within three days.
 
-        Raises ValueError for a time that is past, or that clocks there leave out.
+        Raises ValueError, with a message for people, for a time that is past, or that clocks there leave out.
         """
         local_now = now.astimezone(clock)
         days = [self.day] if self.day is not None else [local_now.date() + timedelta(days=n) for n in range(3)]
@@ -254,8 +263,8 @@ class SingleTime:
         raise ValueError(f"{self._describe(days[0])} is past: it is {local_now:%Y-%m-%d %H:%M} there")
 
     def _occurrences_on(self, day: date, clock: tzinfo) -> list[datetime]:
-        """Return the times, in UTC, at which clocks show it on a day: none where they skip it, two where they show it
-        twice."""
+        """Return the times, in UTC, at which clocks in zone `clock` show this time on a day: none when they skip it,
+        two when they show it twice."""
         shown = datetime.combine(day, time(self.minute_of_day // 60, self.minute_of_day % 60))
         moments = {shown.replace(tzinfo=clock, fold=fold).astimezone(UTC) for fold in (0, 1)}
         return sorted(moment for moment in moments if moment.astimezone(clock).replace(tzinfo=None, fold=0) == shown)
@@ -284,7 +293,8 @@ def _parse_days(word: str) -> frozenset[int]:
 
 
 def _parse_minute_within_day(hours: str, minutes: str) -> int:
-    """Return the minutes after midnight, or raise ValueError for what is no time of day."""
+    """Return the minutes after midnight of a time of day, up to 23:59. Raises ValueError, with a message for people,
+    for anything later."""
     if int(hours) > 23 or int(minutes) > 59:
         raise ValueError(f"{hours}:{minutes} is no time of a day")
     return int(hours) * 60 + int(minutes)
