@@ -32,7 +32,7 @@ if (own := f"{sys.base_prefix}/bin") not in os.environ["PATH"].split(os.pathsep)
 hypothesis.settings.register_profile("busy", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("busy")
 
-pytest.register_assert_rewrite("tests.engine", "tests.targets")
+pytest.register_assert_rewrite("tests.engine", "tests.repositories")
 
 
 os.environ["PERDURE_LOCAL_REPOSITORIES"] = tempfile.gettempdir()  # most submit as any client does, without a key

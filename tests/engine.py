@@ -31,7 +31,7 @@ from perdure.rehearsal.server import Rehearsal
 from tests.fork_server import Forked, Kept, fork
 from tests.homes import fresh_home
 from tests.processes import family, send
-from tests.targets import CALC, git, heads, make_target, pulls
+from tests.repositories import CALC, git, heads, make_target, pulls
 from tests.temporal_server import joined
 from tests.waiting import patient, until
 

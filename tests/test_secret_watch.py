@@ -14,17 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.repositories import git
 from tests.secret_watch import Hit, SecretWatch
 from tests.waiting import patient
 
 SECRET = "ghp_Planted0123456789abcdefghij/+"
-GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-
-
-def git(where: Path, *args: str, stdin: bytes = b"") -> str:
-    made = subprocess.run(["git", "-C", str(where), *args], env=GIT, input=stdin, capture_output=True, timeout=60)
-    assert made.returncode == 0, made.stderr
-    return made.stdout.decode().strip()
 
 
 def plain(place: Path) -> None:
@@ -54,13 +48,13 @@ def packed_file(place: Path) -> None:
 
 def loose_object(place: Path) -> None:
     git(place, "init", "-q", "--bare", "vault.git")
-    git(place / "vault.git", "hash-object", "-w", "--stdin", stdin=f"x {SECRET} y".encode())
+    git(place / "vault.git", "hash-object", "-w", "--stdin", stdin=f"x {SECRET} y")
 
 
 def packed_object(place: Path) -> None:
     git(place, "init", "-q", "--bare", "vault.git")
     vault = place / "vault.git"
-    blob = git(vault, "hash-object", "-w", "--stdin", stdin=f"x {SECRET} y".encode() * 50)
+    blob = git(vault, "hash-object", "-w", "--stdin", stdin=f"x {SECRET} y" * 50)
     git(vault, "update-ref", "refs/perdure/x", blob)
     git(vault, "repack", "-adq")
     assert not list((vault / "objects").glob("??"))

@@ -14,7 +14,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import ForgeIssue
 from tests.attack.table import Case, Ground, Seen, held
-from tests.targets import git, heads, make_target
+from tests.repositories import git, heads, make_target
 
 GROUP = "branch names"
 

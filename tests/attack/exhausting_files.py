@@ -86,7 +86,7 @@ def _judged(name: str, before: str, after: str) -> None:
     from perdure.adapters.checks.tamper import DifferingFiles, find_hints, find_missing_tests
     from perdure.adapters.git.repository import Repository
     from perdure.models.config.repository import TestCommand
-    from tests.targets import git
+    from tests.repositories import git
 
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)

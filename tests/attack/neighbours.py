@@ -14,7 +14,7 @@ from pathlib import Path
 from perdure.adapters.system.home import Home
 from tests.attack.pages import server
 from tests.attack.table import GAP, LEFT, SECRET, Case, Ground, Seen, held
-from tests.targets import make_target
+from tests.repositories import make_target
 
 NOBODY = 65534
 ROOT = Path(__file__).parents[2]

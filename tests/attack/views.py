@@ -15,7 +15,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.models.config.repository import SandboxGrade
 from tests.attack.inside import GROUP, Try, cases_of
 from tests.attack.table import SECRET, Case, Ground, Seen, held
-from tests.targets import git, make_target
+from tests.repositories import git, make_target
 
 _BRANCH = "perdure/demo-1"
 _BOTH = 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -17,23 +16,11 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from tests.fork_server import Forked, fork
+from tests.repositories import git
 from tests.waiting import patient
 
 BRANCH = "perdure-artifacts"
 FILES = {"plan.md": b"# Plan\n", "receipt.json": b"{}\n"}
-PERSON = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-}
-
-
-def git(where: Path, *args: str, data: str = "") -> str:
-    done = subprocess.run(
-        ["git", *args], cwd=where, input=data, capture_output=True, text=True, env=PERSON, check=True, timeout=60
-    )
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -51,8 +38,8 @@ def vault(origin: Path, tmp_path: Path) -> Vault:
 
 
 def a_commit(path: Path, message: str, *parents: str) -> str:
-    blob = git(path, "hash-object", "-w", "--stdin", data=message)
-    tree = git(path, "mktree", data=f"100644 blob {blob}\ttheirs.txt\n")
+    blob = git(path, "hash-object", "-w", "--stdin", stdin=message)
+    tree = git(path, "mktree", stdin=f"100644 blob {blob}\ttheirs.txt\n")
     return git(path, "commit-tree", tree, "-m", message, *(word for parent in parents for word in ("-p", parent)))
 
 

@@ -14,21 +14,7 @@ from perdure.adapters.forges.base import Forge, Proposal
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.forges.select import Forges
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-
-PERSON = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-}
-
-
-def git(where: Path, *args: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(where), *args], env=PERSON, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+from tests.repositories import PERSON, git
 
 
 @pytest.fixture

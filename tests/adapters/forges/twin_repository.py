@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.github.forge import GitHub
 from perdure.adapters.forges.select import Forges
+from tests.repositories import git
 
 if TYPE_CHECKING:
     from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_0123456789abcdefghij0123456789abcdef"
 HEAD = "perdure/d-1"
-PERSON = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-}
-
-
-def git(where: Path, *args: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(where), *args], env=PERSON, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 class TwinRepository:
@@ -67,16 +52,8 @@ def make_source(tmp_path: Path) -> Path:
     empty = git(where, "hash-object", "-w", "-t", "tree", "/dev/null")
     first = git(where, "commit-tree", "-m", "first", empty)
     blob = git(where, "hash-object", "-w", "/dev/null")
-    (tmp_path / "tree").write_text(f"100644 blob {blob}\tsub.py\n")
-    tree = subprocess.run(
-        ["git", "-C", str(where), "mktree"],
-        input=(tmp_path / "tree").read_bytes(),
-        env=PERSON,
-        capture_output=True,
-        check=True,
-        timeout=60,
-    ).stdout.decode()
-    second = git(where, "commit-tree", "-p", first, "-m", "second", tree.strip())
+    tree = git(where, "mktree", stdin=f"100644 blob {blob}\tsub.py\n")
+    second = git(where, "commit-tree", "-p", first, "-m", "second", tree)
     for name, commit in (("main", first), ("release", first), (HEAD, second), ("perdure/d-2", second)):
         git(where, "update-ref", f"refs/heads/{name}", commit)
     return where

@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
 
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
+from tests.repositories import git, make_origin
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import changed, git, make_origin
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import publish
@@ -15,6 +14,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from tests.repositories import changed, git, make_origin
 
 TRAILERS = {"Perdure-Delivery": "demo-1", "Perdure-Step": "implement 1"}
 MESSAGE = "feat: x\n\nWhy.\n\n" + "\n".join(f"{name}: {value}" for name, value in TRAILERS.items()) + "\n"

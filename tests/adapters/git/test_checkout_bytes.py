@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from git_pictures import picture
-from git_repositories import PERSON, git, make_origin
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.checkouts import exact_tree
@@ -16,6 +15,7 @@ from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from tests.repositories import PERSON, git, make_origin
 
 REWRITTEN = {
     ".gitattributes": b"*.bat text eol=crlf\n*.id ident\n*.u working-tree-encoding=UTF-16LE\n*.lfs filter=lfs -text\n",

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from git_pictures import fresh, picture
-from git_repositories import git, make_origin
 
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
@@ -24,6 +23,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.limits import KEPT_CHECKOUTS
 from tests.disks import small_disk
+from tests.repositories import git, make_origin
 
 
 def test_a_checkout_is_clean_and_can_know_its_repository(workspace: Workspace, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from any_trees import TREES, grow
 from git_pictures import Node, fresh, picture
-from git_repositories import git, make_origin
 from hypothesis import HealthCheck, given, settings
 
 from perdure.adapters.git.checkouts import CheckoutPool
@@ -18,6 +17,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from tests.examples import examples
+from tests.repositories import git, make_origin
 
 
 def _same_size_and_time(tree: Path) -> None:

@@ -9,12 +9,12 @@ import tempfile
 
 import pytest
 from git_pictures import picture, take
-from git_repositories import git
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.models.errors import WorkspaceLost
+from tests.repositories import git
 
 
 def test_restoring_brings_back_every_byte_mode_link_and_empty_directory(workspace: Workspace) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from any_trees import TREES, grow
 from git_pictures import Node, picture, take
-from git_repositories import make_origin
 from hypothesis import HealthCheck, given, settings
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from tests.repositories import make_origin
 
 
 def _unignored(trees: dict[tuple[str, ...], Node]) -> dict[tuple[str, ...], Node]:

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from git_repositories import git
 
 from perdure.adapters.git.command import Git, GitError, redact
 from perdure.adapters.git.publish import push_commit
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused
+from tests.repositories import git
 
 
 def seen_environment(door: Git) -> dict[str, str]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from git_repositories import make_origin
 from git_server import TOKEN, GitServer, certificate
 
 from perdure.adapters.git.command import Git, GitError
@@ -22,6 +21,7 @@ from perdure.adapters.git.target import resolve_repository
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
+from tests.repositories import make_origin
 from tests.secret_watch import SecretWatch, hits
 from tests.twins.github.smart_http import Moved, Refusal
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from git_repositories import git
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import git_view as views
@@ -19,6 +18,7 @@ from perdure.adapters.sandbox.grades import probe, sandbox_for
 from perdure.adapters.system import files as boots
 from perdure.adapters.system.home import Home
 from perdure.models.config.repository import SandboxGrade
+from tests.repositories import git
 
 EVERYTHING = "git cat-file --batch-all-objects --batch"
 BRANCH = "perdure/demo-1"

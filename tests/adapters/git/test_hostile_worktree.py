@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import git
 from test_command import canary, plant
 
 from perdure.adapters.git import checkpoint as cp
@@ -13,6 +12,7 @@ from perdure.adapters.git import publish
 from perdure.adapters.git.checkouts import CheckoutPool
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from tests.repositories import git
 
 __all__ = ["canary"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import git
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.local import LocalForge
@@ -21,6 +20,7 @@ from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import BadInput, ForgeRefused
 from perdure.models.ids import branch_name
+from tests.repositories import git
 
 EMPTY = ("init", "-q", "--initial-branch=trunk")
 OWN = "perdure/demo-1"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from git_pictures import fresh, picture
-from git_repositories import git, make_origin
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.checkouts import LARGE_CHECKOUT_FILES
@@ -14,6 +13,7 @@ from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from tests.repositories import git, make_origin
 
 
 @pytest.fixture

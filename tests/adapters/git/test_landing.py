@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
 
 from perdure.adapters.git.landing import (
     SINCE_BYTES,
@@ -23,6 +22,7 @@ from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import Diverged, ForgeRefused
+from tests.repositories import git, make_origin
 from tests.waiting import patient
 
 BRANCH = "perdure/night"

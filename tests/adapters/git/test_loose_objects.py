@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.git.objects import LOOSE_OBJECT_BYTES, LooseObjects
 from perdure.adapters.git.repository import Repository
-from tests.targets import git, make_target
+from tests.repositories import git, make_target
 
 FILES = {"a.txt": "one\n", "deep/er/b.txt": "two\n", "deep/er/ü.txt": "three\n", "deep.txt": "four\n"}
 GONE = "1" * 40

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.git import patch
 from perdure.adapters.git.repository import Repository
+from tests.repositories import git, make_origin
 
 _lines = st.lists(st.sampled_from([b"a", b"+b", b"-c", b"@@ -1 +1 @@", b"diff --git a/x b/x", b"+++ b/y", b"", b"\r"]))
 _text = st.builds(lambda lines, end: b"\n".join(lines) + end, _lines, st.sampled_from([b"", b"\n"]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
 
 from perdure.adapters.git.landing import MAX_CONFLICTS, predict_conflicts
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
+from tests.repositories import git, make_origin
 
 FILES: dict[str, bytes] = {"app.py": b"one\ntwo\nthree\n", "other.py": b"1\n", "landed.py": b"a\n"}
 

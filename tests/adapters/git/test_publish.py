@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import git
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import publish as branches
@@ -17,6 +16,7 @@ from perdure.adapters.system.home import Home
 from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import Diverged, ForgeRefused
+from tests.repositories import git
 
 TOPIC = "topic"
 OWN = "perdure/demo-1"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
 
 from perdure.adapters.git.integration import landed_items, replay_commits
 from perdure.adapters.git.landing import fetch_integration_branch
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused
+from tests.repositories import git, make_origin
 
 BRANCH = "perdure/night"
 

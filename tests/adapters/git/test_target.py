@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
 
 from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.target import list_not_included, resolve_repository
 from perdure.models.errors import BadInput
+from tests.repositories import git, make_origin
 
 
 @pytest.fixture

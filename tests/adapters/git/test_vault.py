@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from git_repositories import changed, git, make_origin
 
 import perdure
 from perdure.adapters.git.objects import TreeEntry
@@ -21,6 +20,7 @@ from perdure.adapters.system.files import LockBusy, hold_timed_lock
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.ids import artifact_ref
+from tests.repositories import changed, git, make_origin
 
 REF = "refs/perdure/demo-1/run-1"
 

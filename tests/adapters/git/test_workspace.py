@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from git_repositories import git
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.publish import commit_checkpoint
@@ -17,6 +16,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, remove_old_worktrees
 from perdure.adapters.system.home import Home
 from perdure.models.errors import WorkspaceLost
+from tests.repositories import git
 
 
 def test_twenty_workspaces_at_once_are_twenty_valid_workspaces(home: Home, vault: Vault) -> None:

@@ -13,7 +13,7 @@ from perdure.adapters.system.home import Home
 from perdure.models.delivery.request import DeliveryRequest, request_proof, schedule_proof
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
-from tests.targets import git, make_target
+from tests.repositories import git, make_target
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from perdure.models.config.host import HostConfig
 from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import WorkspaceLost
-from tests.targets import make_target
+from tests.repositories import make_target
 
 
 async def test_search_attributes_are_used_where_the_server_knows_them_and_done_without_elsewhere(

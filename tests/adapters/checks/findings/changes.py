@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import string
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,17 +13,9 @@ from perdure.adapters.git.repository import Repository
 from perdure.models.checks.report import Finding, FindingRule
 from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.turn import Contract
+from tests.repositories import git
 
 Content = str | bytes | None
-
-_NAME = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "a@localhost"}
-PERSON = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    **_NAME,
-    **{name.replace("AUTHOR", "COMMITTER"): value for name, value in _NAME.items()},
-}
 
 _chance = random.Random()
 
@@ -39,11 +30,7 @@ class Work:
         self.base = self.commit(files or {"README.md": "hello\n", "app.py": "x = 1\n"})
 
     def git(self, *args: str) -> str:
-        done = subprocess.run(
-            ["git", *args], cwd=self.path, env=PERSON, capture_output=True, timeout=60, check=False, stdin=None
-        )
-        assert done.returncode == 0, done.stderr
-        return os.fsdecode(done.stdout).strip()
+        return git(self.path, *args)
 
     def commit(
         self, files: Mapping[str, Content], message: str = "change", links: Mapping[str, str] | None = None

@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from changes import PERSON
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from perdure.adapters.checks.globs import (
     search_regexes,
 )
 from tests.examples import examples
+from tests.repositories import PERSON
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Repositories to work on: made with git, and read with it when the work is done."""
+"""Repositories for tests: made with the plain `git` command, as a person would, and read with it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,46 @@ CALC = {
 """A target that needs nothing installed: a module, a test, its configuration."""
 
 
-def git(cwd: Path, *args: str, **extra: str) -> str:
-    """The tester's own git, with nobody's configuration."""
-    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", **extra}
-    who = ("-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main")
-    done = subprocess.run(["git", *who, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+PERSON = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_NAME": "Ada" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "ada@example.org" for who in ("AUTHOR", "COMMITTER")},
+}
+"""The environment of somebody whose git has nobody's configuration."""
+
+
+def git(where: Path, *args: str, check: bool = True, stdin: str | None = None, **env: str) -> str:
+    """What a person's own git prints, without white space around it; where it fails, that is a failed test."""
+    done = subprocess.run(
+        ["git", "-c", "init.defaultBranch=main", *args],
+        cwd=where,
+        env={**PERSON, **env},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+        timeout=60,
+    )
+    assert not check or done.returncode == 0, f"git {args}: {done.stderr}"
     return done.stdout.strip()
+
+
+def make_origin(at: Path, files: dict[str, bytes] | None = None) -> Path:
+    """A bare repository whose `main` has one commit."""
+    seed = at.with_name(f"{at.name}-seed")
+    seed.mkdir(parents=True)
+    git(seed, "init", "-q")
+    for name, data in (files or {"README.md": b"hello\n", "src/app.py": b"x = 1\n"}).items():
+        (seed / name).parent.mkdir(parents=True, exist_ok=True)
+        (seed / name).write_bytes(data)
+    git(seed, "add", "-A")
+    git(seed, "commit", "-q", "-m", "first")
+    git(at.parent, "clone", "-q", "--bare", str(seed), str(at))
+    return at
 
 
 def make_target(path: Path, files: dict[str, str] | None = None) -> Path:
@@ -96,3 +129,8 @@ def pulls(origin: Path) -> list[dict[str, Any]]:
 def heads(origin: Path) -> dict[str, str]:
     lines = git(origin, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/").splitlines()
     return dict(line.split(" ", 1) for line in lines)
+
+
+def changed(repository: Path, a: str, b: str) -> list[str]:
+    """Paths that differ between two commits or trees."""
+    return git(repository, "diff", "--name-only", "--no-renames", a, b).splitlines()
