@@ -1,4 +1,5 @@
-"""The interceptor around every activity: notes and journals the attempt, sends heartbeats, translates errors, limits
+"""The interceptor around every activity of a worker: it records each attempt on disk, so that others can report its
+death, and in the delivery's journal; sends heartbeats, translates errors into Temporal's, and limits the size of
 results."""
 
 from __future__ import annotations
@@ -119,10 +120,11 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
         self._host, self._running_attempts = host, running_attempts
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        """Run an activity; record the attempt where the activity's input names a delivery.
+        """Run an activity and return its result; record the attempt where the activity's input names a delivery.
 
-        Raises ApplicationError in place of StepError and BadInput, and with DiskFull's pause where the record itself
-        finds no room on the disk. Outside a workflow run nothing is recorded or translated.
+        Raises ApplicationError in place of StepError and BadInput, for a recorded attempt in place of any error but a
+        cancellation, and with a pause where the record itself finds no room on the disk. Outside a workflow run nothing
+        is recorded or translated.
         """
         info = activity.info()
         if info.workflow_run_id is None:
@@ -171,8 +173,8 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
         """Return the ApplicationError for an error of an activity.
 
         StepError, BadInput and a full disk keep their type and say themselves whether they are retried. Any other error
-        is our own mistake or the machine's: it is logged, and is retried until the same work has failed with the same
-        type UNEXPECTED_FAILURES times.
+        is our own mistake or the machine's: it is logged, and is retried until attempts at this work have failed with
+        its type UNEXPECTED_FAILURES times, this one included.
         """
         info = activity.info()
         if is_disk_full(error):
@@ -269,8 +271,9 @@ def work_key(work: Any) -> str:
 
 
 async def _send_heartbeats(facts: dict[str, Any], running_attempts: set[str]) -> None:
-    """Send the facts as heartbeats until the task is cancelled. The first one comes after a pause: the start of the
-    attempt has said as much, and most attempts that do not wait for a model are over by then."""
+    """Send the facts as heartbeats until the task is cancelled, with a pause that grows with the number of running
+    attempts. The first one comes after a pause: the start of the attempt has said as much, and most attempts that do
+    not wait for a model are over by then."""
     while True:
         await asyncio.sleep(heartbeat_pause(len(running_attempts)))
         activity.heartbeat(dict(facts))
@@ -300,8 +303,8 @@ def _to_application_error(error: PerdureError, attempt: int, *details: BaseModel
     pause before that.
 
     The pause is the one the other side asked for (model, forge, notice address), with jitter; else one that doubles
-    with `attempt` (model, forge) or DISK_FULL_PAUSE; None leaves it to the retry policy. `details` go along;
-    BudgetReached brings the limit that was reached in their place.
+    with `attempt` (of a model with jitter, of a forge from the second attempt on) or DISK_FULL_PAUSE; None leaves it to
+    the retry policy. `details` go along; BudgetReached brings the limit that was reached in their place.
     """
     retryable = isinstance(error, StepError) and error.retryable
     pause = DISK_FULL_PAUSE if isinstance(error, DiskFull) else None

@@ -101,7 +101,9 @@ class CommitFiles:
         )
 
     def setup_inputs(self, opened: OpenedFiles | None) -> SetupInputs:
-        """Return the parts of this commit that setup opened; all of it where `opened` is None or incomplete."""
+        """Return the parts of this commit that setup has depended on: the files it opened, the names in their
+        directories and all links; the whole tree where `opened` is None or incomplete. The commit counts, too, where
+        setup opened `.git`."""
         commit = self.sha if opened and ".git" in opened.files else ""
         if opened is None or not opened.all_seen:
             return SetupInputs(tree=self.tree, commit=commit)
@@ -179,15 +181,17 @@ class Environments:
         return commit.satisfies(entry.inputs) and entry.elsewhere == self._cache_identities(entry.binds)
 
     def fits_both(self, key: str, commit: CommitFiles, other: CommitFiles) -> bool:
-        """Return whether some entry below this key is right for both commits."""
+        """Return whether some readable entry below this key is right for both commits, so that setup makes the same on
+        both; False where nothing is kept."""
         entries = filter(None, map(_read_entry, self._store.list_entries(key)))
         return any(commit.satisfies(entry.inputs) and other.satisfies(entry.inputs) for entry in entries)
 
     def store(
         self, key: str, inputs: SetupInputs, tree: Path, names: tuple[str, ...], without: frozenset[str], binds: Binds
     ) -> None:
-        """Link or copy what setup made at `names` in the worktree into an entry for other deliveries; paths in
-        `without` are left out. It is found when its bytes are on the disk.
+        """Link or copy what setup made at `names` in the worktree into a new entry for other deliveries, without the
+        paths in `without`, and remove entries beyond the limit. Others find the entry once all its bytes are on the
+        disk.
 
         Raises OSError, or UnsupportedFileType where it is larger than the limit or holds a special file: nothing of it
         is kept then.
@@ -213,8 +217,8 @@ class Environments:
             sync_all(staging)
 
     def lock_path(self, key: str, commit: CommitFiles) -> Path:
-        """Return the file that is locked by whoever makes an environment for this very commit's files: others wait for
-        it, once."""
+        """Return the file that a delivery locks while it makes an environment for this very commit's files, so that
+        others wait for it. Nothing is locked here."""
         return self._store.lock_path(json_digest([key, commit.tree])[:32])
 
     def _cache_identities(self, binds: Binds) -> tuple[tuple[int, int], ...]:

@@ -1,5 +1,6 @@
-"""Everything an activity needs on this host: one object, made once a worker. With what a worker does once beside it:
-registering search attributes, and tasks in the background."""
+"""Everything an activity needs on this host, as one object that a worker makes once: home, configuration, keys, leases,
+and workspaces made valid. Beside it what a worker does once: registering search attributes, and tasks in the
+background."""
 
 from __future__ import annotations
 
@@ -52,11 +53,11 @@ from perdure.models.limits import TASK_QUEUE
 
 
 async def register_search_attributes(client: Client) -> frozenset[str]:
-    """Register our search attributes at the server where that is allowed, and return the names that may be used.
+    """Register our search attributes at the server where that is allowed, and return the names that workflows may set.
 
-    Empty, so that all are done without, where one of the first release can be neither found nor registered; those of
-    later releases are left out one by one. What is not available is logged. A workflow that sets an attribute the
-    server does not know would hang.
+    The set is empty, so that workflows set none, where one of the first release can be neither found nor registered;
+    those of later releases are left out one by one. What is not available is logged, not raised. A workflow that sets
+    an attribute the server does not know would hang.
     """
     service, namespace = client.operator_service, client.namespace
     try:
@@ -126,8 +127,11 @@ class Host:
     def from_environment(
         cls, home: Home, environ: MutableMapping[str, str], local_page: Callable[[], str] = str
     ) -> Host:
-        """Make the host from its environment, and take keys and tokens out of that: from here on no child process can
-        inherit them. Raises BadInput for a setting that cannot be."""
+        """Make the host from its environment, and remove keys and tokens from `environ`: from here on no child process
+        can inherit them. Makes the home accessible to its owner alone. Raises BadInput for a setting that cannot be.
+
+        local_page  called for the address of this home's page; empty while none runs
+        """
         home.make_private()
         config = load_host_config(environ)
         keys = dict(environ)  # the built-in agent and others have the same key
@@ -140,8 +144,8 @@ class Host:
         return host
 
     async def close(self) -> None:
-        """Close what the worker holds, in an orderly end: delete its notes of what is in flight, stop waiting agents,
-        close the model's client."""
+        """Close what the worker holds, in an orderly end: delete its notes of activities in flight, stop waiting
+        agents, close the model's client."""
         self.inflight.close()
         await self.waiting_agents.close()
         if self.model is not None:
@@ -209,9 +213,10 @@ class Host:
     async def lease_workspace(self, delivery: str, *, spares: bool = False) -> AsyncIterator[tuple[Workspace, Lease]]:
         """Hold the lease of an existing workspace while the block runs, and yield both; its holder is the only writer.
 
-        Where the old directory cannot be shown to be free, a new worktree is made and leased. `spares`: the agent that
-        waits there is the caller's; any other one is ended. Raises WorkspaceLost when this host has no record of it,
-        Superseded when a newer attempt came meanwhile.
+        Where it cannot be proved that the previous writer has ended, a new worktree is made and leased. With `spares`
+        an agent process that waits in the workspace for its next turn is left running, because the caller goes on with
+        it; else it is ended. Raises WorkspaceLost when this host has no record of the workspace, Superseded when a
+        newer attempt came meanwhile.
         """
         workspace = await in_thread(Workspace.open, self.home, delivery)
         async with AsyncExitStack() as exit_stack:
@@ -237,16 +242,23 @@ class Host:
     async def open_session(
         self, delivery: str, contract_hash: str, *, spares: bool = False
     ) -> AsyncIterator[WorkspaceSession]:
-        """Lease the delivery's workspace and yield it valid and set up; it is rebuilt when disk, record and git
-        disagree about it. `spares` and errors as in `lease_workspace`; `contract_hash` is that of the delivery's fixed
-        terms."""
+        """Lease the delivery's workspace and yield it valid and set up, while the block runs; the worktree is rebuilt
+        when disk, record and git disagree about it.
+
+        contract_hash  of the delivery's fixed terms, an artifact in the vault
+        spares         leave an agent process running that waits in the workspace for the caller's turn
+
+        Raises WorkspaceLost when this host has no record of the workspace, or the terms are missing or not signed by
+        this home; Superseded when a newer attempt came meanwhile; SetupFailed, SandboxUnavailable, NoPorts.
+        """
         async with self.lease_workspace(delivery, spares=spares) as (workspace, lease):
             contract = await in_thread(self.load_contract, workspace.vault, delivery, contract_hash)
             yield await self.prepare_session(workspace, lease, contract)
 
     async def prepare_session(self, workspace: Workspace, lease: Lease, contract: Contract) -> WorkspaceSession:
-        """Make a leased workspace valid, run its setup where that is missing, lease its ports, and return the
-        session."""
+        """Make a leased workspace valid, run its setup where that is missing, lease its ports and write them to
+        `.ports.env`, and return the session. Raises SetupFailed, SandboxUnavailable, NoPorts, and Superseded when a
+        newer attempt came meanwhile."""
         workspace = await self.ensure_valid(workspace, lease, contract)
         ports = await in_thread(self._lease_ports, workspace, contract)
         return WorkspaceSession(
@@ -271,8 +283,11 @@ class Host:
 
     async def ensure_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
         """Compare record, disk and git; rebuild the worktree where they disagree, where it was made for another commit,
-        or where setup's packages were removed; run setup where it was not run. Returns the workspace, a new one if
-        rebuilt."""
+        or where setup's packages were removed; run setup where it was not run since. A workspace that had ended is
+        marked as active again. Returns the workspace, a new one if rebuilt.
+
+        Raises SetupFailed, SandboxUnavailable, and Superseded when a newer attempt came meanwhile.
+        """
 
         def find_problems() -> list[str]:
             lost_packages = ["the packages of its setup are gone"] if has_lost_packages(self.home, contract) else []
@@ -302,7 +317,8 @@ class Host:
         return workspace
 
     def has_same_setup(self, session: WorkspaceSession, commit: str) -> bool:
-        """Return whether setup on another commit would make what it made in this session's workspace."""
+        """Return whether setup on another commit would make what it made in this session's workspace: True without
+        setup commands, False where the cache of environments does not know."""
         environments = self._environments
         return has_same_setup(self.home, session.workspace, session.lease, session.contract, environments, commit)
 
@@ -347,8 +363,9 @@ class Host:
 
 
 def _read_publisher(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """Read from the environment the publisher's queue (empty: every worker publishes) and whether this worker is the
-    publisher. Raises BadInput for a role or a queue that cannot be."""
+    """Read from the environment the queue of the worker that alone publishes, with this home's name in it (empty: every
+    worker publishes), and whether this worker is the publisher. Raises BadInput for an unknown role, a publisher
+    without a queue, and a name that cannot be a queue's or is that of all workers."""
     name, role = environ.get(PUBLISHER_QUEUE, "").strip(), environ.get(ROLE, "").strip() or "all"
     if role not in ("all", "publisher"):
         raise BadInput(f"there is no role {role!r}", where=ROLE, fix="set it to publisher, or unset it")

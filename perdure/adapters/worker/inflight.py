@@ -1,23 +1,23 @@
-"""Dead turns are reported by the living.
+"""Notes on disk of the activities that each worker of a host has in flight, so that the living workers report a dead
+one's work as failed, and the server hands it out again after a millisecond instead of after the heartbeat timeout.
 
 A worker holds a flock for its life and notes every activity it begins, with its task token. Whoever can take the lock
-of another worker knows that it is dead and reports what it had in flight as failed, so that the server hands it out
-again after a millisecond instead of after the heartbeat timeout. By task token only: a report by activity id was seen
-to kill the living next attempt; by token the server answers NotFound and nothing happens. What the dead
-one was handed and had not noted yet is found by asking the server.
+of another worker knows that it is dead and reports its notes. By task token only: a report by activity id was seen to
+kill the living next attempt; by token the server answers NotFound and nothing happens. What the dead worker was handed
+and had not noted yet is found by asking the server.
 
-Between the server's handing out an activity and the worker's note of it lie some milliseconds: whoever dies there
+Between the server's handing out an activity and the worker's note of it lie some milliseconds: a worker that dies there
 leaves no token behind. But the server shows to whom it handed an activity last, each worker has a name of its own, and
-a token says no more than which attempt it is about. So it is written anew, for that attempt: the server compares it
-with the attempt that runs, like any token (seen with server 1.32: NotFound for an earlier attempt, a later one, and one
-that waits). Should a server's tokens look different, it says so, and the heartbeat timeout decides as before.
+a token says no more than which attempt it is about. So a token is made for that attempt: the server compares it with
+the attempt that runs, like any token (seen with server 1.32: NotFound for an earlier attempt, a later one, and one that
+waits). Should a server's tokens look different, it says so, and the heartbeat timeout decides as before.
 
 The same holds for a workflow's next decision, which no worker notes: history says who took it, and given back as failed
 it is handed out again after 10 ms, instead of after its time-out of 5 s.
 
-Three other ways were tried and are not taken. Its reset of an activity changes nothing before the timeout for one that
-was handed out. A report by activity id kills the living next attempt. A shorter heartbeat timeout works,
-but given back while the next attempt waits it ends the activity for good, by a ScheduleToStart timeout of the past.
+Three other ways were tried and are not taken. The server's reset of an activity changes nothing before the timeout for
+one that was handed out. A report by activity id kills the living next attempt. A shorter heartbeat timeout works, but
+given back while the next attempt waits it ends the activity for good, by a ScheduleToStart timeout of the past.
 """
 
 from __future__ import annotations
@@ -70,11 +70,8 @@ since."""
 
 async def find_handed_out(client: Client, worker: str) -> AsyncIterator[dict[str, Any]]:
     """Find the work that the server has handed to a worker, and yield a note of each, as the worker would have made it:
-    of each activity that the server believes it to be at, and of each workflow task it has taken, whose note has no
-    activity.
-
-    Raises RPCError.
-    """
+    of each activity that the server believes the worker to be at, and of each workflow task the worker has taken, whose
+    note has no activity. Every running workflow of the task queue is looked at. Raises RPCError."""
     namespace = ""
     async for workflow_run in client.list_workflows(RUNNING):
         description = await _describe_run(client, workflow_run)
@@ -157,7 +154,8 @@ async def _namespace_id(client: Client) -> str:
 
 
 async def _scheduled_event(client: Client, workflow_run: Run, activity_id: str) -> int:
-    """Find the id of the event with which a pending activity was scheduled; 0 when history has none."""
+    """Find in the run's whole history the id of the event with which a pending activity was scheduled; 0 when it has
+    none. Raises RPCError."""
     event_id = 0
     async for event in client.get_workflow_handle(workflow_run.id, run_id=workflow_run.run_id).fetch_history_events():
         if event.activity_task_scheduled_event_attributes.activity_id == activity_id:
@@ -209,6 +207,8 @@ class InFlight:
     `identity`: what servers call it, ending in that name."""
 
     def __init__(self, home: Home) -> None:
+        """Give this worker a name, make a lock of that name in the home, which is held from here on, and a directory
+        for its notes."""
         self.worker = uuid.uuid4().hex
         self.identity = f"{os.getpid()}@{socket.gethostname()}/{self.worker}"
         self._root = home.inflight
@@ -227,10 +227,11 @@ class InFlight:
 
     @contextlib.contextmanager
     def note_activity(self, *, token: bytes, workflow_id: str, run_id: str, activity: str) -> Iterator[None]:
-        """Keep a note of an activity, with its task token, on disk while the block runs.
+        """Write a note of an activity, with its task token, to disk, and keep it while the block runs.
 
-        The note stays when the activity has ended, in place of the run's previous one: a report of it would be answered
-        NotFound, and it names a run whose sticky queue must be reset when this worker dies.
+        After the block the note takes the place of the run's previous one and stays: a report of it would be answered
+        NotFound, and it names a run whose sticky queue must be reset when this worker dies. When the notes were deleted
+        meanwhile, nothing is kept.
         """
         note = {
             "token": base64.b64encode(token).decode(),
@@ -261,8 +262,9 @@ class InFlight:
             self._lock = None
 
     async def report_dead_workers(self, client: Client) -> None:
-        """Find workers whose lock is free, for ever, once in SCAN_EVERY_S, and report what they had in flight as
-        failed. An OSError is logged, and the search goes on."""
+        """Look for workers whose lock is free, every SCAN_EVERY_S until the task is cancelled, and report what each had
+        in flight as failed. At the beginning, locks of workers that died while they started are deleted. An OSError is
+        logged, and the search goes on."""
         await asyncio.to_thread(_delete_unseen_locks, self._root)
         while True:
             try:
@@ -310,8 +312,8 @@ def _notes_of(lock: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _read_notes(paths: list[Path]) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the notes that can be read, with their paths. One that a power cut has emptied is deleted: it names
-    nothing that the server still waits for here."""
+    """Return the notes that can be read, with their paths; those that are gone are left out. One that holds no JSON,
+    because a power cut has emptied it, is deleted: it names nothing that the server still waits for here."""
     notes = []
     for path in paths:
         try:
@@ -324,7 +326,7 @@ def _read_notes(paths: list[Path]) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _delete_worker(lock: Path) -> None:
-    """Delete the directory and the lock of a dead worker, unless a note is left."""
+    """Delete the notes' directory and the lock of a dead worker; do nothing while a note is left."""
     notes = lock.with_suffix("")
     if not any(notes.glob("*.json")):
         shutil.rmtree(notes, ignore_errors=True)
@@ -332,7 +334,8 @@ def _delete_worker(lock: Path) -> None:
 
 
 def _delete_unseen_locks(root: Path) -> None:
-    """Remove the locks of workers that died before anybody could see them."""
+    """Delete the locks that workers made and did not make visible before they died: hidden files, free and older than
+    UNSEEN_S. An OSError ends this without an error; the next worker tries again."""
     with contextlib.suppress(
         OSError
     ):  # one was seen meanwhile, or there are no descriptors: the next worker looks again
@@ -342,8 +345,8 @@ def _delete_unseen_locks(root: Path) -> None:
 
 
 async def _reset_sticky_queue(client: Client, note: dict[str, Any]) -> bool:
-    """Let any worker have the run's next workflow task. Returns False where the server could not be told and should be
-    asked again."""
+    """Let any worker have the run's next workflow task. Returns True when the server has done so, or the run is over or
+    not known; False when the server could not be told and should be asked again."""
     sticky = ResetStickyTaskQueueRequest(
         namespace=client.namespace,
         execution=WorkflowExecution(workflow_id=note["workflow_id"], run_id=note["run_id"]),
@@ -356,8 +359,9 @@ async def _reset_sticky_queue(client: Client, note: dict[str, Any]) -> bool:
 
 
 async def _report_handed_out(client: Client, worker: str) -> bool:
-    """Report what the server had handed to a dead worker and that worker had not noted. Returns True when nothing of it
-    is left to report, or the server does not permit us to ask."""
+    """Report as failed what the server had handed to a dead worker and that worker had not noted. Returns True when
+    nothing of it is left to report, or the server does not permit us to ask; False when it has to be tried again. An
+    RPCError is logged."""
     try:
         return all([await _report_note(client, note) async for note in find_handed_out(client, worker)])
     except RPCError as error:
@@ -366,8 +370,9 @@ async def _report_handed_out(client: Client, worker: str) -> bool:
 
 
 async def _report_note(client: Client, note: dict[str, Any]) -> bool:
-    """Report the activity or workflow task of a dead worker's note as failed. Returns True when that is settled: it is
-    reported, or there is nothing to report any more."""
+    """Reset the sticky queue of the run of a dead worker's note, then report its activity or workflow task as failed,
+    and log that. Returns True when that is settled: it is reported, or there is nothing to report any more; False when
+    the server could not be told."""
     # The dead worker's sticky queue first: otherwise the workflow task that follows waits 10 s for it.
     if not await _reset_sticky_queue(client, note):
         return False

@@ -1,7 +1,7 @@
-"""The records of a delivery on this host, outside any workflow run, so that a rewind forgets nothing: attempts
-begun and ended, money spent, and model replies before anything is done with them.
+"""The records of a delivery on this host, outside any workflow run, so that a rewind forgets nothing: attempts begun
+and ended, money spent, and model replies before anything is done with them. Beside them, how a full disk is recognized.
 
-In the journal, what began, never ended and belongs to a worker that is gone was a death.
+An attempt that the journal shows begun and never ended, and whose worker is gone, was a death.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Journal:
         return EscalationSettings.model_validate(entries[-1]) if entries else None
 
     def include_journal(self, other: Journal) -> None:
-        """Append the attempts of another delivery, each once, marked with its name: those of a plan's tasks are their
-        delivery's."""
+        """Append the begun and ended attempts of another delivery that are not here yet, marked with its name: those of
+        the deliveries of a plan's tasks count as their delivery's. Calling it twice adds nothing."""
         own_lines = {json.dumps(line, sort_keys=True) for line in read_json_lines(self._path)}
         for line in read_json_lines(other._path):
             line["of"] = other._path.parent.name
@@ -67,8 +67,9 @@ class Journal:
         return [line["began"] for line in self._read_entries() if "began" in line and "of" not in line]
 
     def deaths(self, key: str) -> list[str]:
-        """Return the causes that cut this piece of work off, one for each time: death of its worker, its sandbox, or
-        its worktree. `key` as in `record_start`."""
+        """Return the causes that cut this piece of work off, one for each time: first "its worker died" for attempts
+        that never ended, then the recorded cause of those whose sandbox or worktree was lost. `key` as in
+        `record_start`."""
         worker_deaths = ["its worker died" for line in self._worker_death_lines() if line["key"] == key]
         return worker_deaths + [line.get("why", CUT_OFF) for line in self._cut_off_lines() if line["key"] == key]
 
@@ -77,8 +78,9 @@ class Journal:
         return sum(1 for line in self._read_entries() if line.get("key") == key and line.get("how") == how)
 
     def make_receipt(self) -> Receipt:
-        """Count the workers that died and the turns that were done again after a death, and return both; what was paid
-        is in the spend log."""
+        """Count the workers that died and the turns that were done again after a death, and return both; replies paid
+        twice or cut off are counted in the spend log. Deaths of a turn that never finished count as no turn done
+        again."""
         deaths_of_workers, cut_off = list(self._worker_death_lines()), list(self._cut_off_lines())
         outcomes = {(line["key"], line["how"]) for line in self._read_entries() if "how" in line}
         agentic = {str(step) for step in AGENTIC}
@@ -170,8 +172,9 @@ class SpendLog:
         append_json_line(self._path, {"void": request_id}, sync=True)
 
     def include_log(self, other: SpendLog) -> None:
-        """Append all lines of another delivery's log: what was paid for a task was paid for its delivery. Calling it
-        twice is fine: each request counts once, by its name, whatever was written of it in between."""
+        """Append all lines of another delivery's log: what was paid for a task was paid for its delivery. Called twice
+        it appends them twice, but each request still counts once, by its name, whatever was written of it in
+        between."""
         for line in read_json_lines(other._path):
             append_json_line(self._path, line, sync=True)
 
@@ -197,7 +200,8 @@ class SpendLog:
 
     def total_spend(self) -> Spend:
         """Sum up what was spent: settled replies at their price, and apart from them the open requests at their upper
-        bound. Lines of a version that did not write tokens down have none."""
+        bound. Where a price is unknown, `usd` is None and `known_usd` has the sum of the known ones. Lines of a version
+        that did not write tokens down have none."""
         settled: dict[str, Usage] = {}
         open_intents: dict[str, tuple[float | None, int]] = {}
         for line in read_json_lines(self._path):
@@ -221,10 +225,10 @@ class SpendLog:
     def count_repeats(self) -> tuple[int, int]:
         """Return (replies paid twice, replies cut off and possibly billed), over all runs.
 
-        Paid twice is what was asked in the same bytes and settled more than once, wherever in the delivery and by
-        whichever run: not by the key under which a reply is looked for, which would be right by its own making. An
-        agent that is started again may send a word more: of two replies for one turn one is too many, whatever was
-        asked.
+        A reply was paid twice when a request with the same bytes, or for the same turn, was settled before: an agent
+        that is started again may send a word more, and of two replies for one turn one is too many. The keys under
+        which replies are stored are not compared: two settlements under one key are what that store prevents. Cut off
+        is a request that is neither settled nor recorded as refused.
         """
         digests: dict[str, set[str]] = {}
         settled: dict[str, None] = {}
@@ -262,7 +266,8 @@ class ReplyStore:
         self._directory = directory / "replies"
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return what was received under this key, whole, or None; what a disk has damaged was not received."""
+        """Return what was received under this key, whole: the reply's JSON and the request that paid for it; None when
+        there is no such file, or it is damaged."""
         try:
             stored = json.loads((self._directory / f"{key}.json").read_bytes())
         except (FileNotFoundError, ValueError):

@@ -68,7 +68,8 @@ class Leases:
         Raises Superseded when a newer attempt comes while this one waits.
 
         tree    names the directory the proof is about
-        spares  the agent that waits there is the caller's own, and writes nothing until it is answered; any other ends
+        spares  leave an agent process running that waits in the workspace for the caller's turn, and writes nothing
+                until its request is answered; else it is killed, too
         """
         directory = self._home.workspace(delivery)
         file, sandbox_lock = directory / "generation", directory / f"sandbox-{tree}"
@@ -96,8 +97,8 @@ class Leases:
             lease._released.set()
 
     async def _end_previous(self, workspace: tuple[str, str], deadline: float) -> bool:
-        """Cancel the task of this process that holds the lease and wait until it has released it. Returns False when it
-        has not by the deadline."""
+        """Cancel the task of this process that holds the lease and wait until it has released it. Returns True when it
+        has, or no other task holds it; False when it has not by the deadline."""
         previous = self._held.get(workspace)
         if previous is None or previous._task is asyncio.current_task():
             return True

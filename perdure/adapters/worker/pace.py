@@ -1,9 +1,10 @@
-"""A pace for all requests with a model's key on this host: a pause that the API asks one request for holds for all.
+"""A pace for all requests with a model's key on this host, so that a pause which the API asks one request for holds for
+all.
 
 A small file keeps it, below PERDURE_HOME, so that it holds for all workers of a home and outlives them. The file is
-there only from an answer 429 or 529 until requests go as they like again: without it a request costs one look for it.
-After the pause requests go one by one, `gap` seconds after each other; each reply that begins halves the gap, each new
-refusal doubles it.
+there only from an answer 429 or 529 until requests may go freely again: without it a request costs one check of the
+file. After the pause requests go one by one, `gap` seconds after each other; each reply that begins halves the gap,
+each new refusal doubles it.
 """
 
 from __future__ import annotations
@@ -74,10 +75,9 @@ class Pace:
         return cls(home.root / "pace" / keyed_hash(home.key(), "pace", model.account.encode())[:32])
 
     async def wait_for_turn(self, say: Callable[[str], None]) -> float:
-        """Wait until a request may go, and return the seconds waited. `say` is called with the reason, once a second.
-
-        Raises ModelUnavailable after PACE_WAIT_S.
-        """
+        """Wait until a request may go, put the next request off by the gap, and return the seconds waited; at once
+        where no file says that requests have to wait. `say` is called with the reason at least once a second meanwhile.
+        Raises ModelUnavailable after PACE_WAIT_S."""
         started_at = time.monotonic()
         while self._file.exists():
             wait, why = await in_thread(self._reserve_next)
@@ -109,8 +109,8 @@ class Pace:
             self._write_state(replace(state, until=max(until, state.until)))
 
     def record_reply(self) -> None:
-        """Record that a reply has begun: the next requests may come closer to each other. Once they come close enough
-        the file is deleted."""
+        """Record that a reply has begun: the gap to the next requests is halved. Once it is small enough the file is
+        deleted. Does nothing without a file, and during a pause, when the request was sent before the pause began."""
         if not self._file.exists():
             return
         with hold_lock(self._lock_path):
@@ -121,8 +121,8 @@ class Pace:
                 self._write_state(faster if gap >= PACE_GAP_S[0] else None)
 
     def _reserve_next(self) -> tuple[float, str]:
-        """Return the seconds until a request may go, and why it may not. 0 or less: this request goes, and the next one
-        is put off by the gap."""
+        """Return the seconds until a request may go, and the reason why it may not. 0 or less: this request goes, and
+        the next one is put off by the gap. Without a readable file (0, ""), and a damaged one is deleted."""
         with hold_lock(self._lock_path):
             now, state = time.time(), self._read_state()
             if state is None:

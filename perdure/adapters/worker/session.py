@@ -1,4 +1,5 @@
-"""A delivery's workspace, leased to one attempt: what a step works with."""
+"""A delivery's workspace, leased to one attempt: its sandboxed commands, tools, clean checkouts, records and stores, as
+the steps of the delivery use them. The lease is taken elsewhere."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ class WorkspaceSession:
             raise WorkCutOff(f"the worktree {self.workspace.path} is gone")
 
     def restore(self, checkpoint: str) -> None:
-        """Make the worktree exactly what the checkpoint holds, unless it is that already. Raises Superseded when a
-        newer attempt has taken over."""
+        """Make the worktree exactly what the checkpoint holds, unless it is that already. Raises Superseded, before
+        anything is changed, when a newer attempt has taken over."""
         self.lease.check()
         if not checkpoints.is_at_checkpoint(self.workspace, checkpoint):
             checkpoints.restore_checkpoint(self.workspace, checkpoint)
@@ -115,8 +116,9 @@ class WorkspaceSession:
         )
 
     def command_place(self, log_dir: Path, source: Path | None = None) -> CommandPlace:
-        """Return where tests run: with `source` shown at the worktree's path, with what setup made, each
-        command in one of the host's command slots, and its logs in `log_dir`. `source` None: in the worktree itself.
+        """Return where tests run: with `source` shown at the worktree's path, beside what setup made, each command in
+        one of the host's command slots, and its logs in `log_dir`. `source` None: in the worktree itself. While a
+        command waits for a slot, the heartbeats say so.
 
         Virtual environments hold absolute paths: with the source tested at another path, the agent's files were
         imported instead.
@@ -173,11 +175,11 @@ class WorkspaceSession:
 
     @asynccontextmanager
     async def clean_checkout(self, commit: str) -> AsyncIterator[Path]:
-        """Make a clean checkout of a commit, about which a verdict can be given, yield its path, and put it away after
-        the block. Raises Superseded when a newer attempt has taken over.
+        """Make a clean checkout of a commit, for tests whose verdict counts, yield its path, and put it away after the
+        block. Raises Superseded when a newer attempt has taken over.
 
-        Only who still holds the lease puts it away: a newer attempt's checkout may lie there by then, and into what a
-        killed attempt has left its git may still be writing.
+        After a takeover it is not put away: the newer attempt's checkout may lie there by then, and git of a killed
+        attempt may still be writing into what is left.
         """
         try:
             yield await in_thread(self._make_checkout, commit)

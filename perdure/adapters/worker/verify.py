@@ -1,4 +1,5 @@
-"""Checkpoints and commits of a delivery, read again object by object; its journal and spend log, counted again."""
+"""The evidence of `perdure verify` on a host: checkpoints and commits of a delivery, read again object by object from
+the vault; its journal and spend log, counted again. Nothing is judged or changed here."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def missing_object(vault: Vault, tip: str) -> str:
 
 
 def checkpoint_facts(vault: Vault, checkpoints: list[str], offset: int) -> tuple[CheckpointFact, ...]:
-    """Return what the checkpoints of one page, VERIFY_PAGE from `offset` on, say about themselves."""
+    """Return what the checkpoints of one page, VERIFY_PAGE from `offset` on, record about themselves: delivery, step,
+    attempt and turn; empty or 0 where one records none."""
     facts = []
     for commit in checkpoints[offset : offset + VERIFY_PAGE]:
         turn = read_turn(vault, commit)
@@ -63,8 +65,8 @@ def turn_usages(vault: Vault, checkpoints: list[str]) -> list[tuple[str, Usage]]
 
 
 def start_differences(vault: Vault, start: str, first: str) -> tuple[str, ...] | None:
-    """Return files that prepare's checkpoint holds otherwise than a checkout of `start` would, at most _DIFFERS_SHOWN;
-    None when one of the two is not here.
+    """Return files that prepare's checkpoint holds otherwise than a checkout of `start` would, at most _DIFFERS_SHOWN,
+    cut to 80 characters; None when one of the two, or a file of them, is not in the vault.
 
     They are compared by the commits' objects, so that nothing which ever lay in a worktree can speak for itself.
     """
@@ -101,7 +103,7 @@ def commit_facts(
 
 def _commit_fact(vault: Vault, commit: str, start: str, checkpoint: str, first: str) -> CommitFact:
     """Return a commit's parents, its delivery and step as its trailers name them, whether its checkpoint is in the
-    vault, and the first files that it has otherwise than that."""
+    vault with all its files, and the first files that it has otherwise than the checkpoint."""
     arguments = ("log", "-1", "--format=%P%n%(trailers:only,unfold)", "--end-of-options", commit)
     parents, *lines = vault.git.text(*arguments).splitlines() or [""]
     trailers = dict(line.split(": ", 1) for line in lines if ": " in line)

@@ -1,4 +1,5 @@
-"""Agents between two turns: each waits, in its sandbox, for the answer to its next request."""
+"""Agent processes between two turns, kept by their worker: each waits, in its sandbox, for the answer to its next
+request, until the next turn claims it or it has waited too long."""
 
 from __future__ import annotations
 
@@ -53,10 +54,10 @@ class WaitingAgents:
         self._idle_tasks: set[asyncio.Task[None]] = set()
 
     async def claim(self, work: TurnInput, run_id: str) -> WaitingAgent | None:
-        """Return the agent that waits for exactly this turn, which is the caller's from now on; any other one that
-        waits for the delivery is ended.
+        """Return the agent that waits for exactly this turn, which is the caller's to use or stop from now on; any
+        other one that waits for the delivery is stopped, and None returned.
 
-        None also for a turn with messages from people: they are a prompt, and an agent takes one when it begins.
+        None also for a turn with messages from people: they are a prompt, and an agent takes one only when it starts.
         """
         position, agent = self._waiting.pop(work.delivery, (None, None))
         if agent is None:
@@ -67,7 +68,8 @@ class WaitingAgents:
         return None
 
     def keep(self, delivery: str, position: AgentPosition, agent: WaitingAgent) -> None:
-        """Keep an agent for the delivery's next turn, and end it where that does not come in time."""
+        """Keep an agent for the delivery's next turn, and start a task that ends it where that does not come within the
+        idle time."""
         self._waiting[delivery] = position, agent
         idle_task = asyncio.get_running_loop().create_task(self._end_when_idle(delivery, agent))
         self._idle_tasks.add(idle_task)

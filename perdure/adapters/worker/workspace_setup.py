@@ -1,7 +1,5 @@
-"""Setup of a workspace: the repository owner's commands, with network, once, before any model call.
-
-Or the files that they made for another delivery, where they would make the same (perdure.adapters.worker.environments).
-"""
+"""Setup of a workspace by the worker: the repository owner's commands, with network, once, before any model call; or
+the files that they made for another delivery, where they would make the same (perdure.adapters.worker.environments)."""
 
 from __future__ import annotations
 
@@ -135,11 +133,12 @@ async def set_up_workspace(
     command_slots: CommandSlots | None = None,
 ) -> None:
     """Reset the worktree to the base, run the `[setup]` commands there, or put the files there that they made before,
-    and compute what the sandbox shows. Both results are written to the workspace's directory, and the workspace's
-    record says that setup is done.
+    and compute what the sandbox shows. That and the time it took are written to the workspace's directory, and the
+    workspace's record says that setup is done.
 
     The binds are computed once, here, and stored: an agent that could make them wider would only have to leave a link
-    behind for the next command (feasibility.md §1.2). Raises SetupFailed, SandboxUnavailable.
+    behind for the next command (feasibility.md §1.2). Raises SetupFailed when a command fails, SandboxUnavailable,
+    WorkCutOff, and Superseded when a newer attempt has taken over.
     """
     context = _SetupContext(home, workspace, lease, contract, grade, env, caps, command_slots)
     directory = home.workspace(workspace.delivery)
@@ -178,8 +177,8 @@ def is_foreign(contract: Contract) -> bool:
 def has_same_setup(
     home: Home, workspace: Workspace, lease: Lease, contract: Contract, environments: Environments, commit: str
 ) -> bool:
-    """Return whether setup on another commit would make what it made in this workspace: it opened nothing that differs
-    there."""
+    """Return whether setup on another commit would make what it made in this workspace, because it opened nothing that
+    differs there. True without setup commands; False where the cache holds no entry that is right for both."""
     context = _SetupContext(home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, None)
     if not context.commands:
         return True
@@ -189,7 +188,8 @@ def has_same_setup(
 
 def has_lost_packages(home: Home, contract: Contract) -> bool:
     """Return whether packages that setup has fetched are not there any more: somebody removed them, or an earlier
-    release kept them elsewhere."""
+    release kept them elsewhere. False without setup commands, and where setup has left no record of what the sandbox
+    shows."""
     with contextlib.suppress(OSError, ValueError):
         name = read_binds(home.workspace(contract.delivery)).cache
         return bool(name and contract.config.setup.commands) and not (home.caches / name).is_dir()
@@ -212,7 +212,8 @@ async def _reuse_or_make(context: _SetupContext, environments: Environments) -> 
     """Put in place what setup made for another delivery, or run setup and keep what it made for the next. Returns what
     the sandbox shows, and True where it was reused.
 
-    Waits, at most once, while another delivery makes the same. Raises as `set_up_workspace`, and Superseded.
+    Waits, at most once, while another delivery makes the same. Raises SetupFailed when a command fails,
+    SandboxUnavailable, WorkCutOff, and Superseded when a newer attempt has taken over.
     """
     workspace = context.workspace
     commit = await in_thread(CommitFiles.load, workspace.vault, workspace.record().base_sha)
@@ -231,10 +232,11 @@ async def _reuse_or_make(context: _SetupContext, environments: Environments) -> 
 
 async def _run_setup_commands(context: _SetupContext, commit: CommitFiles | None = None) -> OpenedFiles:
     """Copy the owner's files into the worktree, run the setup commands there, and return which of the commit's files
-    they opened. `commit` None: nobody needs that.
+    they opened. `commit` None: nobody needs that. Without commands only the files are copied.
 
-    Changes that the commands made to tracked files are undone; git is made to ignore what lies in directories of
-    dependencies. Raises SetupFailed, Superseded.
+    Waits for one of the host's command slots. Changes that the commands made to tracked files are undone; git is made
+    to ignore what lies in directories of dependencies. Raises SetupFailed when a command fails, SandboxUnavailable,
+    WorkCutOff, and Superseded when a newer attempt has taken over.
     """
     workspace, setup = context.workspace, context.contract.config.setup
     await in_thread(copy_files, Path(context.contract.source), workspace.path, context.copies)
@@ -290,8 +292,8 @@ def _store_environment(
 
 @asynccontextmanager
 async def _hold_setup_lock(lock: Path, lease: Lease) -> AsyncIterator[None]:
-    """Hold the lock while the block runs; where another delivery holds it, wait until that has ended and run the block
-    without it. So of several who would make the same at once one does, and the others wait for it: once, for it may
+    """Hold the lock while the block runs; where another delivery holds it, wait until that has released it and run the
+    block without it. So one of several deliveries makes the same files while the others wait, once, because it may
     fail.
 
     Raises Superseded when a newer attempt takes over while this one waits.

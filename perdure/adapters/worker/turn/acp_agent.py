@@ -1,4 +1,5 @@
-"""The process of an agent that is spoken to by the Agent Client Protocol, over as many turns as it lives."""
+"""The process of an agent that is spoken to by the Agent Client Protocol, over as many turns as it lives: the variant
+of `AgentProcess` whose prompt and end are messages of the protocol."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class AcpAgentProcess(AgentProcess):
     async def _open_connection(
         self, session: WorkspaceSession, start_request: AgentStartRequest, sockets: Path
     ) -> Path | None:
-        """Open the socket over which the agent is spoken to, start the conversation as a task, and return the
-        socket."""
+        """Open the socket to which the agent will connect, start a task that holds the conversation with it, and return
+        the socket's path. The permissions of a step that may not write are those of a read-only one."""
         connection = await self._stack.enter_async_context(open_agent_socket(sockets / "agent"))
         self._policy = PermissionPolicy(read_only=not start_request.writes)
         cwd = session.inside or session.workspace.path
@@ -49,8 +50,9 @@ class AcpAgentProcess(AgentProcess):
     async def _hold_conversation(
         self, connection: AgentSocket, start_request: AgentStartRequest, cwd: str
     ) -> AgentClaim:
-        """Begin or resume the session, send the prompt, and return how it ended; then cancel the task of the process. A
-        failure of the agent is returned as an end that is not well."""
+        """Wait for the agent to connect, begin or resume its session, keep its id in `session`, send the prompt, and
+        return how it ended; then cancel the task of the process. Where a session should be resumed and cannot, a new
+        one gets the `restart_prompt`. An AgentFailed is returned as an end that is not well."""
         try:
             lines = await connection.wait_for_transport(BEGIN_S)
             async with AcpSession(lines, self._policy) as talk:
@@ -72,8 +74,8 @@ class AcpAgentProcess(AgentProcess):
                 self._run_task.cancel()
 
     async def read_claim(self) -> AgentClaim:
-        """Return how its prompt ended; until then, that it goes on. Where its process has ended the conversation has
-        CANCEL_S to notice that."""
+        """Return how its prompt ended, or that it goes on (`ended` false) while process and conversation do. Where the
+        process has ended, wait up to CANCEL_S for the conversation to notice that."""
         conversation, goes_on = self._conversation, AgentClaim(ended=False, well=False, session=self.session)
         if conversation is None or (self.is_running and not conversation.done()):
             return goes_on
@@ -89,7 +91,7 @@ class AcpAgentProcess(AgentProcess):
 
     async def _wait_until_saved(self, turn: GatedTurn) -> None:
         """Wait until its session files have not changed for _QUIET_S, at most SESSION_WRITTEN_S. Files that are too
-        large end the wait: that is said where they are packed."""
+        large end the wait without an error, which packing them raises later."""
         deadline, last_files, unchanged_since = time.monotonic() + SESSION_WRITTEN_S, b"", time.monotonic()
         while time.monotonic() < deadline:
             try:

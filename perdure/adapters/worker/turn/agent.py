@@ -131,8 +131,9 @@ async def commit_turn(
     with the checkpoint, what was spent, and which messages from people it read.
 
     `agent`: where the memory of an agent that is not the built-in one is, for turn.json. Nested `.git` entries are
-    removed from the worktree, and the agent is told so. Raises Superseded or WorkCutOff, and errors of the ref: then
-    the turn has not happened.
+    removed from the worktree, and the transcript's last message tells the agent so. Raises Superseded when a newer
+    attempt has taken over, WorkCutOff when the worktree is gone, RefMoved or RefLocked when the ref cannot be moved:
+    then the turn has not happened.
     """
     session, work = turn.session, turn.work
     read_ids = tuple(message.id for message in work.messages) if STEPS[work.step].gets_messages else ()
@@ -169,8 +170,9 @@ def _append_removal_note(message: Message, paths: Sequence[str]) -> Message:
 
 
 def turn_summary(work: TurnInput, description: str, outcome: Outcome | None, miss_reason: str) -> str:
-    """Return a turn's summary for people, at most SUMMARY_LIMIT characters: its number, why the cache missed, and how
-    the step ended or else what the turn did."""
+    """Return a turn's summary for people, at most SUMMARY_LIMIT characters: its number, why the cache missed
+    (`miss_reason`, empty: nothing), and how the step ended, or else what the turn did, "goes on" where that is
+    empty."""
     ending = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
     summary = ending or description or "goes on"
     return f"turn {work.turn} · {miss_reason and miss_reason + ' · '}{summary}"[:SUMMARY_LIMIT]
@@ -190,7 +192,8 @@ def trees_of(vault: Vault, work: TurnInput) -> tuple[str, ...]:
 def circle_of(
     session: WorkspaceSession, work: TurnInput, messages: Sequence[Message], *, with_last_tree: bool = True
 ) -> DetectedCircle | None:
-    """Return the circle that the step is in, None for none. `with_last_tree`: the tree after its last turn counts."""
+    """Return the circle (a repetition without progress) that the step is in: one that must end it, or that the model is
+    to be warned of; None for none. `with_last_tree`: the tree after its last turn counts."""
     tests = session.contract.config.test or ()
     if not may_be_in_circle(messages, tests):
         return None

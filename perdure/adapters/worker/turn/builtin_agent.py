@@ -1,5 +1,6 @@
 """A turn of the built-in agent: a reply of the model, its tool calls, why the model's cache has missed, and the
-conversation begun again, shorter, when it was too long."""
+conversation replaced by a shorter one when it was too long or another model takes over. What all agents share is in
+`agent`."""
 
 from __future__ import annotations
 
@@ -51,13 +52,16 @@ SUMMED_UP = f"{COMPACTING}, with the model's summary"
 async def restart_conversation(
     turn: TurnContext, model: str = "", reason: str = "", reply: Reply | None = None
 ) -> TurnResult:
-    """Write a turn whose transcript is one new, shorter message: the step's opening and what has become of the work
-    since. Commits it and returns its result; no tool runs. A second model starts with such a conversation, because what
-    a model has thought is bound to it.
+    """Commit a turn whose transcript is one new, shorter message, the step's opening and what has become of the work
+    since, and return its result; no tool runs and nothing is asked. A second model starts with such a conversation,
+    because what a model has thought is bound to it.
 
     model   that the step goes on with; empty: its own
     reason  for going over to that model now; empty: the conversation was too long
-    reply   that showed that the model cannot go on, or is the summary; None: nothing was asked
+    reply   that showed that the model cannot go on, or is the summary, whose usage the turn counts; None: nothing was
+            asked
+
+    Raises Superseded or WorkCutOff when the worktree is not this attempt's any more.
     """
     summary = reply.summary if reply is not None else ""
     message = f"goes on with {model}: {reason}" if reason else SUMMED_UP if summary else COMPACTING
@@ -80,8 +84,12 @@ _SHOWN_CHARS = 80
 
 
 async def ask_model(books: PaidReplies, model: Model, question: ModelRequest, work: TurnInput, run_id: str) -> Reply:
-    """Return the reply to this question in this turn: from the journal when it was received before, else from the API,
-    paid for and written down. Raises as `PaidReplies.get_or_buy`."""
+    """Return the reply to this question in this turn: the stored one when it was received before, else the API's, paid
+    for and written down. The newest words of the reply are shown in the heartbeats as it comes.
+
+    Raises ModelUnavailable or ModelRefusesUs as the API answers, RepliesCut when the reply broke off too often,
+    BudgetReached when the day's budget does not cover it, DiskFull when it could not be written down.
+    """
 
     async def ask(on_begun: Callable[[], None]) -> Reply:
         return await model.ask(question, on_first_event=on_begun, on_text=StreamTail().add)
@@ -136,12 +144,13 @@ class BuiltInAgent:
     """The built-in agent: no process waits for it, its memory is the conversation in the checkpoint."""
 
     async def run_turn(self, turn: TurnContext, waiting: WaitingAgent | None) -> TurnResult:
-        """Ask the model once, act on its reply, commit the turn, and return its result. An agent's process that waits
-        is stopped.
+        """Ask the model once, act on its reply, commit the turn, and return its result. `waiting`, another agent's
+        process, is stopped.
 
         Where the conversation fills the model's window, or the model is overloaded or refuses and the step has a second
-        one, the turn starts the conversation again instead. Raises as `ask_model`, ModelRefusesUs without a key, and
-        Superseded or WorkCutOff when the worktree is not ours any more.
+        one, the turn starts the conversation again instead, shorter. Raises ModelUnavailable, ModelRefusesUs (also
+        without a key), RepliesCut, BudgetReached or DiskFull where there is no reply, SandboxUnavailable where its
+        tools cannot run, and Superseded or WorkCutOff when the worktree is not this attempt's any more.
         """
         if waiting is not None:
             await waiting.stop()
@@ -211,7 +220,11 @@ class _ReplyEffect:
 async def _act_on_reply(turn: TurnContext, reply: Reply) -> _ReplyEffect:
     """Do what the reply asks for, and return the consequence: tool calls are run in the sandbox, a message goes back to
     the model, or the step ends, its document stored as an artifact. Results, question and assumption are without this
-    worker's secrets."""
+    worker's secrets.
+
+    Before tools run, the worktree is marked as changed. Raises Superseded, SandboxUnavailable and WorkCutOff from the
+    tools.
+    """
     host, session, work, messages = turn.host, turn.session, turn.work, turn.messages
     change = await in_thread(review_change, session.vault, work) if work.step is Step.REVIEW else None
     config = session.contract.config
@@ -262,8 +275,8 @@ def record_message_id(directory: Path, work: TurnInput, reply: Reply) -> None:
 
 
 def cache_miss_reason(reply: Reply, previous_id: str | None) -> str:
-    """Return why the model's cache missed, which costs ten times a hit; empty where it did not, the prompt was small,
-    or nobody knows what was sent before (`previous_id` None)."""
+    """Return why the model's cache missed, as "cache missed: …" (a miss costs ten times a hit); empty where it did not,
+    the prompt was below MISS_TOKENS, or nobody knows what was sent before (`previous_id` None)."""
     if previous_id is None or reply.usage.prompt_tokens < MISS_TOKENS:
         return ""
     if reply.missed:

@@ -1,8 +1,9 @@
-"""A turn of an agent with a command line of its own: one request let through, its tools, and the checkpoint of both.
+"""A turn of an agent with a command line of its own: one model request let through, its tools, and the checkpoint of
+tree and session. The process itself is in `process`, and for the Agent Client Protocol in `acp_agent`.
 
-A turn is over when the agent asks for the next one: the tree and the session are then those after this turn's tools.
-The agent waits for the next turn to answer it; after a death, or a message from people, it is started again with the
-memory that the checkpoint holds.
+A turn is over when the agent makes the request of the next one: the tree and the session are then those after this
+turn's tools. The agent waits for the next turn to answer that request; after a death, or a message from people, it is
+started again with the memory that the checkpoint holds.
 """
 
 from __future__ import annotations
@@ -50,12 +51,15 @@ class CliAgent:
     """An agent with a command line of its own, or the Agent Client Protocol: its memory is part of the checkpoint."""
 
     async def run_turn(self, turn: TurnContext, waiting: WaitingAgent | None) -> TurnResult:
-        """Let the agent take one turn, commit it with the agent's session, and return its result.
+        """Let the agent take one turn, commit it with the agent's session, and return its result. `waiting`: the
+        agent's process as the turn before left it; None: it is started.
 
-        An agent that goes on is kept waiting for its next turn. It is stopped when the step is over, and when it has to
-        be warned that it goes in circles, which it can be told only as it starts. A step that goes on in circles after
-        that ends as LOOPING. Raises as `_run_agent_turn`; after BudgetReached the worktree is at the turn's checkpoint
-        again, because people look at it meanwhile.
+        An agent that goes on is kept waiting for its next turn. It is stopped when the step is over, on any error, and
+        when it has to be warned of a circle (a repetition without progress), which it can be told only as it starts. A
+        step that goes on in circles after that ends as LOOPING. Raises ModelRefusesUs, BadInput or SandboxUnavailable
+        where the agent cannot run here, ModelUnavailable, RepliesCut or DiskFull where its model does not answer,
+        WorkCutOff where it was ended from outside, Superseded; and BudgetReached, with the worktree at the turn's
+        checkpoint again, because people look at it meanwhile.
         """
         session, work = turn.session, turn.work
         process = waiting if isinstance(waiting, AgentProcess) else None
@@ -120,13 +124,15 @@ class _AgentTurn:
 
 
 async def _run_agent_turn(turn: TurnContext, waiting: AgentProcess | None, warning: str) -> _AgentTurn:
-    """Let the step's agent take this turn, and return what it asked, was answered and claims, with its memory stored in
-    the vault. `waiting`: the agent as it stands after the turn before; else it is started, or started again with the
-    memory of the checkpoint and a `warning` (empty: none).
+    """Let the step's agent take this turn; return its request and the reply, what it says about its end, and its
+    memory, stored in the vault.
 
-    Raises BadInput, SandboxUnavailable and ModelRefusesUs where it cannot run here; ModelUnavailable, RepliesCut and
-    others as the model is asked; BudgetReached where it asked for more than is left; WorkCutOff where it was ended from
-    outside. The agent is stopped then.
+    waiting  the agent's process as the turn before left it; None: it is started, with the checkpoint's memory
+    warning  what it is told about its circle as it starts; empty: nothing
+
+    Raises BadInput, SandboxUnavailable and ModelRefusesUs where it cannot run here; ModelUnavailable, RepliesCut,
+    DiskFull or ModelRefusesUs where its model does not answer; BudgetReached where it asked for more than is left;
+    WorkCutOff where it was ended from outside; WorkspaceLost where its session is too large. The agent is stopped then.
     """
     host, session, work = turn.host, turn.session, turn.work
     agent = waiting or await _start_agent(turn, warning)
@@ -158,10 +164,10 @@ async def _run_agent_turn(turn: TurnContext, waiting: AgentProcess | None, warni
 
 async def _start_agent(turn: TurnContext, warning: str) -> AgentProcess:
     """Start the step's agent for this turn, with the session that the checkpoint holds from the second turn on, and
-    return its process. `warning`: a word about the circle it is in; empty: none.
+    return its process. `warning`: what it is told about its circle; empty: nothing.
 
-    Raises ModelRefusesUs without a key for its model, SandboxUnavailable outside the full sandbox, BadInput when it is
-    not installed.
+    Raises ModelRefusesUs without a key for its model, SandboxUnavailable outside the full sandbox, BadInput when there
+    is no such preset or its program is not installed.
     """
     host, session, work, settings = turn.host, turn.session, turn.work, turn.settings
     preset = (await in_thread(read_preset, settings.agent)).preset
@@ -203,8 +209,8 @@ def _load_acp_class() -> type[AgentProcess]:
 
 
 def _check_claim(agent: AgentProcess, turn: GatedTurn, claim: AgentClaim) -> AgentClaim:
-    """Return what the agent says about its end; it counts as ended well only where nothing speaks against that. Else
-    `error` says why."""
+    """Return what the agent says about its end; `well` only where it says so and has asked its model, and was not ended
+    for too much output, a resource limit or its behaviour. Else `error` says why it is not well."""
     process_end, reason = agent.process_end, agent.fault
     if process_end is not None and process_end.truncated:
         reason = "it printed without end"
@@ -260,9 +266,9 @@ def _recorded_memory(turn: TurnContext) -> dict[str, str]:
 
 
 def _find_circle(turn: TurnContext) -> DetectedCircle | None:
-    """Return the circle that the agent is in, as far as the results of its calls are known: those of the last turn come
-    with its next request, so the tree that it left is not looked at, either. None: in none, in a first turn, and where
-    people have just spoken."""
+    """Return the circle (a repetition without progress) that the agent is in, as far as the results of its calls are
+    known: those of the last turn come with its next request, so the tree after the last turn does not count, either.
+    None: in none, in a first turn, and where people have just said something."""
     if turn.work.turn == 1 or turn.work.messages:
         return None
     return circle_of(turn.session, turn.work, turn.messages, with_last_tree=False)
@@ -285,7 +291,7 @@ def _turn_prompt(turn: TurnContext, warning: str) -> str:
 
 def _fresh_session_prompt(turn: TurnContext, warning: str) -> str:
     """Return the prompt for an agent whose session could not be brought back: the first prompt again, with what was
-    done since, and the warning about the circle it was in, if any."""
+    done since, and `warning`, or else the last warning about a circle in the conversation, if any."""
     rules, warning = _step_rules(turn), warning or last_warning(turn.messages)
     diff = step_diff(turn.session.vault, turn.work)
     before, _, rest = _last_message_text(compact_transcript(turn.messages, diff, _ANEW)).partition(_ANEW)

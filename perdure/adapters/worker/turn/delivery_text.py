@@ -1,4 +1,6 @@
-"""A delivery as text for people: turn by turn from the checkpoints, changes as a diff, artifacts as they are."""
+"""A delivery as text for people, read from the vault for `perdure logs` and what else shows turns, diffs and artifacts:
+turn by turn from the checkpoints, changes as a diff, artifacts as they are, in pages that fit into Temporal's
+payloads."""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ _SHOWN_LINES = 20
 
 def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> TextPage:
     """Return one page of what `work.what` names, at most 64 KiB: for `turns_json` a JSON line a turn, for `artifact64`
-    bytes in base64, otherwise text. `work.offset` counts checkpoints, bytes or characters. Raises BadInput for a kind
-    that cannot be read."""
+    bytes in base64, otherwise text as of `delivery_text`. `work.offset` counts checkpoints, bytes or characters; the
+    page's `next` is the offset of the next one, None after the last. Raises BadInput for a kind that cannot be read,
+    WorkspaceLost for an artifact that is not there."""
     if work.what == "turns_json":
         return _turns_page(vault, work)
     if work.what == "artifact64":
@@ -51,8 +54,9 @@ def delivery_page(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
 
 
 def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -> str:
-    """Return what `work.what` names as one text: `turns` (a line each), `logs` (what was said and done), `diff`, or the
-    `artifact` whose hash `work.checkpoint` is. Raises BadInput for anything else."""
+    """Return what `work.what` names as one text: `turns` (a line each), `logs` (what was said and done), `diff` (of the
+    delivery's branch, empty without one), or the `artifact` whose hash `work.checkpoint` is. Raises BadInput for
+    anything else, WorkspaceLost for an artifact that is not there."""
     if work.what == "diff":
         head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
         return vault.diff(vault.merge_base(record.base_sha, head), head) if head else ""
@@ -66,7 +70,8 @@ def delivery_text(vault: Vault, record: WorkspaceRecord, work: VaultReadInput) -
 
 
 def _turns_page(vault: Vault, work: VaultReadInput) -> TextPage:
-    """Return a page of JSON lines, each a turn with what was said and done in it, cut at TURN_SAID_CHARS; only the
+    """Return a page of JSON lines, each a turn with what was said and done in it, cut at TURN_SAID_CHARS; the page ends
+    before TURNS_PAGE_CHARS, but has one line at least, and its `next` is the index of the checkpoint after it. Only the
     page's own checkpoints are read."""
     commits, size = _checkpoints(vault, work), 0
     lines: list[str] = []

@@ -1,5 +1,6 @@
-"""The documents of planning, testing, reviewing and looking at pages, read back from the vault by hash, and the fixes
-before this one as the next one is told of them."""
+"""The documents that steps leave in the vault as artifacts (plan, test report, review, findings, screenshots), read
+back by their hash for later steps; the check of a plan that a person edited; and earlier fixes as text for the next
+fix."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from perdure.text import one_line
 
 def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
     """Read a plan from its artifact; None without one, and for a plan in the submitter's own words, which has no
-    sections to show."""
+    sections to show. Raises WorkspaceLost when the artifact is gone."""
     if not artifact:
         return None
     try:
@@ -33,8 +34,9 @@ def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
 
 
 def check_plan(vault: Vault, delivery: str, artifact: str, *, items: bool = False) -> CheckPlanResult:
-    """Check whether agents could work by a plan, and return what people see of it, or its problem. It may be a Plan as
-    the plan step answers it, or words of somebody's own; with `items` it has to be a Decomposition."""
+    """Check whether agents could work by a plan, and return what people see of it, cut to what fits, or its problem, as
+    for an artifact that is not there. It may be a Plan as the plan step answers it, or words of somebody's own; with
+    `items` it has to be a Decomposition, and InvalidRequest is raised where its items are not those of a backlog."""
     try:
         text = vault.get_artifact(delivery, artifact).decode(errors="replace")
     except WorkspaceLost:
@@ -111,8 +113,8 @@ _TRIES = TypeAdapter(tuple[FixAttempt, ...])
 
 
 def describe_fixes(vault: Vault, delivery: str, materials: Mapping[str, str]) -> str:
-    """Describe the earlier fixes that these materials name, as text for a prompt; what the newest one left is what this
-    fix was given.
+    """Describe the earlier fixes that the material `tries` lists, as text for a prompt: what each was to mend, changed
+    and left; what the newest one left is what this fix was given. Beyond TRIES_BYTES the oldest ones are only counted.
 
     Raises WorkspaceLost where one of their artifacts is gone.
     """
@@ -138,8 +140,9 @@ def describe_fixes(vault: Vault, delivery: str, materials: Mapping[str, str]) ->
 
 
 def _result_lines(fix: FixAttempt, before: dict[str, str], after: dict[str, str], *, by_tests: bool) -> list[str]:
-    """Return lines about what a fix left: of the problems it was to mend and those found after it, which are still
-    there, new, or mended. `by_tests`: the latter were found by tests."""
+    """Return lines about what a fix left: of the problems it was to mend (`before`) and those found after it (`after`),
+    which are still there, new, or mended. `by_tests`: the latter were found by tests; where tests and reviews cannot be
+    compared, what failed after it, or that no test did."""
     if not by_tests and fix.step is Step.FIX_TESTS:
         return ["after it: no test failed any more"]
     if by_tests and fix.step is Step.FIX_REVIEW:
@@ -157,8 +160,8 @@ def _result_lines(fix: FixAttempt, before: dict[str, str], after: dict[str, str]
 
 
 def _problems_in(vault: Vault, delivery: str, artifacts: Mapping[str, str]) -> dict[str, str]:
-    """Return everything that failed or blocked in a report, a review and findings: name → reason, or the file it is
-    in."""
+    """Return everything that failed or blocked in the report, review and findings of these artifacts: name → reason, or
+    the file it is in. Known failures, optional commands and issues that do not block are left out."""
     problems = dict[str, str]()
     report = read_report(vault, delivery, artifacts.get("report", ""))
     for command in report.commands if report is not None else ():
@@ -180,7 +183,8 @@ def _problems_in(vault: Vault, delivery: str, artifacts: Mapping[str, str]) -> d
 
 
 def _list_problems(problems: Mapping[str, str]) -> str:
-    """Return problems in one line: `test_a (assert 3 == 4), test_b, 3 more`."""
+    """Return problems in one line: `test_a (assert 3 == 4), test_b, 3 more`; at most _NAMES are named. Empty where
+    there are none."""
     shown = [one_line(f"{name} ({why})" if why else name, _NAME_CHARS) for name, why in list(problems.items())[:_NAMES]]
     return ", ".join([*shown, *([f"{len(problems) - _NAMES} more"] if len(problems) > _NAMES else [])])
 

@@ -1,5 +1,5 @@
-"""The material of a step's opening message: artifacts as text, the change as a diff, the app's pages, the repository's
-map.
+"""The materials of a step's opening message, made for its first turn: artifacts as text, the change as a diff, the
+app's pages, the repository's map; and the change and promises that a review is checked against.
 
 The map is made from git's objects, never from files as they lie there: a turn that is done again gets the same bytes,
 and what an agent's sandbox does not show is not in them.
@@ -49,9 +49,9 @@ PICTURES_MATERIAL = "screenshots"
 
 
 def material_texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
-    """Return the materials as texts by name. Those in _RENDERERS are read from their artifacts, `base` and `head`
-    become `diff`, a report brings its `experiment` along, `tries` becomes a text about earlier fixes; others stay as
-    they are, and screenshots are left out. Raises WorkspaceLost when an artifact is gone."""
+    """Return the materials as texts by name. Plan, conflict, report, findings and review are read from their artifacts,
+    `base` and `head` become `diff`, a report brings its `experiment` along, `tries` becomes a text about earlier fixes;
+    others stay as they are, and screenshots are left out. Raises WorkspaceLost when an artifact is gone."""
     texts = {
         name: _RENDERERS[name](vault.get_artifact(delivery, value))
         for name, value in materials.items()
@@ -113,7 +113,8 @@ def review_promises(
 
 
 def _first_turn_materials(vault: Vault, work: TurnInput) -> dict[str, str]:
-    """Return the materials of a review's first turn; none where an older release began it."""
+    """Return the materials of a review's first turn, from this turn's input or that turn's checkpoint; empty where an
+    older release began the review."""
     if work.turn == 1:
         return work.materials
     first_turn = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
@@ -130,8 +131,9 @@ def _report_json(data: bytes) -> str:
 
 
 def _command_fields(result: CommandResult) -> dict[str, Any]:
-    """Return what a prompt has of one test command's result: counts by outcome, the tail of its output unless it
-    passed, and the first REPORT_CASES failing or flaky tests."""
+    """Return what a prompt has of one test command's result: its fields, counts by outcome, the tail of its output
+    unless it passed, and the first REPORT_CASES failing or flaky tests with their messages cut; beyond them, how many
+    are not listed."""
     fields = result.model_dump(mode="json", exclude_defaults=True, exclude={"cases", "tail"})
     fields["counts"] = Counter(case.outcome for case in result.cases)
     shown_cases = [case for case in result.cases if case.outcome in ("failed", "errored") or case.flaky]
@@ -235,8 +237,9 @@ have 32 MB."""
 
 def shown_pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:
     """Return the application's pages as a reviewer is shown them, in the order of `[app] pages`, with pictures up to
-    PICTURES_SHOWN and PICTURES_SHOWN_BYTES; none where no screenshots were wanted. What the vault has lost is not
-    shown: pictures decide about nothing, so they fail nothing."""
+    PICTURES_SHOWN and PICTURES_SHOWN_BYTES, the others as a caption alone, then a note about all of them; empty where
+    no screenshots were wanted. What the vault has lost is not shown, and raises nothing: pictures decide about
+    nothing."""
     screenshots = _find_screenshots(vault, delivery, materials.get(PICTURES_MATERIAL, ""))
     if screenshots is None:
         return []

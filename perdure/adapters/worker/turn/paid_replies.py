@@ -78,10 +78,13 @@ class PaidReplies:
     async def get_or_buy(
         self, request: ReplyRequest, ask: Callable[[Callable[[], None]], Awaitable[R]], parse: Callable[[Any], R]
     ) -> R:
-        """Return the reply that was received before, else that of `ask`, stored and settled in the spend log first.
+        """Return the reply that was received before, else that of `ask`, stored and settled in the spend log first. A
+        stored reply that was not settled, because its worker died, is settled now.
 
-        `ask` asks once, and calls what it is given when the reply has begun: from there on it may be billed. `parse`
-        makes a reply of its JSON. Raises as `ask`, and RepliesCut, DiskFull, BudgetReached, ModelUnavailable.
+        `ask` sends the request once, and calls what it is given when the reply has begun: from there on it may be
+        billed. `parse` makes a reply of its JSON. Raises what `ask` raises; RepliesCut when the reply broke off too
+        often, DiskFull when it could not be stored, BudgetReached when what is left does not cover it, ModelUnavailable
+        when the key's pace lets nothing through.
         """
         stored = await in_thread(self.replies.get, request.name)
         if stored is None:
@@ -98,7 +101,7 @@ class PaidReplies:
         """Wait for the key's pace and ask until there is a reply, and return it, stored and settled. An answer 429 or
         529 in a reply's place is no failure: all requests with the key wait, and this one, too.
 
-        Raises ModelUnavailable after PACE_WAIT_S of waiting, and as `get_or_buy`.
+        Raises ModelUnavailable after PACE_WAIT_S of waiting; what `ask` raises; RepliesCut, DiskFull, BudgetReached.
         """
         while True:
             self.waited_s += await self.pace.wait_for_turn(lambda message: update_heartbeat(doing=message))
@@ -111,11 +114,11 @@ class PaidReplies:
     async def _ask_once(
         self, reply_request: ReplyRequest, ask: Callable[[Callable[[], None]], Awaitable[R]]
     ) -> R | None:
-        """Record the intent to pay, ask once, store the reply and settle it in the spend log. Returns None when the API
-        refused before a reply had begun, and refuses everybody with this key.
+        """Record the intent to pay, ask once, store the reply, settle it in the spend log, and return it; None when the
+        API refused before a reply had begun, and refuses everybody with this key, which the pace then knows.
 
         A request that is refused before its reply has begun is recorded as not billed; one cut off later stays open.
-        Raises as `ask` and `_reserve_request`.
+        Raises what `ask` raises, and DiskFull, RepliesCut or BudgetReached before anything is asked.
         """
         request_id = uuid.uuid4().hex
         async with self._reserving:  # several at a time must not count on the same rest
@@ -182,10 +185,10 @@ class PaidReplies:
 
 
 def sample_of(work: TurnInput, run_id: str) -> str:
-    """Return which of the delivery's samples of model replies a turn belongs to; empty: the first one.
+    """Return the name of the set of model replies that a turn draws from; empty: the delivery's first one.
 
-    Whoever rewinds a delivery wants other replies, whoever retries it those that are there. Both begin a
-    run, and Temporal gives the rewound one the input of the run before: a rewound run is known by its id, which is not
-    the one its input was started with. A turn of a release that did not write that down is of its own run.
+    A person who rewinds a delivery wants other replies; one who retries it wants those that are there. Both begin a
+    run, and Temporal gives the rewound one the input of the run before: a rewound run is recognized by its id, which is
+    not the one its input was started with. A turn of a release that did not write that down belongs to its own run.
     """
     return work.sample if work.started_run_suffix == short_run_id(run_id) else short_run_id(run_id)

@@ -1,4 +1,5 @@
-"""The process of an agent with a command line of its own, over as many turns as it lives."""
+"""The process of an agent with a command line of its own, over as many turns as it lives: started in the sandbox behind
+a proxy, let take a turn, watched, and ended. What a turn makes of it is in `cli_agent`."""
 
 from __future__ import annotations
 
@@ -88,11 +89,11 @@ class AgentProcess:
         upstream: Upstream,
         paid_replies: PaidReplies,
     ) -> AgentProcess:
-        """Start an agent and return its process. `memory`: the session files of the checkpoint that it goes on from;
-        None: a new session.
+        """Start an agent in the sandbox, with a home, a proxy and a gate of its own, and return its process. `memory`:
+        the session files of the checkpoint that it goes on from; None: a new session.
 
-        What agents of killed workers have left of this delivery is removed first. Raises BadInput when the agent is not
-        installed.
+        Homes and sockets that agents of killed workers have left of this delivery are removed first. Raises BadInput
+        when the agent is not installed, or its socket cannot be made; nothing is left behind then.
         """
         await in_thread(_remove_leftovers, session.directory)
         home, gate = (
@@ -174,11 +175,13 @@ class AgentProcess:
         return task.result() if task is not None and task.done() and not task.cancelled() else None
 
     async def run_turn(self, work: TurnInput, run_id: str, on_calls: Callable[[Message], None]) -> GatedTurn:
-        """Let the running agent take a turn, to the end of the turn's tools: it asks for the next one, or it has ended.
-        Return the turn, once its results are in the session's files. `on_calls` gets a reply with calls as they begin.
+        """Let the running agent take a turn, to the end of the turn's tools: it makes the next turn's request, or it
+        has ended. Return the turn, once its results are in the session's files. `on_calls` gets a reply with calls as
+        they begin.
 
         Kill an agent that does neither in time, and say why in this process's `fault`; kill one that lives on after it
-        has said that it ended, without a fault. Raises the error that all its requests get from now on.
+        has said that it ended, without a fault. Raises the error that the gate answers all further requests with, such
+        as BudgetReached.
         """
         turn = await self._gate.admit_turn(work, run_id)
         next_request = asyncio.create_task(_wait_for_next_request(self._gate, turn, on_calls))
@@ -225,7 +228,8 @@ class AgentProcess:
 
     async def _must_be_ended(self, turn: GatedTurn) -> bool:
         """Return whether there is nothing to wait for any more: the agent says that it has ended and lives on for
-        AGENT_ENDS_S, or it neither asks nor ends within its limit, which `fault` then says."""
+        AGENT_ENDS_S, or it neither makes a request nor ends within its limit, which `fault` then says. False while it
+        waits for its model. The time at which it first said that it has ended is kept."""
         now = time.monotonic()
         if self._ended_at is None and turn.reply is not None and (await self.read_claim()).ended:
             self._ended_at = now
@@ -242,7 +246,8 @@ class AgentProcess:
         return False
 
     async def _wait_until_saved(self, turn: GatedTurn) -> None:
-        """Wait until its session files hold the results it asks with, at most SESSION_WRITTEN_S."""
+        """Wait until its session files hold the results of the turn's calls, with which it makes its next request;
+        after SESSION_WRITTEN_S return without them."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SESSION_WRITTEN_S):
                 while not await in_thread(has_all_results, self._home, self.preset.sessions, _call_ids(turn)):  # noqa: ASYNC110
@@ -267,7 +272,8 @@ async def _wait_for_next_request(gate: RequestGate, turn: GatedTurn, on_calls: C
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Remove homes and sockets of agents whose worker was killed: the lease says that none of them lives."""
+    """Remove homes and sockets of agents whose worker was killed. Only for the holder of the lease, which proves that
+    none of them lives."""
     for socket_note in directory.glob(f"{_HOMES}*.socket"):
         sockets = Path(tempfile.gettempdir(), Path(socket_note.read_text(errors="replace")).name)
         if sockets.name.startswith(_SOCKETS):  # after a power cut the file may be empty, or hold anything

@@ -68,8 +68,9 @@ class RequestGate:
         proxy's ledger.
 
         The turn keeps the reply or the error of a request of the conversation only, never of one beside it; it may take
-        another request when its own is given up. Raises ModelRefusesUs for a model that the step does not have, the
-        error of `end` once that was called, before anything more is paid, and as `PaidReplies.get_or_buy`.
+        another request when its own is given up. Raises ModelRefusesUs for a model that the step does not have or too
+        many requests beside the conversation; the error of `end` once that was called, before anything more is paid;
+        ModelUnavailable, RepliesCut, DiskFull or BudgetReached where the reply cannot be bought.
         """
         if not any(fnmatchcase(request.model, name) for name in self._models):
             await self._refuse_model(request)
@@ -93,8 +94,8 @@ class RequestGate:
         return reply
 
     async def admit_turn(self, work: TurnInput, run_id: str) -> GatedTurn:
-        """Let the agent take this turn, with the request that waits or the next one that comes, and return the turn, in
-        which its reply will stand."""
+        """Let the agent take this turn, with the request that waits or the next one that comes, and return the turn at
+        once; its reply will stand in it later. The former turn is replaced."""
         async with self._changed:
             self._turn = GatedTurn(work, run_id)
             self._changed.notify_all()
@@ -121,8 +122,9 @@ class RequestGate:
         """Return the reply to a request, stored or bought. The turn's own request was approved before the turn and only
         has to fit the day's budget, until a reply to it has begun; all others have to fit the turn's remaining budget.
 
-        Raises ModelRefusesUs beyond SIDE_REQUESTS_PER_TURN, and as `PaidReplies.get_or_buy`; BudgetReached also ends
-        all further requests.
+        Requests beside the conversation are counted. Raises ModelRefusesUs beyond SIDE_REQUESTS_PER_TURN and where the
+        API refuses, ModelUnavailable, RepliesCut, DiskFull; and BudgetReached, with which all further requests are
+        answered, too.
         """
         if not request.turn:
             turn.side_requests += 1
@@ -157,8 +159,9 @@ class RequestGate:
             turn.is_preapproved = turn.is_preapproved or (uses_approval and not has_begun)
 
     async def _refuse_model(self, request: ProxiedRequest) -> NoReturn:
-        """Raise ModelRefusesUs for a request to another model than the step's: a shell has asked for it, or the agent
-        itself, whose turn then fails. Waits until a turn is on."""
+        """Raise ModelRefusesUs for a request to another model than the step's, once a turn is on. A request of the
+        conversation, where the turn has none yet, was made by the agent itself: the turn gets the error, too. Any other
+        may come from a shell."""
         names = " or ".join(self._models)
         message = f"this agent may ask {names}, not {request.model!r}"
         error = ModelRefusesUs(message, fix="set the model of the step, or `also` in the agent's preset")
@@ -169,8 +172,8 @@ class RequestGate:
         raise error
 
     async def _wait_for_admission(self, request: ProxiedRequest) -> GatedTurn:
-        """Wait until a request may have a turn, and return that; a request with the conversation becomes the turn's
-        own. Raises the error of `end`."""
+        """Wait until a request may have a turn, and return that turn; a request with the conversation becomes the
+        turn's own. Raises the error that `end` was called with."""
         async with self._changed:
             self._waiting_count += request.turn
             self._changed.notify_all()
@@ -198,7 +201,8 @@ class RequestGate:
     async def _record_answer(
         self, turn: GatedTurn, reply: ProxiedReply | None = None, failure: PerdureError | None = None
     ) -> None:
-        """Write a reply or an error into a turn and wake whoever waits for it."""
+        """Write a reply or an error into a turn and wake whoever waits for it. An error leaves a reply that the turn
+        already has."""
         async with self._changed:
             turn.reply, turn.failure, turn.active_at = reply or turn.reply, failure, time.monotonic()
             self._changed.notify_all()
@@ -208,8 +212,8 @@ def _reply_request(request: ProxiedRequest, work: TurnInput, run_id: str) -> Rep
     """Return the request for a reply, with the keys under which the reply is kept and its cost counted.
 
     The reply of a turn is named by the turn, not by its request: an agent that was started again may add a word to what
-    it sends. Messages that people have sent since make another turn: a reply that has not heard them is not its reply.
-    What is asked beside the work is named by its bytes: an agent that is started again asks it again.
+    it sends. Messages that people have sent since make another turn: a reply made without them is not its reply. A
+    request beside the conversation is named by its bytes: an agent that is started again makes it again.
     """
     sample = sample_of(work, run_id)
     turn_digest = digest(

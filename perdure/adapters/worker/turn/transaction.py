@@ -1,4 +1,5 @@
-"""A turn, exactly: lease, adopt, restore, ask, write down, run tools, snapshot, report."""
+"""One turn of an agentic step as a transaction, which its activity calls: lease the workspace, adopt a turn that was
+taken already, restore the checkpoint, let the agent take the turn. The agent commits it."""
 
 from __future__ import annotations
 
@@ -29,10 +30,12 @@ from perdure.models.ids import run_ref
 
 
 async def take_turn(host: Host, work: TurnInput) -> TurnResult:
-    """Carry out one turn and return its result, or the recorded one when it was carried out before.
+    """Carry out one turn and return its result, or the recorded one when it was carried out before. An agent's process
+    that waits for another turn, or in a changed worktree, is stopped.
 
-    Raises Superseded, Diverged, WorkspaceLost, ModelUnavailable and WorkCutOff (retryable), ModelRefusesUs,
-    SandboxUnavailable.
+    Raises ModelUnavailable and WorkCutOff, which are retried; Superseded, Diverged, WorkspaceLost, ModelRefusesUs,
+    BudgetReached, RepliesCut, DiskFull, SandboxUnavailable, BadInput, and SetupFailed or NoPorts where the workspace
+    had to be rebuilt.
     """
     run_id = activity.info().workflow_run_id or ""
     ref = run_ref(work.delivery, run_id)
