@@ -99,8 +99,8 @@ class _TestcaseParser:
         self._fed_bytes = 0
 
     def parse(self, data: bytes) -> None:
-        """Parse the next bytes of the report. Raises BadReport where a tag is larger than JUNIT_TAG_BYTES, and
-        ExpatError where it is no XML."""
+        """Parse the next bytes of the report. Raises BadReport where a tag is larger than JUNIT_TAG_BYTES, or the
+        report is not JUnit, nested too deep or defines entities; ExpatError where it is no XML."""
         self._parser.Parse(data, False)
         self._fed_bytes += len(data)
         if (
@@ -204,9 +204,11 @@ def read_junit_files(
     command: Callable[[str], str] = lambda _: "",
     find_file: Callable[[str], str] = lambda _: "",
 ) -> tuple[TestCase, ...]:
-    """Read the test cases of all files that find_junit_files finds; parameters as for read_junit.
+    """Read the test cases of all files that find_junit_files finds; parameters as for read_junit. Empty where it finds
+    none.
 
-    Raises BadReport where one of them cannot be read, or they are larger than JUNIT_BYTES together.
+    Raises BadReport where one of them cannot be read, they are larger than JUNIT_BYTES together, or have more than
+    JUNIT_CASES cases.
     """
     files = find_junit_files(tree, endings)
     if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
@@ -263,7 +265,8 @@ def _make_case(
 
 
 def _outcome_and_message(element: ET.Element) -> tuple[str, str]:
-    """Return the outcome of a `testcase` element and its message, cut in the middle where it is long.
+    """Return (outcome, message) of a `testcase` element: errored, skipped or failed with a message, which is cut in the
+    middle where it is long; else passed with an empty one.
 
     An error wins over a skip, and a skip over a failure: node reports a todo as both, and does not count it as failed.
     """

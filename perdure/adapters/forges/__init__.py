@@ -1,1 +1,1 @@
-"""The places where pull requests are opened: local repositories and GitHub, and the texts published there."""
+"""The places where pull requests are opened (local repositories and GitHub), and the texts that are published there."""

@@ -237,8 +237,8 @@ def _evidence_lines(work: ShipInput, links: Mapping[str, str], looks: EngineObse
 
 
 def _receipt_lines(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> list[str]:
-    """Return the lines of the receipt: worker deaths, turns redone, replies paid twice or cut off, the tree tested
-    green."""
+    """Return the lines of the receipt: worker deaths, turns redone, replies paid twice; where there are any, replies
+    cut off, the tree tested green, what the experiment showed, and a link to receipt.json."""
     lines = receipt_counts(receipt)
     if work.tests is not None and work.tests.status is TestsStatus.GREEN:
         lines.append(f"tested green: tree `{work.tests.tree[:12]}`, which is commit `{work.head[:12]}`")

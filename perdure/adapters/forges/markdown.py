@@ -131,8 +131,10 @@ def picture_files(screenshots: Screenshots | None, read_picture: Callable[[Scree
 def picture_addresses(
     screenshots: Screenshots | None, links: Mapping[str, str], *, same_directory: bool = False
 ) -> Addresses:
-    """Return the address of each page's picture. `links`: name of a published file → its page on the forge.
+    """Return page → address of its picture, for pages that have one; a page whose picture was not published is left
+    out.
 
+    links           name of a published file → its page on the forge
     same_directory  the pictures lie in the directory of the text that shows them, and their names are the addresses
     """
     if same_directory:

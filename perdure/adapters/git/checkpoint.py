@@ -1,4 +1,5 @@
-"""Checkpoints: the exact bytes of a worktree and the transcript after a turn, as one commit in the vault.
+"""Checkpoints: the exact bytes of a worktree and the transcript after a turn, as one commit in the vault; written,
+read, and restored into the worktree. Which checkpoint a delivery is at is a ref, which is moved elsewhere.
 
 A checkpoint's tree is {tree/, transcript/0001.json…, turn.json, sidecar.json}. It is made through a git directory of
 its own (the shadow: the vault's objects, attributes switched off), so that bytes stay what they are. Covered: every
@@ -137,8 +138,8 @@ def mark_dirty(workspace: Workspace) -> None:
 
 
 def is_at_checkpoint(workspace: Workspace, checkpoint: str) -> bool:
-    """Return True where the worktree is at this checkpoint and nothing was written since; False also where that cannot
-    be found out. Takes some milliseconds, and waits for the worktree's lock."""
+    """Return True where the worktree is at this checkpoint and nothing was written since; False also where git or the
+    disk fails. Takes some milliseconds, and waits for the worktree's lock. Raises WorkspaceLost without a record."""
     try:
         if not is_shadow_intact(workspace.shadow) or _marker_path(workspace).read_text() != _marker_text(
             workspace, checkpoint
@@ -289,7 +290,8 @@ def _escape_pattern(path: str) -> str:
 
 
 def _transcript_blobs(vault: Vault, checkpoint: str) -> list[str]:
-    """Return the blobs of a checkpoint's messages, in order. Raises WorkspaceLost when the vault does not have it."""
+    """Return the hashes of a checkpoint's messages, in order; empty where it has none. Raises WorkspaceLost when the
+    vault does not have the checkpoint."""
     top = vault.loose.tree_of(checkpoint)
     if (entries := vault.loose.tree_entries(top) if top else None) is not None:
         _, folder = entries.get("transcript", ("", ""))

@@ -290,9 +290,9 @@ class Git:
     ) -> tuple[bytes, bytes]:
         """Send `stdin` to the process, wait for its end and return its stdout and stderr.
 
-        A command of the owner, which may speak to a remote, is measured meanwhile. When it is over a limit
-        (GitLimitExceeded) or takes longer than `timeout_s` (GitError), it is killed and its unfinished files are
-        deleted.
+        A process that takes longer than `timeout_s` is killed, and GitError raised. That of an owner's command, which
+        may speak to a remote, is measured meanwhile: when it is over a limit it is killed, and GitLimitExceeded raised.
+        Files that it leaves unfinished in the repository are then deleted.
         """
         remote_limits, deadline = RemoteLimits(self.git_dir) if self.as_owner else None, time.monotonic() + timeout_s
         while True:

@@ -77,8 +77,9 @@ class IntegrationBranch:
                 raise
 
     def _landing_problem(self, tip: str) -> str:
-        """Return the reason why nothing can be landed on the existing branch, whose commit is `tip`; empty where
-        landing is fine."""
+        """Return the reason why nothing can be landed on the existing branch, whose commit is `tip`: it shares no
+        commit with the base, or holds commits of others, though nobody asked for this very branch. Empty where landing
+        is fine."""
         if self.vault.git.execute("merge-base", "--end-of-options", self.base_sha, tip, ok=(0, 1)).returncode:
             return f"{self.branch} has no commit in common with {self.base}: it could not be merged there"
         log_format = f"--format=of %(trailers:key={BACKLOG_TRAILER},valueonly,separator=%x2C)"

@@ -253,9 +253,11 @@ _COMMITS, _PATHS, _MESSAGES = 100, 50, 100
 
 
 def describe_landed(vault: Vault, base: str, onto: str, branch: str, merged: MergeResult) -> str:
-    """Return a text about what landed between `base`, where the delivery began, and `onto`, where it stands now:
-    conflicts, commits and diff, at most SINCE_BYTES long and a few lists of lines. Subjects of commits are as their
-    authors wrote them."""
+    """Return a text for an agent about what landed between `base`, where the delivery began, and `onto`, where it
+    stands now: conflicts, commits, and a diff of at most SINCE_BYTES characters.
+
+    Every list has at most some hundred lines. Subjects of commits are as their authors wrote them.
+    """
     parts = [f"The change began on {base[:12]}. It stands on {onto[:12]} now, the newest commit of {branch}."]
     if merged.conflicts:
         parts.append(_conflict_section(merged))

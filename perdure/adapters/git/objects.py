@@ -173,7 +173,8 @@ class ObjectReader:
         return data
 
     def _receive_line(self) -> bytes:
-        """Return the next line of git's output, without its newline."""
+        """Return the next line of git's output, without its newline; waits for it. Raises GitError when git ends or
+        falls silent."""
         while (end := self._buffer.find(b"\n")) < 0:
             self._fill_buffer()
         line = bytes(self._buffer[:end])
@@ -181,7 +182,8 @@ class ObjectReader:
         return line
 
     def _receive_bytes(self, length: int) -> bytes:
-        """Return the next `length` bytes of git's output."""
+        """Return the next `length` bytes of git's output; waits for them. Raises GitError when git ends or falls
+        silent."""
         while len(self._buffer) < length:
             self._fill_buffer()
         data = bytes(self._buffer[:length])
@@ -189,7 +191,8 @@ class ObjectReader:
         return data
 
     def _skip_bytes(self, length: int) -> None:
-        """Read past the next `length` bytes of git's output without holding all of them in memory."""
+        """Read past the next `length` bytes of git's output without holding all of them in memory. Raises GitError when
+        git ends or falls silent."""
         while length > len(self._buffer):
             length -= len(self._buffer)
             self._buffer.clear()
@@ -243,7 +246,8 @@ class LooseObjects:
     path: Path
 
     def read_ref(self, name: str) -> str | None:
-        """Return the object that a ref points at; None when git has to be asked."""
+        """Return the object that a ref points at; None where no file of the ref holds a full hash (it is packed,
+        missing or points at another ref), so that git has to be asked."""
         if not _REF.fullmatch(name) or ".." in name:
             return None
         try:
@@ -253,7 +257,8 @@ class LooseObjects:
         return content if is_full_hash(content) else None
 
     def object_size(self, sha: str) -> int | None:
-        """Return the number of bytes of an object's content, from its header; None when git has to be asked."""
+        """Return the number of bytes of an object's content, from its header; None where it is no loose object that can
+        be read (packed, missing, damaged), so that git has to be asked."""
         try:
             with self._open_object(sha) as file:
                 head = zlib.decompressobj().decompress(file.read(_HEAD_BYTES), _HEAD_BYTES)
@@ -263,7 +268,8 @@ class LooseObjects:
         return int(size) if kind and size.isdigit() else None
 
     def read_object(self, sha: str) -> tuple[str, bytes] | None:
-        """Return an object's kind and content, if its hash is its name; None when git has to be asked."""
+        """Return an object's (kind, content). None where it is no loose object of at most LOOSE_OBJECT_BYTES, or its
+        content does not have its hash, so that git has to be asked."""
         try:
             with self._open_object(sha) as file:
                 packed = file.read(LOOSE_OBJECT_BYTES)
@@ -282,7 +288,8 @@ class LooseObjects:
         return kind_and_content[1] if kind_and_content is not None and kind_and_content[0] == kind else None
 
     def tree_of(self, name: str) -> str | None:
-        """Return the tree of a commit or tree, by its full name; None when git has to be asked."""
+        """Return the tree of a commit, or the tree itself, by its full name; None where it is neither, or no loose
+        object that can be read, so that git has to be asked."""
         kind_and_content = self.read_object(name)
         if kind_and_content is None:
             return None
@@ -292,7 +299,8 @@ class LooseObjects:
         return tree if is_full_hash(tree) else None
 
     def parents_of(self, commit: str) -> list[str] | None:
-        """Return the parents of a commit, in order; None when git has to be asked."""
+        """Return the parents of a commit, in order, none for a first one; None where it is no commit, or no loose
+        object that can be read, so that git has to be asked."""
         data = self.content("commit", commit)
         if data is None:
             return None
@@ -312,8 +320,8 @@ class LooseObjects:
         return False
 
     def tree_entries(self, tree: str) -> dict[str, tuple[str, str]] | None:
-        """Return the names in a tree, in git's order, each with the mode and hash of its object; None when git has to
-        be asked."""
+        """Return name → (mode, hash) of the entries of a tree, in git's order; None where it is no tree, malformed, or
+        no loose object that can be read, so that git has to be asked."""
         data, position = self.content("tree", tree), 0
         entries: dict[str, tuple[str, str]] = {}
         if data is None:
@@ -331,8 +339,9 @@ class LooseObjects:
         return entries
 
     def resolve_path(self, name: str) -> str | None:
-        """Return the hash of the object that `<commit or tree>:<path>` names; None for a submodule, for a path that
-        does not exist, and when git has to be asked."""
+        """Return the hash of the object that `<commit or tree>:<path>` names. None for a submodule, for a path that
+        does not exist, and where one of the objects on the way is no loose one that can be read, so that git has to be
+        asked."""
         top, _, path = name.partition(":")
         mode, sha = "40000", self.tree_of(top)
         for part in path.split("/"):

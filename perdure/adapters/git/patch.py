@@ -204,8 +204,8 @@ def _split_batches(changed: Sequence[ChangedPath]) -> Iterator[list[ChangedPath]
 
 
 def _parse_patch(patch: bytes) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
-    """Yield (path, hunks) for each file in a patch of git's own format. No content can imitate a header: a hunk is as
-    long as its header says."""
+    """Yield (path, hunks) for each file in a patch of git's own format; files without lines of a new file (deleted,
+    binary, a mode alone) are left out. No content can imitate a header: a hunk is as long as its header says."""
     path: str | None = None
     hunks: list[Hunk] = []
     position = 0

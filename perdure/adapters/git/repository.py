@@ -202,8 +202,8 @@ class Repository:
         return output.text if output.returncode == 0 and output.text else base
 
     def read_file(self, commit: str, path: str, max_bytes: int | None = None) -> bytes | None:
-        """Return a file's content as `commit` has it, None when it has none there. Raises BadInput when it has more
-        than `max_bytes`."""
+        """Return a file's content as `commit` has it, from loose objects or by asking git; None when it has none there,
+        or there is no such commit. Raises BadInput when it has more than `max_bytes`."""
         sha = self.loose.resolve_path(f"{commit}:{path}")
         fits = sha and (max_bytes is None or ((size := self.loose.object_size(sha)) is not None and size <= max_bytes))
         data = self.loose.content("blob", sha) if sha and fits else None

@@ -68,7 +68,8 @@ def record_branches(home: Home, delivery: str, branches: Iterable[str]) -> None:
 
 
 def _recorded_branches(home: Home, delivery: str) -> tuple[str, ...]:
-    """Return the names that `record_branches` wrote down; the delivery's usual branch name where it wrote none."""
+    """Return the names that `record_branches` wrote down; the delivery's usual branch name alone where it wrote none,
+    or its file cannot be read."""
     try:
         return tuple(map(str, json.loads((home.workspace(delivery) / _BRANCHES).read_bytes())))
     except (OSError, ValueError, TypeError):  # it was never prepared to its end
@@ -105,10 +106,11 @@ def _adds_nothing(vault: Vault, tip: str, head: str) -> bool:
 
 
 def remove_delivery(home: Home, kept_delivery: KeptDelivery) -> None:
-    """Remove a delivery's worktree, its refs in the vault, and its directory with the record on this host. Safe to
-    repeat.
+    """Remove a delivery's worktree, its refs in the vault, and its directory on this host. Safe to repeat after a
+    crash, for its record goes last.
 
-    Its objects stay in the vault until `prune_vault`. Raises PerdureError with what could not be removed.
+    Its objects stay in the vault until `prune_vault`. Raises PerdureError with what could not be removed,
+    WorkspaceLost, which is one, where there is no record.
     """
     if reason := Workspace.open(home, kept_delivery.delivery).remove():
         raise PerdureError(reason)

@@ -217,10 +217,11 @@ def _is_url(repository: str, cwd: Path) -> bool:
 
 
 def _find_origin(path: Path, shown_name: str) -> tuple[str, Path | None]:
-    """Return the address of the repository at a path, and the top level of the checkout there, None for a bare
-    repository. The address is the checkout's origin, or the repository's own path without one.
+    """Return (address, checkout) of the repository at a path: the checkout's origin, or the repository's own path
+    without one or for a bare repository; and the top level of the checkout, None for a bare repository.
 
-    Raises BadInput where nothing is there, no repository, or another user's.
+    Raises BadInput where nothing is there, it is no repository or another user's, `find_repository` refuses it, or its
+    origin's address is unsafe or not supported.
     """
     if not path.exists():
         raise BadInput(f"there is no {shown_name}", where=str(path), fix="name a git repository: --repo PATH or URL")

@@ -173,8 +173,8 @@ class Vault(Repository):
         )
 
     def _delete_conflicting_refs(self, name: str) -> None:
-        """Delete the fetched branches that cannot exist beside this one: `a` was deleted on the remote, `a/b` is
-        new."""
+        """Delete the fetched branches that cannot exist beside this one, under the vault's lock: `a` was deleted on the
+        remote, `a/b` is new. Stale locks of their refs are removed first."""
         parents = [name[:at] for at, character in enumerate(name) if character == "/"]
         with self.lock():  # deleting is what writes packed-refs
             for ref in [*map(_tracking_ref, parents), *self.refs(f"{_tracking_ref(name)}/")]:
@@ -228,7 +228,8 @@ class Vault(Repository):
             self.git.execute("pack-refs", "--all", lock_fds=(lock_fd,))
 
     def repack_if_large(self, max_loose: int = MAX_LOOSE, max_packs: int = MAX_PACKS) -> bool:
-        """Call `repack` on a vault that has more loose objects or packs than that; return True when it was done."""
+        """Call `repack` on a vault that has more loose objects or packs than that, and return True; return False where
+        it is smaller. Too many packs become one."""
         counts = dict(line.split(": ", 1) for line in self.git.text("count-objects", "-v").splitlines())
         has_many_packs = int(counts["packs"]) > max_packs
         if int(counts["count"]) <= max_loose and not has_many_packs:

@@ -422,8 +422,8 @@ def worktree_path(home: Home, delivery: str, generation: int) -> Path:
 
 
 def remove_old_worktrees(home: Home, older_than: timedelta = limits.WORKSPACE_RETENTION) -> list[str]:
-    """Remove the worktrees of deliveries that ended longer ago than that. Return messages about those that could not be
-    removed."""
+    """Remove the worktrees of deliveries that ended longer ago than that; their records stay. Return messages about
+    those that could not be removed, or whose record cannot be read; empty when all went well."""
     failed = []
     for path in sorted((home.root / "workspaces").glob("*/record.json")):
         try:

@@ -140,7 +140,8 @@ def fill_in_detected(effective: EffectiveConfig, detected: DetectedCommands) -> 
 
 
 def _request_settings(request: DeliveryRequest | None) -> dict[str, Any]:
-    """Return the settings that a request makes, as nested tables."""
+    """Return the settings that a request makes (phases, limits, agent, model …), as nested tables; empty without a
+    request."""
     if request is None:
         return {}
     values = {
@@ -161,7 +162,7 @@ def _request_settings(request: DeliveryRequest | None) -> dict[str, Any]:
 
 
 def _request_additions(request: DeliveryRequest | None) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return what a request adds to configured lists, by table and key: labels, and gates.
+    """Return what a request adds to configured lists, by (table, key): labels, and gates. Empty where it adds nothing.
 
     It cannot remove any: a person who configured a gate is not overruled by whoever submits.
     """

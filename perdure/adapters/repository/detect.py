@@ -332,9 +332,10 @@ def _detect_python(root: Path) -> DetectedCommands:
 
 
 def _detect_node(root: Path) -> DetectedCommands:
-    """Return the commands of a Node project (npm, pnpm, yarn) in this directory; empty: there is none.
+    """Return the commands of a Node project (npm, pnpm, yarn) in this directory; empty where there is no package.json.
 
-    It has tests where package.json has a test script other than the one that `npm init` writes.
+    It has tests where package.json has a test script other than the one that `npm init` writes, and setup where it
+    names dependencies.
     """
     package = read_json(root / "package.json")
     if not package:
@@ -367,7 +368,8 @@ def _find_package_manager(root: Path, package: dict[str, Any]) -> tuple[str, str
 
 
 def _detect_go(root: Path) -> DetectedCommands:
-    """Return the commands of a Go module in this directory; empty: there is none."""
+    """Return the commands of a Go module in this directory; empty where there is none. Setup is empty where it requires
+    no other module."""
     module = read_beginning(root / "go.mod")
     if not module:
         return DetectedCommands()
@@ -377,7 +379,8 @@ def _detect_go(root: Path) -> DetectedCommands:
 
 
 def _detect_cargo(root: Path) -> DetectedCommands:
-    """Return the commands of a Rust package or workspace in this directory; empty: there is none."""
+    """Return the commands of a Rust package or workspace in this directory; empty where there is none. Setup is empty
+    where it has no dependencies."""
     manifest = read_toml(root / "Cargo.toml")
     if not manifest:
         return DetectedCommands()

@@ -203,7 +203,8 @@ def _key_label(loc: Loc, data: Any) -> str:
 
 
 def _line_numbers(text: str) -> dict[Loc, int]:
-    """Return the line of every table and key of a TOML text, as far as it can be parsed.
+    """Return the line, from 1, of every table and key of a TOML text by its path, as far as the text can be parsed in
+    bounded time.
 
     tomllib itself decides where a statement ends: there is no second grammar to maintain.
     """

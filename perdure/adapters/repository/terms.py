@@ -278,8 +278,8 @@ def find_source(request: DeliveryRequest, ours: bool, target: TargetRepository, 
 
 
 def _check_allowed(path: Path | None, allowed: Sequence[str]) -> None:
-    """Raise InvalidRequest for a path on this host that is in none of the allowed directories; None, no path, is
-    allowed."""
+    """Raise InvalidRequest for a path on this host that is in none of the allowed directories, links followed, is not
+    absolute, or has a `%`. None, which is no path, is allowed."""
     if path is None:
         return
     real = os.path.realpath(path)

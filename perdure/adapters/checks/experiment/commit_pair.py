@@ -330,8 +330,8 @@ def _quote_patterns(patterns: Sequence[str]) -> str:
 
 
 def _list_places(rules: SideRules, paths: Sequence[str]) -> str:
-    """List the directories and files that these paths are in, for people: `tests/ (12 files), conftest.py`; "nothing"
-    without any."""
+    """List the directories and files that these paths are in, for people: `tests/ (12 files), conftest.py`; the first
+    _NAMES_SHOWN, then how many more there are; "nothing" without any."""
     counts = dict[str, int]()
     for path in paths:
         root = next((root for root in sorted(rules.roots) if path.startswith(f"{root}/")), "")

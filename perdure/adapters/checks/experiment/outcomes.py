@@ -95,8 +95,8 @@ def order_keys(keys: Iterable[CaseKey], result: CommandResult | None) -> list[Ca
 
 
 def red_canaries(names: Iterable[str], result: CommandResult, reports_cases: bool) -> set[str]:
-    """Return the names of the canaries (tests that must fail) that were reported as failing by a command that failed as
-    a whole.
+    """Return the names of the canaries (tests that must fail) that were reported as failing; empty where the command
+    passed or did not start.
 
     reports_cases  whether the runner reports its tests. Of one that tells nothing but its exit code, all canaries count
                    as reported where it failed and the end of its output names one of them; else none
@@ -167,8 +167,11 @@ async def confirm_failures(
 async def _passing_alone(
     runs: CommandRuns, layout: TreeLayout, failing: set[CaseKey], base_result: CommandResult, deadline: float
 ) -> set[CaseKey] | None:
-    """Run these tests each alone, until the deadline (monotonic), and return those that passed; None where they are
-    more than RERUN_TESTS_MOST, or the runner cannot select one."""
+    """Run these tests each alone, and return those that passed; a test that is not reached before the deadline
+    (monotonic) is not among them.
+
+    None where they are more than RERUN_TESTS_MOST, or the runner cannot select one.
+    """
     cases, passing = {case_key(case): case for case in base_result.cases}, set[CaseKey]()
     if len(failing) > RERUN_TESTS_MOST:
         return None

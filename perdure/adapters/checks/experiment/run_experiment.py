@@ -1,8 +1,9 @@
-"""The runs of an experiment, each command in a clean checkout of its own, the test side read-only.
+"""Run the experiments that judge a change, and say what they show: each runs a test command in a clean checkout of its
+own, the test side read-only. What a result leads to is in `checks.verdict`.
 
-B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green.
-C, canaries: the same with tests that always fail, first and last in each test file: each is reported red.
-D, FAIL_TO_PASS: the change's test side with the base's product files: what fails there is what the change is about.
+B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green. C, canaries:
+the same with tests that always fail, first and last in each test file: each is reported red. D, FAIL_TO_PASS: the
+change's test side with the base's product files: what fails there is what the change is about.
 
 B and D are made only where the change touches the test side at all. B, C and D run at the same time. A test that fails
 in B and a canary that is not red are then run on the base as well, in the same way.
@@ -257,15 +258,17 @@ class _CommandTrial:
         change_result: CommandResult,
         touched: bool,
     ) -> CommandExperiment:
-        """Return the result with what became of the tests that were green on the base: how many passed on the change,
-        which fail there and pass in the change's version (changed promises), and which are gone or contradicted.
+        """Return the result with what became of the tests that were green on the base: their number, and how many pass
+        on the change. Of those that fail there: changed promises (they pass in the change's version), tests that are
+        gone or skipped, and contradicted ones (any other). Of those that pass there: which the change no longer has.
 
         b_run    the base's tests on the change, or the change's own run where it touches no tests
         touched  the change touches the test side; otherwise there are no two versions of a test, and no promises
 
-        A test has failed only if it is green on the base in a run like this, and fails in repeated runs as well. Tests
-        that are flaky on the base do not count. Where all fail and settings shared with the product differ, they are
-        run with the change's settings.
+        A test has failed only if it is green on the base in a run like this, and fails in repeated runs as well; these
+        runs are made here. Tests that are flaky on the base do not count. Where all fail and settings shared with the
+        product differ, they are run with the change's settings. Reasons why tests could not be judged are added to
+        `unasked`.
         """
         base_green, change_green, steered = green_keys(base_result), green_keys(change_result), tuple[str, ...]()
         if flaky := base_green & {case_key(case) for case in base_result.cases if case.flaky}:

@@ -36,16 +36,18 @@ _BY_NAME = {runner.name: runner for runner in RUNNERS}
 def make_invocation(
     test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]
 ) -> Invocation:
-    """Return how a test command is run so that its runner writes a report into `results`; nothing is written yet.
+    """Return how a test command is run so that its runner writes a report into `results`; nothing is written or run
+    yet.
 
     results    a directory outside the tree, by the path at which the command sees it
     tree       what is tested
     installed  the worktree setup ran in
     env        what the command would see anyway
 
-    A runner is recognised when exactly one part of the command line is one; wrappers (`uv run`, `python -m`) are looked
-    through, `npm test` and the like by their script in package.json. `report = "exit"` switches all of it off. `report
-    = "junit"` on a command we do not recognise: it writes its report to $PERDURE_REPORT by itself.
+    A runner is recognised when exactly one part of the command line starts one; wrappers (`uv run`, `python -m`) and
+    package scripts (`npm test`) are looked through. A command is run as it is with `report = "exit"`, and where its
+    runner is not recognised or cannot be asked. In the latter case it may write a report to $PERDURE_REPORT by itself,
+    and has to with `report = "junit"`.
     """
     file = results / "junit.xml"
     if test.report == "exit":

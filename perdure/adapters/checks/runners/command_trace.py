@@ -37,8 +37,8 @@ _OPTIONS_WITH_VALUE = {
 
 
 def split_commands(command: str) -> list[list[str]]:
-    """Split a command line into its simple commands, each a list of its words; empty where the shell's grammar is
-    beyond a word splitter."""
+    """Split a command line at `;`, `&`, `|`, parentheses and line ends into its simple commands, each a list of its
+    words. Empty where it cannot be split, as for a quote without an end."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|()\n")
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
@@ -196,10 +196,12 @@ def _trace_into(command: str, directory: CommandDirectory, trace: CommandTrace, 
 
 
 def _script_path(argv: list[str], directory: CommandDirectory) -> str:
-    """Return the file of the repository that a command runs, by itself or by an interpreter, wrappers looked through;
-    empty where it runs none.
+    """Return the path of the repository's file that a command runs, by itself or by an interpreter, wrappers looked
+    through.
 
     argv  the words of the command
+
+    Empty where it runs none, or an interpreter is given a module (`-m`), a text (`-c`) or `--test`.
     """
     while argv:
         if argv[0] in (".", "source"):
@@ -270,8 +272,8 @@ def _loaded_files(script_path: str, directory: CommandDirectory) -> set[str]:
 
 
 def _read_makefile(directory: CommandDirectory) -> tuple[str, set[str]]:
-    """Return the makefile's text with that of the files that it includes by name behind it, and the paths of these
-    files."""
+    """Return (text, included files): the text of the first makefile that GNU make would use, that of the files which it
+    includes by name behind it, and the paths of these files. Both empty without a makefile."""
     text = next((directory.text(name) for name in _MAKEFILES if name in directory.paths), "")
     include_lines = re.findall(r"(?m)^-?include[ \t]+(.{1,400})", text)
     included = sorted({_plain_path(word) for line in include_lines for word in line.split()} & directory.paths)

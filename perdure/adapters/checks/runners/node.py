@@ -174,8 +174,8 @@ def _node_canary(name: str, is_module: bool) -> str:
 
 
 def _takes_options(command: str, tree: Path) -> bool:
-    """Return whether arguments that npm and the like append reach node as options: behind a file's name they would
-    not."""
+    """Return whether options that npm and the like append reach node as options: the command runs a package script
+    whose last command has nothing but options behind `--test`. Behind a file's name they would not."""
     commands = split_commands(command)
     argv = unwrap_command(commands[-1]) if commands else []
     script_name = package_script_name(Path(argv[0]).name, argv[1:]) if argv else ""

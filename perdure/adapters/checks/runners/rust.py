@@ -95,7 +95,8 @@ def _program_blocks(text: str) -> Iterator[list[str]]:
 
 
 def _parse_block(lines: list[str], file: str, command: Callable[[str], str]) -> tuple[list[TestCase], bool]:
-    """Return the test cases of one program's lines, and whether it came to its end.
+    """Return (test cases, whether it came to its end) of one program's lines. It came to its end where they have its
+    totals, and only one line with the number of its tests.
 
     file     the program's source; empty for doctests
     command  gives what a person types to run a test alone, by its name

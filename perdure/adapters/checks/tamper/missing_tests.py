@@ -198,8 +198,8 @@ class _TestComparison:
             )
 
     def _record_gone_files(self, paths: Sequence[str]) -> None:
-        """Record a hit for each test file that is gone and was not moved, in languages whose tests are not read
-        here."""
+        """Append a hit for each test file that is gone, in languages whose tests are not read here; none where one of
+        these files has the same content in the change, for it was moved there."""
         blobs = {self.after.object_name(path) for path in paths if self.after.has(path)}
         for path in paths:
             is_gone = self.before.has(path) and not self.after.has(path) and self.before.object_name(path) not in blobs

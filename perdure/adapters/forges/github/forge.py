@@ -72,8 +72,11 @@ class GitHubRepository:
             yield self._fetch_repository(github)
 
     def _fetch_repository(self, github: Github) -> Repository:
-        """Fetch the repository from GitHub, by its present name where it was renamed. Discards a token that GitHub has
-        ended early and raises ForgeUnavailable then; raises ForgeRefused where the repository cannot be seen."""
+        """Fetch the repository from GitHub, by its present name where it was renamed.
+
+        Raises ForgeUnavailable when GitHub has ended the token early, which is then discarded, or its answer makes no
+        sense; ForgeRefused where the repository does not exist or cannot be seen; else what PyGithub raises.
+        """
         try:
             repository = github.get_repo(self.repository)
         except GithubException as error:
@@ -295,8 +298,8 @@ def _try_permissions(target: GitHubRepository, repository: Repository, base: str
 
 
 def _may_push(target: GitHubRepository, repository: Repository) -> bool:
-    """Return True when GitHub answers git's first request of a push to the repository; nothing is pushed. Raises
-    ForgeUnavailable when GitHub is not well or limits requests."""
+    """Return whether GitHub accepts git's first request of a push to the repository with our token; nothing is pushed.
+    Raises ForgeUnavailable when GitHub is not well or limits requests."""
     token = target.account.token(target.repository) or ""
     address = f"{target.server}/{repository.full_name}.git/info/refs?service=git-receive-pack"
     with requests.get(

@@ -90,8 +90,11 @@ _IN_WORDS = 'say in words what to do: perdure deliver "…"'
 
 
 def _fetch_open_issue(repository: Repository, number: int) -> GitHubIssue:
-    """Fetch an issue that can be worked on. Raises InvalidRequest, with what to do, for one that does not exist, is a
-    pull request, has moved, is closed or locked."""
+    """Fetch an issue that can be worked on, and return it.
+
+    Raises InvalidRequest, with what to do, for one that does not exist, was deleted, is a pull request, has moved, is
+    closed or locked, or where issues are switched off; else what PyGithub raises.
+    """
     from github import GithubException
 
     name = f"issue #{number} of {repository.full_name}"

@@ -1,5 +1,5 @@
-"""Rules of a repository on GitHub (its rulesets) that would refuse a delivery's push, checked before any money is
-spent.
+"""Rules of a repository on GitHub (its rulesets) that would refuse a delivery's push: fetched and checked before any
+money is spent, as part of `github.forge.check_access`.
 
 Only rules for the delivery's own branches are checked: those of the base stand before a merge, which is for people.
 """
@@ -190,8 +190,8 @@ class _RulesetBypasses:
 
 
 def _fetch_rules(repository: Repository, branch: str) -> list[Mapping[str, Any]]:
-    """Fetch all rules for a branch from GitHub; empty where the server has no rulesets (older ones), or not for this
-    repository's plan."""
+    """Fetch the rules for a branch from GitHub, at most _MAX_RULES; empty where there are none, or the server has no
+    rulesets (older ones), or not for this repository's plan. Raises what PyGithub raises."""
     rules: list[Mapping[str, Any]] = []
     while len(rules) % _RULES_PER_PAGE == 0 and len(rules) < _MAX_RULES:
         query = f"?per_page={_RULES_PER_PAGE}&page={len(rules) // _RULES_PER_PAGE + 1}"

@@ -80,7 +80,10 @@ def sites_from_environment(environ: MutableMapping[str, str]) -> list[GitHubSite
 
 def _home_account(values: dict[str, str], home: GitHubServer) -> Account:
     """Return our account on the first server: the App when one is configured, else the token that is set, else nobody.
-    Raises BadInput for half an App, or an App and a token."""
+
+    Raises BadInput for an App's id or key without the other, an App and a token at once, a key that cannot be read, and
+    a malformed token.
+    """
     app_id, app_key = values[APP_ID], values[APP_KEY]
     if bool(app_id) != bool(app_key):
         present, missing = (APP_ID, APP_KEY) if app_id else (APP_KEY, APP_ID)
