@@ -49,7 +49,7 @@ class CompilerCache:
 
     def lend_copies(self, command: SandboxCommand) -> SandboxCommand:
         """Copy the caches below the command's own directory `results`, and return the command with the environment
-        variables that name the copies; variables that it sets itself win.
+        variables that name the copies; variables that the command sets itself win.
 
         Copies of a small cache are archives that the sandbox unpacks in memory, except in the base's own run. In that
         run a cache that does not exist yet begins as an empty directory; in other runs its variable is not set. What

@@ -71,8 +71,9 @@ def verdict_of(report: TestReport) -> TestVerdict:
     not count against it; without a comparison with a base every failure counts, and the numbers of new, known and fixed
     ones are None.
 
-    A change that makes the tests say less than on the base is red, whatever they say (perdure.adapters.checks.tamper),
-    and so is one whose tests do not pass by the product being right (perdure.adapters.checks.experiment).
+    It is red, too, whatever the commands report, where tests of the base are gone or weakened
+    (perdure.adapters.checks.tamper), unless the request allows that; and where an experiment shows that tests do not
+    pass because the product is right (perdure.adapters.checks.experiment).
     """
     required = [result for result in report.commands if result.required]
     if not required:

@@ -79,8 +79,8 @@ def marker(delivery: str) -> str:
 
 
 def issue_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of the issues that the text of a pull request of ours is about, each once: those it closes and
-    those it leaves open. Empty when the text has no marker of ours.
+    """Return the numbers of the issues that the text of a pull request opened by Perdure is about, each once: those it
+    closes and those it leaves open. Empty when the text has no marker of a delivery or backlog.
 
     Text of others in it cannot be mistaken for a reference (perdure.adapters.forges.markdown).
     """

@@ -118,8 +118,12 @@ def _fact_lines(work: CommentInput, contract: Contract, receipt: Receipt | None,
 
 
 def _next_step(work: CommentInput, contract: Contract, watch_url: str) -> str:
-    """Return the comment's last line: what a person does next, with commands to paste and the page `watch_url` if there
-    is one."""
+    """Return the comment's last line. While the delivery waits: where to see how to decide; while it runs: that the
+    comment will be edited; afterwards: what to do with the pull request, or else the commands that show more and try
+    again.
+
+    `watch_url` is linked where it is a web address, but not beside a finished pull request.
+    """
     pull, name = work.pull_request, work.workflow_id
     page = f" [Watch it]({watch_url})." if is_web_address(watch_url) else ""
     if work.waiting:

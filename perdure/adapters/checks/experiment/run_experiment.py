@@ -116,7 +116,7 @@ class _CommandTrial:
     async def run_all(self) -> CommandExperiment:
         """Run all experiments with the command, at the same time as far as possible, and return what they have shown:
         base tests that pass, fail or are gone on the change, tests that prove the change, canaries, and paths of the
-        test side that were written to.
+        test side that were written to, though not in the base's own run.
 
         The base and the change as they are run too, where their results are not known with test cases. Where tests of
         the base are not reported in B, because the change deleted what their files name, the base's tests on the change

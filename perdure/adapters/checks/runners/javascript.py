@@ -378,8 +378,8 @@ def plant_javascript_canaries(
     path_pattern  a regular expression that is searched for in the paths
     module        what its tests are imported from
     make_canary   makes a test that fails from its name, the file's path and its text
-    make_check    likewise in two parts: what records, at the beginning, what it uses, and a test that fails as
-                  long as all of that is unchanged
+    make_check    makes two texts from the same: statements for the file's beginning that record what tests use, and a
+                  test for its end that fails as long as all of that is unchanged; both empty for no check
     """
     planted_files, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):

@@ -84,8 +84,9 @@ def open_or_update_pull(repository: Repository, proposal: Proposal) -> ProposedP
     """Return the pull request of the proposal's head branch, with notes for a person: an existing one brought up to
     date, else a new one, never a second.
 
-    Raises ForgeUnavailable when GitHub says that one exists and does not list it yet, or does not see the branch yet;
-    ForgeRefused when it refuses one for a reason that is known; else what PyGithub raises.
+    Raises ForgeUnavailable when GitHub says that one exists and does not list it yet, does not see the branch yet, or
+    others keep removing our part of a shared text; ForgeRefused when GitHub refuses one for a reason that is known;
+    else what PyGithub raises.
     """
     result = _adopt_existing(repository, proposal)
     if result is None:
@@ -101,13 +102,13 @@ def open_or_update_pull(repository: Repository, proposal: Proposal) -> ProposedP
 def _adopt_existing(
     repository: Repository, proposal: Proposal, created: Pull | None = None
 ) -> ProposedPullRequest | None:
-    """Return the existing pull request that serves for this delivery, or None when one has to be created.
+    """Return the existing pull request that serves for this delivery, with notes, or None when one has to be created.
 
-    First choice is an open one with our marker: it is updated, and any further open one of ours is closed. Where the
-    proposal shares a text and none of ours is open, the first open one of another delivery into the same base takes its
-    place; it is never closed. Next is an open one of somebody else into the same base, which is left as it is and
-    noted. Last is one of ours for this very commit that somebody has closed or merged. `created` was opened just now
-    and may not be listed yet.
+    First choice is the delivery's own open one, by its marker: it is updated, and any further open one of its own is
+    closed. Where the proposal shares a text and no own one is open, the first open one of another delivery into the
+    same base takes its place; it is never closed. Next is an open one of somebody else into the same base, which is
+    left as it is, with a note. Last is an own one for this very commit that somebody has closed or merged, with a note.
+    `created` was opened just now and may not be listed yet.
     """
     listed = pulls_of_branch(repository, proposal.head, "all")
     if created is not None and created.number not in {pull.number for pull in listed}:
@@ -218,8 +219,8 @@ def _ensure_part_stays(pull: Pull, proposal: Proposal) -> None:
 
 
 def _close_duplicates(younger: Sequence[Pull], kept: Pull) -> tuple[str, ...]:
-    """Close further open pull requests of ours for the same branch, each with a comment that names the one kept; return
-    notes."""
+    """Close further open pull requests of this delivery for the same branch, each with a comment that names the one
+    kept; return a note for each."""
     for pull in younger:
         pull.create_issue_comment(f"Opened twice by mistake; #{kept.number} is the one. Closed by Perdure.")
         pull.edit(state="closed")
