@@ -1,5 +1,5 @@
 """Git objects read and written without a git process for each: loose ones and refs directly from and to the disk,
-synced (feasibility.md §6.1), all others through one process, however many are read.
+synced, all others through one process, however many are read.
 
 Nearly all that is read from a vault was written into it as loose objects. What LooseObjects answers about those is what
 git would answer. Its None says only that git has to be asked: the object is packed, missing, damaged or large, or the

@@ -137,7 +137,7 @@ async def set_up_workspace(
     workspace's record says that setup is done.
 
     The binds are computed once, here, and stored: an agent that could make them wider would only have to leave a link
-    behind for the next command (feasibility.md §1.2). Raises SetupFailed when a command fails, SandboxUnavailable,
+    behind for the next command. Raises SetupFailed when a command fails, SandboxUnavailable,
     WorkCutOff, and Superseded when a newer attempt has taken over.
     """
     context = _SetupContext(home, workspace, lease, contract, grade, env, caps, command_slots)

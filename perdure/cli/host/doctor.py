@@ -22,7 +22,6 @@ from perdure.adapters.sandbox.base import MachineShare
 from perdure.adapters.sandbox.control_groups import find_delegated_group
 from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
 from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
-from perdure.adapters.system.bounded import read_text
 from perdure.adapters.system.home import Home
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.host.agents import list_agents
@@ -37,6 +36,7 @@ from perdure.cli.host.remote_checks import (
     try_notify,
 )
 from perdure.cli.request import validation
+from perdure.cli.request.repository import CONFIG_FILE, read_working_tree_config
 from perdure.cli.screen import Screen
 from perdure.client.doctor import StuckWorkflow, find_stuck_workflows
 from perdure.local import checks
@@ -44,10 +44,9 @@ from perdure.local.access import MODEL_KEYS, MODEL_VARIABLES
 from perdure.local.connect import connect_to_temporal, external_server_config
 from perdure.local.places import read_running_supervisor, temporal_binary, temporal_version, worker_script
 from perdure.local.server import find_server
-from perdure.models.config.repository import BUILT_IN, SandboxGrade
+from perdure.models.config.repository import BUILT_IN, RepositoryConfig, SandboxGrade
 from perdure.models.delivery.steps import AGENTIC
-from perdure.models.errors import PerdureError
-from perdure.models.limits import CONFIG_BYTES
+from perdure.models.errors import BadInput, PerdureError
 from perdure.render.formatting import with_tilde
 from perdure.secrets import environment, without_secrets
 from perdure.text import pluralise
@@ -223,25 +222,35 @@ def check_deliveries() -> list[Checkup]:
         return []
 
 
-def check_variables() -> list[Checkup]:
-    """Report every variable named PERDURE_… that means nothing."""
-    return [
+def _read_local_config() -> RepositoryConfig | None:
+    """Return the settings of the perdure.toml here or in the nearest directory above; None without one that can be
+    read. Raises BadInput when it is malformed."""
+    for directory in (Path.cwd(), *Path.cwd().parents):
+        if (text := read_working_tree_config(directory)) is not None:
+            return load_repository_config(text, str(directory / CONFIG_FILE))
+    return None
+
+
+def check_settings() -> list[Checkup]:
+    """Report every variable named PERDURE_… that means nothing, and what is wrong with the perdure.toml here."""
+    checkups = [
         Checkup("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
         for name in unknown_variables(os.environ)
     ]
+    try:
+        _read_local_config()
+    except BadInput as error:
+        checkups.append(failed_checkup("settings", error))
+    return checkups
 
 
 def check_browser() -> list[Checkup]:
     """Look for a browser, where the perdure.toml here or in a directory above asks for screenshots by `[app] start`."""
-    candidates = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
-    file = next((path for path in candidates if path.is_file()), None)
     try:
-        wants_screenshots = file is not None and bool(
-            load_repository_config(read_text(file, CONFIG_BYTES), str(file)).app.start
-        )
-    except (PerdureError, OSError, ValueError):
-        wants_screenshots = False  # what is wrong with the file, the look at the repository says
-    if not wants_screenshots:
+        config = _read_local_config()
+    except BadInput:  # check_settings reports it
+        config = None
+    if config is None or not config.app.start:
         return []
     try:
         return [Checkup("browser", OK, f"{with_tilde(Path(find_browser().chromium))}, for [app]")]
@@ -308,7 +317,7 @@ def _list_checks() -> tuple[Callable[[], list[Checkup]], ...]:
         check_repository,
         check_browser,
         check_notify,
-        check_variables,
+        check_settings,
     )
 
 

@@ -39,3 +39,15 @@ def test_a_browser_is_looked_for_where_app_is_set(cli: Cli, tmp_path: Path) -> N
     assert missing["mark"] == "!"
     assert "no screenshots" in missing["text"]
     assert "install" in missing["fix"]
+
+
+def test_a_settings_file_that_is_malformed_is_reported_with_its_place_and_looks_for_no_browser(cli: Cli) -> None:
+    (cli.cwd / "perdure.toml").write_text('[app]\nstarts = "true"\n')
+    ran = cli("doctor", "--json")
+    findings = json.loads(ran.out)
+    (finding,) = [finding for finding in findings if finding["name"] == "settings"]
+    assert finding["mark"] == "✗"
+    assert "perdure.toml" in finding["text"]
+    assert "start" in finding["fix"]
+    assert "browser" not in {finding["name"] for finding in findings}
+    assert ran.code == 1
