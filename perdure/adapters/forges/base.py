@@ -20,8 +20,8 @@ class Proposal:
 
     body         ends with a hidden marker that names the delivery: a pull request that carries it is ours to edit
     attachments  files, name → content, that the body shows; a forge without an artifact branch keeps them beside it
-    shares_body  where this head has an open pull request of another delivery of ours, what that one wrote in the text
-    stays, beside this text (body.merge_part)
+    shares_body  where this head has an open pull request of another delivery, what that one wrote in the text stays,
+                 beside this text (body.merge_part)
     body_end     the last lines of `body`, which stay when it is cut there
     """
 

@@ -112,15 +112,15 @@ def _exclude_patterns(path: str) -> tuple[str, str]:
 class WorkspaceRecord(HistoryModel):
     """The record of a workspace, written when it is made.
 
-    path         the worktree; admin: its directory in the vault (its `.git` file names it too, but an agent might
-    change that)
-    exact_base   tree of the base commit's files as a checkout writes them, byte for byte: what a change is measured
-    from
-    generation   0, or which later directory this is (`<delivery>~<n>`)
-    setup_paths  relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
+    path           the worktree
+    admin          its directory in the vault (its `.git` file names it too, but an agent might change that)
+    exact_base     tree of the base commit's files as a checkout writes them, byte for byte: what a change is measured
+                   from
+    generation     0, or which later directory this is (`<delivery>~<n>`)
+    setup_paths    relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
     inode, device  of the worktree: another directory at the same path is not this workspace
-    made_ns      the time its files were written, by the clock of their disk
-    reusable     another delivery may begin with its files when this one has ended
+    made_ns        the time its files were written, by the clock of their disk
+    reusable       another delivery may begin with its files when this one has ended
     """
 
     delivery: str

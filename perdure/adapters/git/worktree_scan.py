@@ -54,7 +54,7 @@ class WorktreeScan:
 
     special         FIFOs, sockets and devices
     nested          `.git` entries below the root, and names that git refuses because some file system takes them for
-    one
+                    one
     original_modes  of what had to be made accessible for its owner
     """
 
