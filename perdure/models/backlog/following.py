@@ -1,8 +1,6 @@
-"""The branches of a backlog between and after landings: following a base that has moved, the checks that no landing had
-time for, and the pull requests of a stack.
-
-These are the inputs and results of the activities that do it, and the update by which a person decides.
-"""
+"""Inputs and results of the activities on a backlog's branches between and after landings: following a base that has
+moved, running checks that no landing had time for, and looking after the pull requests of a stack. Also the update by
+which a person decides."""
 
 from __future__ import annotations
 

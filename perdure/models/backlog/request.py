@@ -1,5 +1,6 @@
-"""A backlog as people send it: the one argument of workflow type `Backlog`; and checks of the fields that a delivery's
-request has as well. What a running one knows: state.py."""
+"""A backlog as people send it (`BacklogRequest`, the one argument of workflow type `Backlog`), its items, the place
+that each of its deliveries lands in; and validators of fields that a delivery's request has as well. The state of a
+running backlog is in state.py."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def drop_nulls(raw: Any) -> Any:
     """Return a JSON object without fields that are null: programs in Go and Java write null for a field that nobody
     set.
 
-    A null `repository` stays, and a null `request` becomes empty. Anything but an object is returned as it is.
+    A null `repository` stays, and a null `request` becomes empty text. Anything but an object is returned as it is.
     """
     if not isinstance(raw, dict):
         return raw
@@ -39,21 +40,23 @@ def drop_nulls(raw: Any) -> Any:
 
 
 def require_bool(value: Any) -> Any:
-    """Return the value, or raise ValueError for all but true and false: pydantic would convert words and numbers."""
+    """Return the value itself, for use as a pydantic validator. Raises ValueError for all but true and false: pydantic
+    would convert words and numbers."""
     if not isinstance(value, bool):
         raise ValueError("is neither true nor false")
     return value
 
 
 def check_text_size(text: str | None) -> str | None:
-    """Return the text, or raise ValueError where it has more than REQUEST_BYTES, as much as history holds."""
+    """Return the text itself, or None. Raises ValueError when it is larger than REQUEST_BYTES."""
     if text is not None and len(text.encode()) > REQUEST_BYTES:
         raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit: shorten it")
     return text
 
 
 def check_issue(issue: Any) -> Any:
-    """Return the value of field `issue`, or raise ValueError where it names no issue; None is allowed."""
+    """Return the value of field `issue`, or None. Raises ValueError when it is no number or text, is too long, or names
+    no issue."""
     if issue is not None:
         if isinstance(issue, bool) or not isinstance(issue, int | str):
             raise ValueError(f"is {json_type_name(issue)}: write 12, #12 or https://…/issues/12")
@@ -132,7 +135,7 @@ class BacklogItem(UserInputModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_id(cls, raw: Any) -> Any:
-        """Return the raw fields without nulls, and with the id `issue-14` where only an issue names the item."""
+        """Return the raw fields without nulls and, when there is an issue and no id, with an id such as `issue-14`."""
         fields = drop_nulls(raw)
         if isinstance(fields, dict) and "id" not in fields and "issue" in fields:
             number = 0  # Of an issue that cannot be parsed: the validator of `issue` reports it.
@@ -144,15 +147,16 @@ class BacklogItem(UserInputModel):
     @field_validator("touches")
     @classmethod
     def _check_touches(cls, touches: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the patterns. Raises ValueError for the first one that is not inside the repository or not valid."""
+        """Return the patterns themselves. Raises ValueError for the first one that is not valid, or leaves the
+        repository."""
         if reason := next(filter(None, map(invalid_pattern_reason, touches)), ""):
             raise ValueError(reason)
         return touches
 
     @model_validator(mode="after")
     def _check_combinations(self) -> BacklogItem:
-        """Return the item. Raises ValueError where it has neither a request nor an issue, or is to be decomposed and
-        yet has a `check` or `touches` of its own."""
+        """Return the item itself. Raises ValueError when it has neither a request nor an issue, or is to be decomposed
+        and has `check` or `touches`."""
         if self.issue is None and not self.request.strip():
             missing = "request" not in self.model_fields_set
             raise ValueError(
@@ -221,12 +225,12 @@ class BacklogRequest(UserInputModel):
 
     @property
     def is_stack(self) -> bool:
-        """Return whether each item gets a branch and a pull request of its own, on top of those it depends on."""
+        """Return True when each item gets a branch and a pull request of its own, on top of those it depends on."""
         return self.land == "stack"
 
     @model_validator(mode="after")
     def _check_branch(self) -> BacklogRequest:
-        """Return the request. Raises ValueError for a stack that names an integration branch: it has none."""
+        """Return the request itself. Raises ValueError for a stack that names an integration branch: it has none."""
         if self.is_stack and self.branch is not None:
             raise ValueError("branch: a stack has none of its own: leave it out, or land: branch")
         return self
@@ -234,7 +238,7 @@ class BacklogRequest(UserInputModel):
     @field_validator("issues")
     @classmethod
     def _check_issues(cls, issues: str | None) -> str | None:
-        """Return the selector of issues. Raises ValueError where it is not valid."""
+        """Return the selector of issues itself, or None. Raises ValueError when it is not valid."""
         if issues is not None:
             IssueQuery.parse(issues)
         return issues
@@ -242,7 +246,7 @@ class BacklogRequest(UserInputModel):
     @field_validator("window")
     @classmethod
     def _check_window(cls, window: str | None) -> str | None:
-        """Return the window. Raises ValueError where it is not valid."""
+        """Return the window itself, or None. Raises ValueError when it is not valid."""
         if window is not None:
             Window.parse(window)
         return window

@@ -1,5 +1,5 @@
-"""All a backlog knows of its items while it runs, and takes along into another run, which has to prove where it comes
-from; the updates that people send to it, and how it is shown."""
+"""The state of a running backlog and of its items, which it takes along into another run, and how that run proves where
+the state comes from. Also the updates that people send to a backlog, and its progress and items as they are shown."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class ItemState(BaseModel):
 
     @property
     def touches(self) -> tuple[str, ...]:
-        """Return all patterns of files that it is known to change: as sent, and learnt from its plan."""
+        """Return all patterns of files that the item is known to change: as sent, and as its plan names them."""
         return (*self.item.touches, *self.foreseen.touches)
 
 
@@ -165,7 +165,7 @@ class OpenBacklogResult(HistoryModel):
     limits_pull_requests  the repository has a limit of open pull requests
     issues        numbers of the issues that are items too
     issue_pull_requests   by number of an issue that is no item, the pull request of ours that waits to be merged for it
-    page          as in Prepared
+    page          as in VisibilitySettings
     """
 
     base: str
@@ -188,7 +188,7 @@ class ReopenedFrom(HistoryModel):
     """The ended run from whose state this one was made by `retry` or `skip`, and that change.
 
     With these the worker can make the state again and compare it. item, note, changed_at: arguments of
-    perdure.models.rules.changes.reopened.
+    perdure.models.rules.changes.reopen_backlog.
     """
 
     run_id: str
@@ -310,7 +310,7 @@ class PreviousRunResult(HistoryModel):
 
 
 def state_digest(state: BacklogState) -> str:
-    """Return the SHA-256 of a backlog's state, without what it says about where it comes from."""
+    """Return the SHA-256 of a backlog's state, without the field that says where it comes from (`reopened_from`)."""
     return digest(json.dumps(state.model_copy(update={"reopened_from": None}).dump_for_next_run(), sort_keys=True))
 
 
@@ -399,7 +399,8 @@ _CUT_OFF_TEXTS = {"cancelled": "was cancelled", "failed": "failed", "terminated"
 
 
 def item_as_cut_off(view: ItemView, status: str) -> ItemView:
-    """Return the view of an item as cancelled where it never began and `status` says that its backlog was cut off.
+    """Return the view of an item as cancelled when it never began and `status` says that its backlog was cancelled,
+    failed or terminated.
 
     Otherwise return the view unchanged.
     """
@@ -434,7 +435,7 @@ class BacklogProgress(HistoryModel):
     items: tuple[ItemView, ...] = ()
 
     def as_cut_off(self, status: str) -> BacklogProgress:
-        """Return a copy with the status of a backlog that was cancelled, failed or terminated before it could say so
+        """Return a copy with this status, for a backlog that was cancelled, failed or terminated before it could say so
         itself; items that never began are cancelled in it."""
         return self.model_copy(
             update={"status": status, "items": tuple(item_as_cut_off(view, status) for view in self.items)}

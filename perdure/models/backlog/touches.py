@@ -1,8 +1,8 @@
-"""Patterns of files that items are expected to change, and whether two of them may mean the same file.
+"""Patterns of files that items of a backlog are expected to change, and whether two of them may mean the same file.
 
 As in .gitignore, a directory stands for all in it, `**` for any directories, and a pattern such as `*.md`, without a
 slash, counts at any depth; a plain name is the one at the root. A last name with a dot inside it (`a.py`, `*.md`) means
-files; `v1.2/` is a directory. The answer errs on one side only: where in doubt, patterns overlap.
+files; `v1.2/` is a directory. The answer errs on one side only: in doubt, patterns overlap.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _CLASS = re.compile(r"\[[^\]/]*\]?")
 
 
 def invalid_pattern_reason(pattern: str) -> str:
-    """Return why a pattern names no files of the repository; empty: it does."""
+    """Return why a pattern is not valid, in one line: it is absolute, leaves the repository, excludes files, or names
+    none; empty when it is valid."""
     if pattern.startswith(("/", "~", "\\\\")) or _DRIVE.match(pattern):
         return f"{pattern[:80]!r} is absolute: write it from the repository's root, src/**"
     if ".." in re.split(r"[/\\]", pattern):
@@ -49,10 +50,11 @@ def invalid_pattern_reason(pattern: str) -> str:
 
 
 def patterns_of_paths(*path_lists: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths that a plan names as patterns, sorted, at most TOUCHES_MOST and PLAN_PATTERNS_CHARS.
+    """Return the paths that a plan names as patterns, sorted and each once, within TOUCHES_MOST and
+    PLAN_PATTERNS_CHARS.
 
-    Where there are more, the deepest ones are replaced by the directories above them, at worst by `**`. What is no path
-    of the repository is left out.
+    When there are more, the deepest ones are replaced by the directories above them, at worst all by `**`. What is no
+    path of the repository is left out.
     """
     patterns = {
         pattern
@@ -69,10 +71,10 @@ def patterns_of_paths(*path_lists: Iterable[str]) -> tuple[str, ...]:
 
 
 def _path_as_pattern(path: str) -> str:
-    """Return the pattern for a path as models write it: without quotes, and without a line or a remark behind it.
+    """Return the pattern for a path as models write it: without quotes, and without a line number or remark behind it.
 
-    What stands in brackets, as in `[id].tsx`, becomes `*`: it overlaps with those who mean the name, and with those who
-    mean a class of characters.
+    Brackets, as in `[id].tsx`, become `*`: that overlaps with patterns that mean the name, and with those that mean a
+    class of characters.
     """
     cleaned = _REMARK.sub("", path.strip().strip("`'\"")).replace("\\", "/")
     cleaned = "/".join(part.strip() for part in cleaned.split("/"))  # or a directory above it would not be known again
@@ -93,15 +95,15 @@ def _parent_directory(pattern: str) -> str:
 
 @dataclass
 class OverlapCheck:
-    """Answers whether patterns overlap, for one decision, and counts the steps: its answers depend on nothing asked
-    before it."""
+    """Answers whether patterns overlap, for one decision about a whole backlog, and counts the steps that it takes, so
+    that one decision has a bounded number."""
 
     steps: int = 0
 
     def may_overlap(self, patterns: tuple[str, ...], other_patterns: tuple[str, ...]) -> bool:
-        """Return whether some pattern of the one item may mean a file that one of the other item means, too.
+        """Return True when a pattern of one item may mean a file that a pattern of the other item means, too.
 
-        Adds to `steps`; once those exceed OVERLAP_STEPS the answer is true.
+        Adds to `steps`; once those exceed OVERLAP_STEPS the answer is always True.
         """
         for pattern in patterns:
             for other in other_patterns:
@@ -118,13 +120,14 @@ class OverlapCheck:
 
 
 def patterns_overlap(pattern: str, other: str) -> bool:
-    """Return whether a file may be meant by both patterns; false only where none can be."""
+    """Return True when a file may be meant by both patterns; False only when none can be."""
     return _overlap_and_steps(pattern, other)[0]
 
 
 @lru_cache(maxsize=4096)
 def _overlap_and_steps(pattern: str, other_pattern: str) -> tuple[bool, int]:
-    """Return whether a file may be meant by both patterns, and how many steps it took to find out."""
+    """Return whether a file may be meant by both patterns, and how many steps it took to find out. Answers are
+    cached."""
     first, second = _parse_pattern(pattern), _parse_pattern(other_pattern)
     steps = 0
 
@@ -159,12 +162,12 @@ def _sequences_overlap(
     items_match: Callable[[Item, Item], bool],
     inside: tuple[bool, bool] = (False, False),
 ) -> tuple[bool, int]:
-    """Return whether some sequence is matched by both patterns to their ends, and how many steps it took.
+    """Return whether some sequence of items is matched by both patterns to their ends, and how many steps it took.
 
-    It visits each pair of positions in the two once, so that it ends in their product of steps.
+    It visits each pair of positions in the two once, so that it ends in at most their product of steps.
 
     any_items    the item that stands for any number of items
-    items_match  whether two other items can be the same
+    items_match  tells whether two other items can be the same
     inside       whether more items may follow after the end of the first pattern, and of the second
     """
     steps, visited, to_visit = 0, {(0, 0)}, [(0, 0)]
@@ -202,14 +205,14 @@ class _PatternParts:
 
 
 def _begin_differently(first: _PatternParts, second: _PatternParts) -> bool:
-    """Return whether two patterns begin with different directories: most of a thousand items do, and need no further
+    """Return True when two patterns begin with different names: most of a thousand items' do, and need no further
     steps."""
     return any(map(ne, first.plain, second.plain))
 
 
 @lru_cache(maxsize=4096)
 def _parse_pattern(pattern: str) -> _PatternParts:
-    """Return a pattern's parts. One that counts at any depth begins with `**`."""
+    """Return a pattern's parts; one that counts at any depth begins with `**`. Results are cached."""
     text = pattern.strip(" ")
     names = [name for name in text.split("/") if name not in ("", ".")]
     inside = text.endswith("/") or not names or "." not in names[-1][1:]
@@ -220,8 +223,8 @@ def _parse_pattern(pattern: str) -> _PatternParts:
 
 
 def _parse_name(name: str) -> tuple[int, ...]:
-    """Return one name of a pattern as code points, with _ANY_CHARACTERS for `*` and _ANY_CHARACTER for `?` and for a
-    class."""
+    """Return one name of a pattern as code points, with _ANY_CHARACTERS for `*`, and _ANY_CHARACTER for `?` and for a
+    class such as `[a-z]`."""
     characters, index = list[int](), 0
     while index < len(name):
         end = _class_end(name, index) if name[index] == "[" else 0

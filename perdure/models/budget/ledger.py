@@ -1,4 +1,5 @@
-"""The cost of model replies. Unknown is unknown, never zero."""
+"""Models of the cost of model replies: usage, spending, limits, and the limit that a request was stopped at. Unknown is
+unknown, never zero."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Usage(HistoryModel):
         )
 
     def covers(self, other: Usage) -> bool:
-        """Return whether this is at least as much as the other, in tokens and in dollars as far as they are known."""
+        """Return True when this is at least as much as the other, in tokens, and in dollars as far as its own are
+        known."""
         cheaper = self.cost_usd is not None and self.cost_usd < (other.cost_usd or 0)
         return self.tokens >= other.tokens and not cheaper
 

@@ -1,4 +1,5 @@
-"""A fleet's budget of a day: its rules, and the messages between deliveries and the Treasury."""
+"""A fleet's budgets of a day, shared by many deliveries: their rules in the configuration, the messages between
+deliveries and workflow `Treasury`, and its table."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ class BudgetRule(UserInputModel):
     @field_validator("usd_per_day", mode="before")
     @classmethod
     def _require_number(cls, usd_per_day: object) -> object:
-        """Return the value, or raise ValueError for true and false, which pydantic would take for a number."""
+        """Return the value itself; raise ValueError for true and false, which pydantic would take for a number."""
         if isinstance(usd_per_day, bool):
             raise ValueError("say how many dollars")
         return usd_per_day
 
     @model_validator(mode="after")
     def _require_one_subject(self) -> BudgetRule:
-        """Return the rule itself, or raise ValueError where it names both a repository and a label, or neither."""
+        """Return the rule itself; raise ValueError when it names both a repository and a label, or neither."""
         if bool(self.repository) == bool(self.label):
             raise ValueError("a budget is for a repository or for a label: name one of them")
         return self
@@ -52,9 +53,10 @@ class BudgetRule(UserInputModel):
         return f"label:{self.label}" if self.label else f"repository:{self.repository}"
 
     def applies_to(self, repository: str, labels: Iterable[str]) -> bool:
-        """Return whether a delivery of this repository with these labels is under the rule.
+        """Return True when a delivery of this repository with these labels is under the rule.
 
-        The rule's repository may be an address, a pattern for addresses, or a pattern for owner/name on any server.
+        The rule's repository may be an address, a pattern for addresses, or a pattern for owner/name on any server;
+        another spelling of the same address is under it too.
         """
         if self.label:
             return self.label in labels
@@ -72,14 +74,14 @@ class BudgetRule(UserInputModel):
 
 
 def _require_list(value: object) -> object:
-    """Return the value, or raise ValueError for a single table: `[treasury]` instead of `[[treasury]]`."""
+    """Return the value itself; raise ValueError for a single table, `[treasury]` instead of `[[treasury]]`."""
     if isinstance(value, dict):
         raise ValueError("write [[treasury]], in two brackets: there can be many")
     return value
 
 
 def _require_unique_names(rules: tuple[BudgetRule, ...]) -> tuple[BudgetRule, ...]:
-    """Return the rules, or raise ValueError where two have the same name."""
+    """Return the rules themselves; raise ValueError when two have the same name."""
     names = [rule.name for rule in rules]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{repeated[0].replace(':', ' ', 1)} has two budgets: which of them holds?")
@@ -91,7 +93,8 @@ Budgets = Annotated[tuple[BudgetRule, ...], BeforeValidator(_require_list), Afte
 
 
 def matching_budgets(rules: Iterable[BudgetRule], repository: str, labels: Iterable[str]) -> dict[str, float]:
-    """Return name and dollars a day of every rule that a delivery is under; empty: it never asks the Treasury."""
+    """Return name and dollars a day of every rule that applies to a delivery; empty when none does, and the delivery
+    never asks the Treasury."""
     label_names = tuple(labels)
     return {rule.name: rule.usd_per_day for rule in rules if rule.applies_to(repository, label_names)}
 

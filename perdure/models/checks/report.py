@@ -1,5 +1,6 @@
-"""The findings of test commands, experiments and reviewers: whole reports, kept as artifacts. The experiments: the
-base's tests on the change, tests that must fail, the change's tests on the base."""
+"""The published reports of test commands, experiments, reviewers and the engine's own inspection, kept whole as
+artifacts; and the answers that steps `classify` and `review` have to give. The experiments: the base's tests on the
+change, tests that must fail (canaries), the change's tests on the base."""
 
 from __future__ import annotations
 
@@ -89,17 +90,18 @@ class Experiment(PublishedModel):
 
     @property
     def is_tampered(self) -> bool:
-        """Return whether the tests pass without the product doing what the base's tests demand: a canary was missed,
-        tests wrote to the test side, tests fail once it is read-only, or failing tests were removed without being asked
-        for."""
+        """Return True when the tests pass without the product doing what the base's tests demand: a canary (a test made
+        to fail) was not reported, tests wrote to the test side, tests fail once it is read-only, or failing tests were
+        removed without being asked for."""
         has_faults = any(command.missed or command.written or command.contradicted for command in self.commands)
         return has_faults or bool(self.removed_tests)
 
     @property
     def removed_tests(self) -> tuple[str, ...]:
-        """Return tests of the base that fail on the change and were removed or skipped in it, for all commands.
+        """Return the names of tests of the base that fail on the change and were removed or skipped in it, for all
+        commands.
 
-        Empty where the request is about tests or asks for something to be removed.
+        Empty when the request is about tests or asks for something to be removed.
         """
         return (
             () if self.allowed or self.removes else tuple(name for command in self.commands for name in command.taken)
@@ -107,9 +109,10 @@ class Experiment(PublishedModel):
 
     @property
     def changed_promises(self) -> tuple[Promise, ...]:
-        """Return all changed promises: base tests that fail on the change while its own version of them passes.
+        """Return all changed promises, for all commands: base tests that fail on the change while its own version of
+        them passes.
 
-        Where the request asks for something to be removed, the tests that went with it are among them.
+        When the request asks for something to be removed, the tests that went with it are among them.
         """
         promises = [promise for command in self.commands for promise in command.promises]
         if self.removes and not self.allowed:
@@ -120,7 +123,7 @@ class Experiment(PublishedModel):
     def summary_line(self) -> str:
         """Return `455/455 of main's own tests pass on the change · 3 new tests fail without it · canaries caught`.
 
-        A part that no command has facts for is left out; empty: there is none.
+        A part that no command has facts for is left out; empty when there is none.
         """
         with_base_tests = [command for command in self.commands if command.base_tests is not None]
         parts = []
@@ -141,10 +144,10 @@ class Experiment(PublishedModel):
 
     @property
     def unasked_reasons(self) -> tuple[str, ...]:
-        """Return for people what could not be tried and why, each reason once.
+        """Return, for people, what could not be tried and why, each reason once.
 
-        The command's name stands before a reason where there are several commands; the reason why all was skipped comes
-        first.
+        When all was skipped, the reason for that comes first. When there are several commands, a command's name stands
+        before its reason.
         """
         is_single = len(self.commands) == 1
         reasons = [
@@ -156,7 +159,8 @@ class Experiment(PublishedModel):
 
 
 def _canaries_text(outcomes: Iterable[CanaryOutcome]) -> str:
-    """Return "canaries missed" where one was, "canaries caught" where some were tried, else an empty string."""
+    """Return "canaries missed" when any command missed one, else "canaries caught" when any caught them, else an empty
+    text."""
     outcomes = set(outcomes)
     if CanaryOutcome.MISSED in outcomes:
         return "canaries missed"

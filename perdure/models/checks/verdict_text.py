@@ -1,5 +1,5 @@
-"""Findings in words that every rendering shares: changed promises, faults that experiments find in a change, with
-instructions for whoever has to undo them, test cases and review points. Pure functions."""
+"""The facts of test reports and reviews as texts that every rendering shares: changed promises, faults that experiments
+find in a change, with instructions for whoever has to undo them, test cases and review points. Pure functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TamperingFault:
 
 
 def find_faults(report: TestReport) -> list[TamperingFault]:
-    """Return the faults that the report's experiment shows; empty: none, or no experiment was made.
+    """Return the faults that the report's experiment shows; empty when it shows none, or no experiment was made.
 
     Canaries are not named in them: they are others each time, and the faults of two verdicts are compared.
     """
@@ -54,8 +54,8 @@ def find_faults(report: TestReport) -> list[TamperingFault]:
 
 
 def with_experiment(report: TestReport, experiment: Experiment) -> TestReport:
-    """Return a copy of the report with the experiment in it, and the remedies of its faults before the report's
-    note."""
+    """Return a copy of the report with the experiment in it, and in its note, before what stands there, how to undo
+    each fault that the experiment shows."""
     report = report.model_copy(update={"experiment": experiment})
     remedies = [fault.remedy for fault in find_faults(report)]
     return report.model_copy(update={"note": " ".join([*remedies, *([report.note] if report.note else [])])})
@@ -63,9 +63,8 @@ def with_experiment(report: TestReport, experiment: Experiment) -> TestReport:
 
 def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFault]:
     """Return the faults of tampering: one for tests of the base removed or skipped while they fail, one for tests that
-    fail where the test side is read-only, one for each command that did not report its canaries, and one for files of
-    the test side that tests wrote.
-    """
+    fail when the test side is read-only, one for each command that did not report its canaries, and one for files of
+    the test side that tests wrote."""
     base, commit = experiment.branch or "the base", experiment.base[:12]
     removed, written_files = experiment.removed_tests, _unique_names(command.written for command in experiment.commands)
     contradicted = _unique_names(command.contradicted for command in experiment.commands)
@@ -114,7 +113,7 @@ def _faults_of(experiment: Experiment, report: TestReport) -> list[TamperingFaul
 
 
 def join_short_names(names: Sequence[str]) -> str:
-    """Return the first 4 distinct names joined by commas, each without what stands before `::`, with "…" where there
+    """Return the first four distinct names joined by commas, each without what stands before `::`, and "…" when there
     are more."""
     short = list(dict.fromkeys(name.rsplit("::", 1)[-1][:_NAME_CHARS] for name in names))
     return ", ".join(short[:_NAMES_FOR_PEOPLE]) + (", …" if len(short) > _NAMES_FOR_PEOPLE else "")
@@ -133,7 +132,7 @@ def _failing_tests_text(names: Sequence[str], base: str) -> str:
 
 
 def _removal_text(removed: Sequence[str], report: TestReport) -> str:
-    """Return whether the tests are "gone" from the report, "skipped" in it, or "gone or skipped"."""
+    """Return "gone" when none of the tests is in the report, "skipped" when all are, else "gone or skipped"."""
     reported = {case.name for result in report.commands for case in result.cases}
     skipped = [name for name in removed if name in reported]
     return "gone" if not skipped else "skipped" if len(skipped) == len(removed) else "gone or skipped"
@@ -174,7 +173,8 @@ class ChangedPromise:
 
     @property
     def justification(self) -> str:
-        """Return in one line the reviewer's justification from the request, or that there is none."""
+        """Return, in one line, the words of the request that the reviewer quoted as asking for the change, and the
+        reason; that nothing asks for it; or that it was not reviewed."""
         if self.answer is None:
             return "not reviewed"
         reason = f" ({' '.join(self.answer.reason.split())})" if self.answer.reason.strip() else ""
@@ -184,14 +184,16 @@ class ChangedPromise:
 
     @property
     def justified(self) -> bool:
-        """Return whether the reviewer quoted words of the request that ask for the change."""
+        """Return True when the reviewer quoted words of the request that ask for the change."""
         return self.answer is not None and bool(self.answer.quote.strip())
 
 
 def changed_promises(report: TestReport | None, review: Review | None = None) -> tuple[ChangedPromise, ...]:
-    """Return all changed promises of a report, with the answers of the review that was shown them.
+    """Return all changed promises of a report, base tests that fail on the change, with the answers of the review that
+    was shown them.
 
-    Versions that equal those of an earlier promise are replaced by a line that says so. Empty without an experiment.
+    Versions that equal those of an earlier promise are replaced by a line that says so. Empty without a report or
+    experiment.
     """
     if report is None or report.experiment is None:
         return ()
@@ -207,7 +209,8 @@ def changed_promises(report: TestReport | None, review: Review | None = None) ->
 
 
 def promises_by_label(promises: Iterable[Promise]) -> dict[str, Promise]:
-    """Return each test once, by the unique label under which it is shown and answered: name, or `name (2)`."""
+    """Return each promise once, by the unique label under which its test is shown and answered: the test's name on one
+    line, or `name (2)` when another one has that."""
     labelled: dict[str, Promise] = {}
     for promise in {(promise.file, promise.name): promise for promise in promises}.values():
         name = label_of(promise.name) or "(no name)"
@@ -224,9 +227,9 @@ def label_of(name: str) -> str:
 
 
 def experiment_notes(experiment: Experiment) -> tuple[str, ...]:
-    """Return the findings that decide nothing but that people should know, one line each.
+    """Return the findings of an experiment that decide nothing but that people should know, one line each.
 
-    They are: tests taken away where that is allowed, tests of the base that are gone, settings of the change without
+    They are: tests taken away when that is allowed, tests of the base that are gone, settings of the change without
     which the base's tests do not start, tests that fail without the change, and what could not be asked.
     """
     base, lines = experiment.branch or "the base", list[str]()
@@ -242,9 +245,10 @@ def experiment_notes(experiment: Experiment) -> tuple[str, ...]:
 
 
 def diff_lines(promise: Promise) -> tuple[str, ...]:
-    """Return both versions of the test as lines that begin with `-`, `+` or a blank, at most EXPERIMENT_LINES of them.
+    """Return both versions of the test as lines that begin with `-`, `+` or a blank, at most EXPERIMENT_LINES and one
+    that counts the others.
 
-    One line where both are the same; empty where the versions are not known.
+    One line that says so when both are the same; empty when the versions are not known.
     """
     before, after = promise.before.splitlines(), promise.after.splitlines()
     if before == after:
@@ -257,7 +261,7 @@ def diff_lines(promise: Promise) -> tuple[str, ...]:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Return the first NAMES_SHOWN names in one line, and how many more there are."""
+    """Return the first NAMES_SHOWN names joined by commas, and how many more there are, if any."""
     all_names = list(names)
     more = f" and {len(all_names) - NAMES_SHOWN} more" if len(all_names) > NAMES_SHOWN else ""
     return ", ".join(all_names[:NAMES_SHOWN]) + more
@@ -303,8 +307,8 @@ class CaseGroups:
 
 
 def review_points(review: Review | None, findings: Findings | None) -> list[ReviewPoint]:
-    """Return what reviewer and engine found, the worst first; of the same severity the engine's first, for they are
-    certain."""
+    """Return the findings of reviewer and engine in one list, the worst first; of the same severity the engine's first,
+    for they are certain."""
     all_points = [
         ReviewPoint(f.severity, f.title, f.description, f.file, f.line, f.suggestion, "engine")
         for f in (findings.findings if findings else ())
@@ -318,7 +322,7 @@ def review_points(review: Review | None, findings: Findings | None) -> list[Revi
 
 
 def cases_of(command: CommandResult) -> CaseGroups:
-    """Return a command's tests in groups; a flaky test is only in `flaky`, and `failed` has those that errored, too."""
+    """Return a command's tests in groups: a flaky test is only in `flaky`, and `failed` has those with errors, too."""
     red = ("failed", "errored")
     flaky = tuple(case for case in command.cases if case.flaky)
     rest = [case for case in command.cases if not case.flaky]
@@ -331,7 +335,8 @@ def cases_of(command: CommandResult) -> CaseGroups:
 
 
 def verdict_of(command: CommandResult) -> str:
-    """Return a command's verdict in one line for people: `failed, exit code 1, new`."""
+    """Return a command's verdict in one line for people: `failed, exit code 1, new`; also whether it is flaky, stops at
+    its first failure, or does not decide."""
     parts = [VERDICTS.get(command.verdict, command.verdict)]
     is_bad = command.verdict != "passed"
     parts += [f"exit code {command.exit_code}"] if is_bad and command.exit_code is not None else []
@@ -350,5 +355,5 @@ def count_outcomes(cases: Iterable[TestCase]) -> str:
 
 
 def case_name(case: TestCase) -> str:
-    """Return the test's name, with its file before it where that is not in the name already."""
+    """Return the test's name, with its file before it unless the name has that already."""
     return f"{case.file}: {case.name}" if case.file and case.file not in case.name else case.name

@@ -1,4 +1,5 @@
-"""The shape of a host's own settings: the user's `config.toml`, and `PERDURE_*` variables."""
+"""The shape and checks of a host's own settings: the user's `config.toml`, and `PERDURE_*` variables.
+perdure/adapters/repository/config.py reads them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class CommandLimits(Settings):
     at_once: int | None = Field(default=None, ge=1, le=1000)
 
     def cpu_s(self) -> float | None:
-        """Return the processor time in seconds; None: what the command's time-out allows."""
+        """Return the limit of processor time in seconds; None when none is set, and the command's time-out decides."""
         return None if self.cpu is None else parse_duration(self.cpu)
 
 
@@ -50,7 +51,8 @@ class PortRanges(Settings):
     @field_validator("backend", "frontend")
     @classmethod
     def _check_range(cls, ports: tuple[int, int]) -> tuple[int, int]:
-        """Return the first and the last port. Raises ValueError where they are no range within 1024 to 65535."""
+        """Return the first and the last port themselves. Raises ValueError when they are no range within 1024 to
+        65535."""
         first, last = ports
         if not 1024 <= first <= last <= 65535:
             raise ValueError(
@@ -60,7 +62,7 @@ class PortRanges(Settings):
 
     @model_validator(mode="after")
     def _check_overlap(self) -> PortRanges:
-        """Return the ranges. Raises ValueError where they overlap."""
+        """Return the ranges themselves. Raises ValueError when they overlap."""
         if self.backend[0] <= self.frontend[1] and self.frontend[0] <= self.backend[1]:
             raise ValueError("backend and frontend ranges overlap")
         return self
@@ -80,7 +82,7 @@ class NotifySettings(Settings):
     @field_validator("url", mode="before")
     @classmethod
     def _require_list(cls, value: object) -> object:
-        """Return the addresses as a tuple, one alone too. Raises ValueError for anything but texts."""
+        """Return the addresses as a tuple, a single one too. Raises ValueError for anything but texts."""
         urls = [value] if isinstance(value, str) else value
         if not isinstance(urls, list | tuple) or not all(isinstance(url, str | SecretStr) for url in urls):
             raise ValueError("write one address in quotes, or several in brackets")
@@ -98,8 +100,8 @@ class PageSettings(Settings):
     @field_validator("address")
     @classmethod
     def _check_address(cls, address: str) -> str:
-        """Return the address without a slash at its end. Raises ValueError where it is more than scheme, host and
-        port."""
+        """Return the address without a slash at its end; an empty one is allowed. Raises ValueError when it is more
+        than scheme, host and port."""
         if address and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", address, re.ASCII):
             raise ValueError(f'"{address[:80]}" is no address of a page: write https://HOST, and nothing behind it')
         return address.rstrip("/")

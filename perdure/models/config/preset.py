@@ -1,4 +1,5 @@
-"""A preset: a CLI agent described as data, as `perdure/agents/*.toml` and a host's own files hold it."""
+"""The shape and checks of a preset: a CLI agent described as data, as `perdure/agents/*.toml` and a host's own files
+hold it; and how its command line is made."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Abilities(Settings):
     user_messages: Annotated[bool, Field(alias="words")] = False
 
     def has(self, ability: Ability) -> bool:
-        """Return whether the agent has an ability; of answers, whether it has any kind of them."""
+        """Return True when the agent has an ability; answers count when they are enforced or asked for."""
         return (
             self.answers != "none"
             if ability is Ability.ANSWERS
@@ -61,7 +62,8 @@ class Abilities(Settings):
         )
 
     def describe(self) -> str:
-        """Return all abilities in one line for people: `resume, fork, answers enforced, reads only, words`."""
+        """Return all abilities in one line for people: `resume, fork, answers enforced, reads only, words`; `nothing
+        beyond one prompt` when there are none."""
         parts = []
         for ability in Ability:
             if self.has(ability):
@@ -104,7 +106,7 @@ class ResultSelectors(Settings):
 
 
 def _check_version(version: str) -> str:
-    """Return the version, or raise ValueError for a text that is no numbers with dots; empty is allowed."""
+    """Return the version itself; empty is allowed. Raises ValueError for a text that is not numbers with dots."""
     if version and not _VERSION.fullmatch(version):
         raise ValueError(f"{version[:40]!r} is no version: write numbers with dots, such as 2.1")
     return version
@@ -173,7 +175,8 @@ class Preset(Settings):
     @field_validator("wire", mode="before")
     @classmethod
     def _check_wire(cls, wire: object) -> object:
-        """Return the wire, or raise ValueError for the name of an API that no proxy speaks."""
+        """Return the wire itself. Raises ValueError, with the nearest name, for an API that the proxy does not
+        speak."""
         if isinstance(wire, str) and wire not in WIRES:
             raise ValueError(f"no proxy speaks {wire[:40]!r}{nearest(wire, WIRES)}; known: {', '.join(WIRES)}")
         return wire
@@ -181,7 +184,7 @@ class Preset(Settings):
     @field_validator("network")
     @classmethod
     def _refuse_network(cls, network: bool) -> bool:
-        """Return false, or raise ValueError: no agent gets a network."""
+        """Return False. Raises ValueError for True: no agent gets a network."""
         if network:
             raise ValueError("an agent has no network: it reaches its model through the proxy and nothing else")
         return network
@@ -189,7 +192,8 @@ class Preset(Settings):
     @field_validator("command")
     @classmethod
     def _check_command(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the command, or raise ValueError where its first word names no program."""
+        """Return the command itself. Raises ValueError when its first word is blank or has a NUL in it, and so names no
+        program."""
         if not command[0].strip() or "\0" in command[0]:
             raise ValueError("its first word names no program")
         return command
@@ -197,7 +201,8 @@ class Preset(Settings):
     @field_validator("files", "sessions")
     @classmethod
     def _check_paths_in_home(cls, paths: dict[str, str] | tuple[str, ...]) -> dict[str, str] | tuple[str, ...]:
-        """Return the paths, or raise ValueError for one that is empty, absolute, goes upwards or is not printable."""
+        """Return the paths themselves. Raises ValueError for one that is empty, absolute, goes upwards or is not
+        printable."""
         for path in paths:
             if path.startswith("/") or ".." in path.split("/") or not path.isprintable() or not path:
                 raise ValueError(f"{path[:80]!r} is no path below the agent's home")
@@ -205,8 +210,8 @@ class Preset(Settings):
 
     @model_validator(mode="after")
     def _check_arguments(self) -> Preset:
-        """Return the preset itself, or raise ValueError for an unknown placeholder, or for a preset that says it can
-        resume without arguments and session files for that."""
+        """Return the preset itself. Raises ValueError for an unknown placeholder, with the nearest one, and for a
+        preset that says it can resume without arguments and session files for that."""
         for name in ("args", "resume", "answers", "reads", "effort"):
             for word in getattr(self, name):
                 for placeholder in _PLACEHOLDER.findall(word):
@@ -219,20 +224,21 @@ class Preset(Settings):
         return self
 
     def supports(self, ability: Ability) -> bool:
-        """Return whether a step can rely on an ability.
+        """Return True when a step can rely on an ability.
 
-        An agent that speaks the Agent Client Protocol counts as able to resume: where it is not, it is told what was
-        done.
+        An agent that speaks the Agent Client Protocol always counts as able to resume: one that is not is told what was
+        done before.
         """
         return self.abilities.has(ability) or (ability is Ability.RESUME and self.output == "acp")
 
     def command_line(
         self, values: dict[str, str], *, resumed: bool = False, answers: bool = False, reads: bool = False
     ) -> list[str]:
-        """Return the command line of one process; the prompt is in it only where an argument has its placeholder.
+        """Return the command line of one process of the agent; the prompt is in it only when an argument has its
+        placeholder.
 
         values   what replaces each placeholder, by name as in PLACEHOLDERS; without `effort` its arguments are left out
-        resumed  it goes on with the session; answers: it ends with a structured answer; reads: it may only read
+        resumed  the process goes on with a session; answers: it ends with a structured answer; reads: it may only read
         """
         arguments = [*self.command, *(self.resume if resumed else self.args)]
         arguments += [*(self.answers if answers else ()), *(self.reads if reads else ())]
@@ -252,7 +258,8 @@ def find_version(printed: str) -> str:
 
 
 def is_older(version: str, least: str) -> bool:
-    """Return whether a version is below the least one; parts are compared as numbers, and `22` is `22.0`."""
+    """Return True when a version is below the least one; parts are compared as numbers, and `22` is `22.0`. Raises
+    IndexError when either has no number."""
     mine, theirs = ([int(part) for part in _VERSION.findall(text)[0].split(".")] for text in (version, least))
     longest = max(len(mine), len(theirs))
     return mine + [0] * (longest - len(mine)) < theirs + [0] * (longest - len(theirs))

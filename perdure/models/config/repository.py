@@ -1,4 +1,5 @@
-"""The shape of `perdure.toml`, with durations and sizes as people write them."""
+"""The shape and checks of `perdure.toml`, the settings of a repository, with durations and sizes as people write them.
+perdure/adapters/repository/config.py reads and merges it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration such as `"90s"`, `"10m"` or `"1h30m"`.
 
-    Raises ValueError, which says what was expected, for anything else, for zero and for more than ten years.
+    Raises ValueError, with a message that says what was expected, for anything else, for zero and for more than ten
+    years.
     """
     if len(text) > DURATION_CHARS:  # Checked first: the expression starts again at every digit.
         raise ValueError("this is no duration: write for example 90s, 10m or 1h30m")
@@ -58,7 +60,7 @@ Duration = Annotated[str, AfterValidator(_check_duration)]
 def parse_size(text: str) -> int:
     """Return the bytes of a size such as `"500m"` or `"4g"`: mebibytes or gibibytes, with or without a `b` at the end.
 
-    Raises ValueError, which says what was expected, for anything else and for zero.
+    Raises ValueError, with a message that says what was expected, for anything else and for zero.
     """
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([mg])b?", text.lower()) if len(text) < 16 else None
     if match is None or not float(match[1]):
@@ -142,8 +144,8 @@ class TestCommand(Settings):
     @field_validator("directory")
     @classmethod
     def _check_directory(cls, directory: str) -> str:
-        """Return the directory without empty and `.` parts. Raises ValueError where it is absolute or leaves the
-        repository."""
+        """Return the directory without empty and `.` parts. Raises ValueError when it is absolute, leaves the
+        repository or is not printable."""
         parts = [part for part in directory.split("/") if part not in ("", ".")]
         if directory.startswith("/") or ".." in parts or not directory.isprintable():
             raise ValueError("write a directory of the repository, relative to its top")
@@ -152,8 +154,8 @@ class TestCommand(Settings):
     @model_validator(mode="before")
     @classmethod
     def _fill_name(cls, fields: object) -> object:
-        """Return the raw fields with a name made of directory and command, cut to TEST_NAME_CHARS, unless they have
-        one."""
+        """Return the raw fields; when they have a command and no name, with a name made of directory and command, cut
+        to TEST_NAME_CHARS."""
         if not isinstance(fields, dict) or "name" in fields or not isinstance(fields.get("command"), str):
             return fields
         if not fields["command"].strip():  # Of a blank command: the validator of `command` reports it.
@@ -178,7 +180,8 @@ class TestsSettings(Settings):
     @field_validator("side")
     @classmethod
     def _check_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the patterns. Raises ValueError for one that names no path of the repository or is too long."""
+        """Return the patterns themselves. Raises ValueError for one that names no path of the repository or is too
+        long."""
         for pattern in patterns:
             body = pattern.removeprefix("!")
             if not body.strip("/ ") or body.startswith("#") or ".." in body.split("/") or not pattern.isprintable():

@@ -1,4 +1,5 @@
-"""Two deliveries side by side: their changes, verdicts, cost and turns; pure functions."""
+"""Two deliveries side by side, as `perdure compare` shows and publishes them: their changes, verdicts, cost and turns;
+pure functions."""
 
 from __future__ import annotations
 
@@ -83,8 +84,8 @@ class Comparison(PublishedModel):
 
 
 def parse_patch(patch: str) -> dict[str, FileChange]:
-    """Return the change of each file of a patch as git writes it, by path; a binary file has 0 lines added and
-    deleted."""
+    """Return the change of each file of a patch as git writes it, by path (the new one of a renamed file); a binary
+    file has 0 lines added and deleted."""
     lines_by_path: dict[str, list[str]] = {}
     path = ""
     for line in patch.splitlines():
@@ -97,7 +98,8 @@ def parse_patch(patch: str) -> dict[str, FileChange]:
 
 
 def _file_change(lines: list[str]) -> FileChange:
-    """Return the numbers of added and deleted lines in a file's part of a patch, and the SHA-256 of its hunks."""
+    """Return how many lines a file's part of a patch adds and deletes, and the SHA-256 of its hunks, of a binary file
+    that of all lines."""
     first = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
     hunks = lines[first:]
     content = "\n".join(hunks or lines)  # A binary file has no hunks: its index line holds the hashes before and after.
@@ -109,9 +111,9 @@ def _file_change(lines: list[str]) -> FileChange:
 
 
 def compare_deliveries(left_delivery: ComparedDelivery, right_delivery: ComparedDelivery) -> Comparison:
-    """Return the comparison of two deliveries.
+    """Return the comparison of two deliveries, file by file.
 
-    `same` is false where neither changes a file or a patch was cut; the cost is None where that of one is not known.
+    `same` is false when neither changes a file or a patch was cut; the cost is None when that of one is not known.
     """
     files = tuple(
         _compare_file(path, left_delivery.files, right_delivery.files)
@@ -147,8 +149,8 @@ def _compare_file(
 
 
 def _relation_text(first: ComparedDelivery, second: ComparedDelivery) -> str:
-    """Return in words how the two are related: the second is forked from the first, both are forks of one turn, or
-    attempts at one plan. Empty: none of these."""
+    """Return, in words, how the two are related: the second is forked from the first, both are forks of one turn, or
+    attempts at one plan. Empty when none of these holds."""
     if second.forked_from.startswith(f"{first.delivery_id} at "):
         return f"{second.delivery_id} is forked from {second.forked_from}"
     if first.forked_from and first.forked_from == second.forked_from:

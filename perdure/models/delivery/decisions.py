@@ -1,4 +1,5 @@
-"""Decisions that a delivery waits for, the decisions of people, and their messages to it."""
+"""Decisions that a delivery waits for, people's decisions and messages as they are sent and as they are recorded, and
+the parsing of what is sent. The rules by which they count are in perdure/models/rules/inbox.py."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ class PendingDecision(HistoryModel):
         return f"{self.gate}:{self.target}"
 
     def example_updates(self) -> list[tuple[str, str]]:
-        """Return name and JSON of every update that decides this, as a person would send it."""
+        """Return name and JSON of every update that decides this, with an example of its payload, as a person would
+        send it."""
         payloads: dict[str, dict[str, Any]] = {
             "approve": {},
             "reject": {"note": "why, and what instead"},
@@ -102,7 +104,8 @@ class PendingDecision(HistoryModel):
         return [(name, json.dumps({"of": self.target, **payloads[name]})) for name in self.options]
 
     def _example_answer(self) -> str:
-        """Return an answer that fits the question: "your answer", the first of its choices, or "yes"."""
+        """Return an answer that fits the question: the first of its choices, "yes", or "your answer" for one in free
+        text or none at all."""
         question = self.question
         if question is None or question.kind is QuestionKind.TEXT:
             return "your answer"
@@ -124,7 +127,8 @@ class DecisionRecord(HistoryModel):
 
     @property
     def description(self) -> str:
-        """Return `approved by Ada, 2026-11-23 14:05:12 UTC`, for people whose decision comes after this one."""
+        """Return `approved by Ada, 2026-11-23 14:05:12 UTC`, for people whose decision comes after this one; name and
+        time are left out when they are not known."""
         by = f" by {one_line(self.by, _PERSON_NAME_CHARS)}" if self.by else ""
         return f"{self.verdict}{by}" + (
             f", {self.decided_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if self.decided_at else ""
@@ -144,7 +148,7 @@ class UserMessage(HistoryModel):
 
 
 def _check_message_size(text: str) -> str:
-    """Return the text itself. Raises ValueError where it is larger than MESSAGE_BYTES."""
+    """Return the text itself. Raises ValueError when it is larger than MESSAGE_BYTES."""
     if len(text.encode()) > MESSAGE_BYTES:
         raise ValueError(
             f"is {len(text.encode())} bytes, at most {MESSAGE_BYTES} fit: put long material into the repository"
@@ -310,9 +314,9 @@ T = TypeVar("T", bound=UserInputModel)
 
 
 def parse_input(model: type[T], raw: Any) -> T:
-    """Return what a person or program sent as this model; None counts as an empty object.
+    """Return what a person or program sent as an object of this model; None counts as an empty JSON object.
 
-    Raises InvalidRequest, with one line that names the field, where it is no JSON object or not valid.
+    Raises InvalidRequest, with one line that names the field, when it is no JSON object or not valid.
     """
     fields = {} if raw is None else raw
     if not isinstance(fields, dict):

@@ -1,7 +1,7 @@
-"""History → state: what the result of each activity changes in what is known of a delivery.
+"""The change that the result of each activity makes in a delivery's state.
 
 The workflow applies every result by these functions as it comes; whoever reads a history applies the same ones by
-`apply_result`. What people decide and say comes another way: perdure.models.rules.inbox.
+`apply_result`. What people decide and send is applied by perdure.models.rules.inbox.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def apply_result(
     *,
     branch: bool = False,
 ) -> None:
-    """Apply the result of an activity to the state, as history has it; other activities change nothing.
+    """Apply the result of an activity, as history has it, to the state; results of activities that are not listed here
+    change nothing.
 
     activity, activity_input, result   the activity's name, its input and its result
     branch                             the delivery works on a branch that existed before it
@@ -87,16 +88,17 @@ def apply_result(
 
 
 def apply_prepare(state: DeliveryState, result: PreparedWorkspace, *, branch: bool) -> None:
-    """Record the workspace that was prepared; of a branch that existed before, its tip becomes the head."""
+    """Record the workspace that was prepared and its settings. For a branch that existed before (`branch`), its tip
+    becomes the head, unless there is one."""
     state.enter_workspace(result)
     state.building.head = state.building.head or (result.head if branch else "")
 
 
 def apply_turn(state: DeliveryState, step: Step, attempt: int, turn_number: int, result: TurnResult) -> None:
-    """Record the end of a turn: its checkpoint, where the next turn begins, what it cost, and what its agent asked or
-    assumed.
+    """Record the end of a turn: its checkpoint and position, where the next turn begins, what it cost, and what its
+    agent asked or assumed.
 
-    Messages that the turn has read are no longer pending. The first change of model in a step is noted.
+    Messages that the turn has read move from pending to delivered. The first change of model in a step becomes a note.
     """
     state.turns.checkpoint, state.spending.spend = result.checkpoint, result.spend
     state.turns.resume_at = (step, attempt, turn_number)
@@ -116,7 +118,8 @@ def apply_turn(state: DeliveryState, step: Step, attempt: int, turn_number: int,
 
 
 def apply_step_end(state: DeliveryState, step: Step, attempt: int, outcome: Outcome) -> None:
-    """Record what an agentic step has given once it is over: the kind of change, the plan or the review.
+    """Record the result of an agentic step that is done: the kind of change (`classify`), the plan (`plan`,
+    `decompose`) or the review (`review`).
 
     The kind may also decide the branch. Other steps change nothing.
     """
@@ -141,7 +144,8 @@ def apply_step_end(state: DeliveryState, step: Step, attempt: int, outcome: Outc
 
 
 def apply_edited_plan(state: DeliveryState, plan: str, checked: CheckPlanResult, title: str = "") -> None:
-    """Put a person's plan in the place of the one that waits; change nothing where it cannot be worked by."""
+    """Replace the plan that waits for approval by a person's; change nothing when the check has found a problem with
+    it."""
     if not checked.problem:
         state.planning.plan, state.planning.title = plan, title or checked.title or state.planning.title
         state.planning.plan_text = checked.plan_text
@@ -151,7 +155,7 @@ def apply_edited_plan(state: DeliveryState, plan: str, checked: CheckPlanResult,
 def _set_touches(state: DeliveryState, touches: object) -> None:
     """Set the patterns of files that a plan names, of which the delivery's backlog is then told.
 
-    Change nothing where the delivery lands for no backlog, or the plan comes from an older release, which noted no
+    Change nothing when the delivery lands for no backlog, or the plan comes from an older release, which has no
     patterns.
     """
     if state.prepared is not None and state.prepared.publishing.landing and isinstance(touches, list | tuple):
@@ -159,7 +163,7 @@ def _set_touches(state: DeliveryState, touches: object) -> None:
 
 
 def apply_commit(state: DeliveryState, result: CommitResult) -> None:
-    """Record the newest commit and the size of the change; both stay where nothing was changed."""
+    """Record the newest commit and the size of the change; a result without them leaves both as they are."""
     state.building.head, state.building.change_size = (
         result.commit or state.building.head,
         result.change or state.building.change_size,
@@ -167,7 +171,8 @@ def apply_commit(state: DeliveryState, result: CommitResult) -> None:
 
 
 def _apply_committed_step(state: DeliveryState, step: str, attempt: int) -> None:
-    """Record that a step with a commit is done, and the number of a fix: the workflow does so itself."""
+    """Record, for whoever reads a history, that a step with a commit is done, and the number of a fix; the workflow
+    records these itself."""
     state.building.built, state.building.documented = (
         state.building.built or step == Step.IMPLEMENT,
         state.building.documented or step == Step.DOCUMENT,
@@ -176,7 +181,8 @@ def _apply_committed_step(state: DeliveryState, step: str, attempt: int) -> None
 
 
 def apply_verdict(state: DeliveryState, verdict: TestVerdict, attempt: int) -> None:
-    """Record the newest verdict of the tests, which is about the head, and how many times they have run."""
+    """Record the newest verdict of the tests, as one on the head, the size of the change, and how many times tests have
+    run (`attempt`)."""
     state.testing.verdict, state.testing.runs = verdict, attempt
     state.testing.tested_commit, state.building.change_size = (
         state.building.head,
@@ -190,19 +196,20 @@ def apply_inspection(state: DeliveryState, inspection: InspectResult, commit: st
 
 
 def apply_screenshots(state: DeliveryState, result: CaptureResult, commit: str) -> None:
-    """Record the pictures of the application's pages at a commit; none where they could not be taken."""
+    """Record the pictures of the application's pages at a commit; an empty artifact when they could not be taken."""
     state.publishing.screenshots, state.publishing.captured_commit = result.screenshots, commit
 
 
 def apply_pull_request(state: DeliveryState, result: ShipResult) -> None:
-    """Record the pull request, None where the origin has no forge, and the message about it."""
+    """Record the pull request, None when the origin has no forge that Perdure speaks to, and the message about it."""
     state.publishing.pull_request, state.message = result.pull_request, result.message
 
 
 def apply_rebase(state: DeliveryState, result: RebaseResult) -> None:
-    """Record that the delivery now stands on the integration branch's head.
+    """Record that the delivery now stands on the integration branch's head, under the new contract and baseline.
 
-    Either as one commit, or as files with conflicts and no commit, or as landed already, with a message that says so.
+    It stands there as one commit, as files with conflicts and no commit, or as landed already, with a message that says
+    so.
     """
     assert state.prepared is not None
     baseline = {"baseline": result.baseline, "is_red": result.base_red} if result.baseline else {}
@@ -224,7 +231,8 @@ def apply_rebase(state: DeliveryState, result: RebaseResult) -> None:
 
 
 def apply_tasks(state: DeliveryState, result: TakeTasksResult) -> None:
-    """Record that the commits of the plan's tasks, and their cost, are the delivery's now."""
+    """Record the outcome of the plan's tasks, and that their commits and their cost are the delivery's now; when none
+    has landed, the head stays."""
     state.children.tasks, state.turns.checkpoint, state.spending.spend = result.tasks, result.checkpoint, result.spend
     state.spending.usage += result.tasks_usage
     state.children.usd = result.tasks_usage.cost_usd or 0.0
@@ -233,11 +241,12 @@ def apply_tasks(state: DeliveryState, result: TakeTasksResult) -> None:
 
 
 def apply_attempt(state: DeliveryState, result: TakeAttemptResult) -> None:
-    """Record the attempts and their cost, and go on from the chosen one, if that is not the delivery's own.
+    """Record the attempts and their cost, and go on from the chosen one, unless none was chosen or it is the delivery's
+    own.
 
-    Its files are then to be committed, so that there is neither head nor verdict until then; its review is the
-    delivery's. The rounds of fixing count as used up where the chosen attempt is not sound: it is fixed no further than
-    it was.
+    The chosen one's files are then to be committed, so that there is neither head nor verdict until then; its review
+    becomes the delivery's. When it is not sound, all rounds of fixing count as used up: it is fixed no further than it
+    was.
     """
     is_other = result.checkpoint != state.turns.checkpoint
     state.children.attempts, state.turns.checkpoint, state.spending.spend = (
@@ -261,12 +270,14 @@ def apply_attempt(state: DeliveryState, result: TakeAttemptResult) -> None:
 
 
 def apply_landing(state: DeliveryState, result: LandResult) -> None:
-    """Record the commit on the integration branch; empty: somebody else moved the branch first."""
+    """Record the commit that landed on the integration branch, and the message about it; empty when somebody else moved
+    the branch first."""
     state.landing.landed_commit, state.message = result.commit, result.summary
 
 
 def apply_close(state: DeliveryState, result: CloseResult) -> None:
-    """Record the receipt and what was paid in the end; the usage stays where the result's does not cover it."""
+    """Record the receipt, what was paid in the end, by the delivery and by its tasks, and the usage; the known usage
+    stays when the result's does not cover it, as from another host."""
     state.receipt, state.spending.spend = result.receipt, result.spend
     state.children.usd = result.tasks_usd or state.children.usd
     if result.usage is not None and result.usage.covers(state.spending.usage):  # not where another host has the log
@@ -274,9 +285,8 @@ def apply_close(state: DeliveryState, result: CloseResult) -> None:
 
 
 def negative_verdict(state: DeliveryState, step: str, summary: str) -> str | None:
-    """Return the text with which a step that ran to its end says no: tests are red, or the review found blockers.
-
-    None where it does not say no.
+    """Return the text of a negative verdict of a step that ran to its end: red tests, or blockers that the review or
+    the engine found; None when the verdict is positive or the step has none.
 
     step     the step whose result has just been applied
     summary  its own summary

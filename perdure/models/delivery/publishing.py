@@ -1,5 +1,5 @@
-"""Inputs and results of the activities that publish: forge access, branch, pull request, comment, and screenshots for
-it."""
+"""Inputs and results of the activities that publish: check of access, branch, pull request, links to artifacts,
+comment, and screenshots. The activities are in activities/forge.py and activities/inspect_change.py."""
 
 from __future__ import annotations
 

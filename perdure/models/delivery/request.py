@@ -1,5 +1,6 @@
-"""The request a client sends: the one argument of workflow type `Delivery`; the turn of another delivery that it may
-begin at, and the proof that it comes from the home whose worker carries it out."""
+"""The request a client sends: the one argument of workflow type `Delivery`, its parsing and its errors. Also the turn
+of another delivery that it may begin at (`ForkedFrom`), where a retry goes on (`ResumePoint`), and the proof that it
+comes from the home whose worker carries it out."""
 
 from __future__ import annotations
 
@@ -170,7 +171,8 @@ class DeliveryRequest(UserInputModel):
 
     @property
     def prepare_queue(self) -> str:
-        """Return the queue where it is prepared: any host's, but for a task or a fork that of its origin's host."""
+        """Return the task queue on which it is prepared: that of any host, but for a task or a fork that of its
+        origin's host."""
         if self.forked is not None:
             return self.forked.queue
         return self.parent_delivery.queue if self.parent_delivery is not None else TASK_QUEUE
@@ -195,10 +197,10 @@ class DeliveryRequest(UserInputModel):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> DeliveryRequest:
-        """Return the request itself, or raise ValueError for fields that do not go together.
+        """Return the request itself; raise ValueError for fields that do not go together.
 
-        An issue must be one of the repository; without one a request is needed, unless the phases need none; several
-        attempts are possible neither on an existing branch nor for a task of a plan.
+        An issue must be one of the repository; without an issue a request in words is needed, unless the phases need
+        none; several attempts are possible neither on an existing branch nor for a task of a plan.
         """
         if self.issue is not None:
             if not IssueName.parse(self.issue).may_belong_to(self.repository):
@@ -215,8 +217,8 @@ class DeliveryRequest(UserInputModel):
 
 
 def parse_request(raw: Any) -> DeliveryRequest:
-    """Return the request that a client sent, or raise InvalidRequest with one line that names the field and the nearest
-    name."""
+    """Return the request that a client sent. Raises InvalidRequest, with one line that names the field, and the nearest
+    known field for an unknown one, when it is no JSON object or not valid."""
     if not isinstance(raw, dict):
         raise InvalidRequest(
             f"expected one JSON object, got {json_type_name(raw)}",
@@ -229,13 +231,14 @@ def parse_request(raw: Any) -> DeliveryRequest:
 
 
 def first_problem(error: ValidationError) -> ErrorDetails:
-    """Return the problem that is reported: an unknown field before others, it may be why those are missing."""
+    """Return the problem of a validation error that is reported: the first unknown field, which may be why others are
+    missing, else the first of all."""
     return min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
 
 
 def describe_invalid_field(error: ValidationError, known_fields: tuple[str, ...]) -> str:
-    """Return a validation error's first problem as `field: what is wrong`; for an unknown field with the nearest known
-    one."""
+    """Return a validation error's first problem in one line, `field: what is wrong`; for an unknown field with the
+    nearest known one, or all of them."""
     problem = first_problem(error)
     path = ".".join(str(part) for part in problem["loc"])[:100]  # it goes into history, whatever was sent
     if problem["type"] == "extra_forbidden":
@@ -253,18 +256,20 @@ CHANGED_BY_RETRY = frozenset({"proof", "resume", "budget_usd", "tokens"})
 
 
 def request_proof(key: bytes, delivery: str, request: Mapping[str, Any]) -> str:
-    """Return the proof for one request of one delivery, an HMAC in hex.
+    """Return the proof for one request of one delivery, an HMAC in hex by which its home's worker knows it as signed.
 
     key       the home's secret; request: JSON without fields that are left out or at their default
     delivery  its workflow id or its key, which give the same proof: an activity knows the key alone
 
-    Whoever reads it in history can start that very request under that very id again, and nothing else.
+    Fields that a retry changes (CHANGED_BY_RETRY) are not part of it. Whoever reads the proof in history can start that
+    very request under that very id again, and nothing else.
     """
     return _sign_request(key, "request", delivery_key(delivery), request)
 
 
 def schedule_proof(key: bytes, schedule: str, request: Mapping[str, Any]) -> str:
-    """Return the proof for one request of everything that a schedule of this id starts, and of nothing else.
+    """Return the proof for one request that a schedule of this id starts again and again, and for no other; an HMAC in
+    hex.
 
     Whoever reads it in history can start that very request under such ids, at other times too.
     """
@@ -272,7 +277,8 @@ def schedule_proof(key: bytes, schedule: str, request: Mapping[str, Any]) -> str
 
 
 def is_valid_proof(claimed_proof: str | None, key: bytes, delivery: str, request: Mapping[str, Any]) -> bool:
-    """Return whether a proof is valid for this request of this delivery; None is not.
+    """Return True when a proof, made by `request_proof` or `schedule_proof` with this key, is valid for this request of
+    this delivery; None is not.
 
     delivery  as for `request_proof`; a delivery that a schedule has started must be named by its workflow id
     """

@@ -1,4 +1,5 @@
-"""The result of a delivery, or the details of its failure `NotDelivered`, as a client gets it."""
+"""The published result of a delivery, as a client gets it, or the details of its failure `NotDelivered`; and its parts:
+statuses, reasons, tests, review, steps, usage, receipt, attempts."""
 
 from __future__ import annotations
 
@@ -191,13 +192,14 @@ class AttemptResult(PublishedModel):
 
     @property
     def is_sound(self) -> bool:
-        """Return whether it may ship: it ended well, with a commit, tested green, reviewed, and without blockers."""
+        """Return True when the attempt may ship: it ended well, with a commit, tested green, reviewed, and without
+        blockers."""
         reviewed = self.review.status is ReviewStatus.CLEAN and not self.review.blockers
         return not self.failure and bool(self.head) and self.tests is TestsStatus.GREEN and reviewed
 
     @property
     def summary_line(self) -> str:
-        """Return one line for people, `attempt 2: green, review clean, 14 lines`; where it failed, the failure."""
+        """Return one line for people, `attempt 2: green, review clean, 14 lines`; for one that failed, the failure."""
         outcome = self.failure or f"{self.tests}, review {self.review.status}, {self.lines} lines"
         return f"attempt {self.number}: {outcome}"
 

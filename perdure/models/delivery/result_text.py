@@ -9,14 +9,14 @@ from perdure.text import format_tokens, money, one_line, pluralise, short_sha
 
 
 def outcome_text(status: str, reason: str | None = "") -> str:
-    """Return how a delivery ended, and why where a reason is known: `not delivered: tests red`."""
+    """Return how a delivery ended, and why when a reason is known: `not delivered: tests red`."""
     return ": ".join(part.replace("_", " ") for part in (status, reason) if part)
 
 
 def reason_text(reason: str | None, message: str) -> str:
-    """Return why a delivery ended, the message behind the reason: `tests red: 2 of 44 fail`.
+    """Return why a delivery ended, the reason and behind it the message: `tests red: 2 of 44 fail`.
 
-    A message that begins with the reason is enough, and either stands alone where the other is empty.
+    A message that begins with the reason stands alone, and so does either when the other is empty.
     """
     text = (reason or "").replace("_", " ")
     if not (text and message):
@@ -37,16 +37,17 @@ def pending_text(pending_decision: PendingDecision, limit: int = 300) -> str:
 
 
 def untested_text(status: TestsStatus) -> str:
-    """Return why there is no verdict: `not run`, or that the repository has no test command; empty where there is
+    """Return why there is no verdict: `not run`, or that the repository has no test command; empty when there is
     one."""
     reasons = {TestsStatus.SKIPPED: "not run", TestsStatus.NONE: "the repository has no test command"}
     return reasons.get(status, "")
 
 
 def tests_line(tests: TestsResult) -> str:
-    """Return the counts of a verdict: `44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`.
+    """Return the counts of a verdict: `44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`; counts
+    that are zero or not known are left out, and the status stands when nothing was counted.
 
-    Where there is none it says why.
+    When there is no verdict, return why.
     """
     if reason := untested_text(tests.status):
         return reason
@@ -72,7 +73,8 @@ def count_severities(blockers: int, tech_debt: int, skippable: int) -> str:
 
 
 def review_line(review: ReviewResult, *, done: bool = False) -> str:
-    """Return the counts of a review, blockers always among them: `0 blockers, 2 tech debt`; or `not done`.
+    """Return the counts of a review, blockers always among them: `0 blockers, 2 tech debt`; `not done` when it was
+    skipped.
 
     `done`: it was done, though no result says so yet.
     """
@@ -90,13 +92,13 @@ def at_risk_text(usd: float) -> str:
 
 def spent_line(usd: float | None, at_risk_usd: float, budget_usd: float | None = None) -> str:
     """Return what was spent, of which budget, and what may come besides: `$0.43 of $5.00, up to $0.10 more for replies
-    cut off`."""
+    cut off`; `unknown` for an unknown price."""
     return ", ".join(part for part in (money(usd, budget_usd, unknown="unknown"), at_risk_text(at_risk_usd)) if part)
 
 
 def cost_line(usage: UsageResult, budget_usd: float | None = None) -> str:
-    """Return cost and tokens: `$0.43 of $5.00 · 118k tokens, 92 % from cache`, and what cut off replies may cost
-    besides."""
+    """Return cost and tokens, `$0.43 of $5.00 · 118k tokens, 92 % from cache`, and what replies that were cut off may
+    cost besides; tokens are left out when there are none."""
     prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     parts = [money(usage.cost_usd, budget_usd)]
     if total := prompt + usage.output_tokens:

@@ -1,4 +1,5 @@
-"""Specialists: a plan's tasks that are built at the same time, each as a small delivery of its own on the same host.
+"""Models of a plan's tasks that several agents build at the same time, each as a small delivery of its own on the same
+host.
 
 They land on a branch of the vault that nobody else sees; the delivery then takes it over, and goes on with its own
 tests, review and publication. The decisions are pure: perdure.models.rules.parallel_builds.

@@ -235,7 +235,8 @@ class MessagesState(BaseModel):
     delivered: tuple[UserMessage, ...] = ()
 
     def add_delivered(self, *messages: UserMessage) -> None:
-        """Add messages that a turn has read to `delivered`, of which the newest DELIVERED_MESSAGE_BYTES stay."""
+        """Add messages that a turn has read to `delivered`, and drop the oldest of them beyond
+        DELIVERED_MESSAGE_BYTES."""
         remaining_bytes, kept = DELIVERED_MESSAGE_BYTES, list[UserMessage]()
         for message in reversed((*self.delivered, *messages)):
             remaining_bytes -= len(message.text.encode()) + len(message.question.encode())
@@ -318,21 +319,19 @@ class DeliveryState(BaseModel):
     spending: SpendingState = SpendingState()
 
     def end_step(self, step: Step, outcome: Outcome) -> None:
-        """Record that an agentic step has ended; of one that writes, keep the outcome until its commit is made.
-
-        Any other step is over with this: nothing of it is left to go on with.
-        """
+        """Record that an agentic step has ended: for one that writes, keep the outcome and its position until its
+        commit is made; for any other, remove both, because nothing of it is left to go on with."""
         turns = self.turns
         turns.resume_at, turns.outcome = (turns.resume_at, outcome) if STEPS[step].writes else (None, None)
 
     def outcome_of(self, step: Step, attempt: int) -> Outcome | None:
-        """Return the outcome of a step of which only the commit is still to be made, or None."""
+        """Return the outcome of this step and attempt when only its commit is still to be made, else None."""
         resume_at = self.turns.resume_at
         return self.turns.outcome if resume_at is not None and resume_at[:2] == (step, attempt) else None
 
     def for_retry(self, resumed_usage: Usage | None = None) -> DeliveryState:
-        """Return a copy with which a retry begins: the work is kept, the outcome and the counts that led to it are
-        reset.
+        """Return a copy with which a retry begins: the work is kept; the outcome, the counts of fixes, a hold, and
+        attempts of which none was chosen are reset.
 
         Decisions of people are kept, but for those that expired because nobody decided in time.
 
@@ -354,7 +353,8 @@ class DeliveryState(BaseModel):
         return retried
 
     def as_ended(self) -> DeliveryState:
-        """Return a copy of a state that was kept for a retry, with the usage of all replies."""
+        """Return a copy of a state that was kept for a retry, as it was when the delivery ended: with the usage of all
+        replies."""
         ended = self.model_copy(deep=True)
         ended.spending.usage = self.spending.total_usage or self.spending.usage
         return ended
@@ -362,9 +362,9 @@ class DeliveryState(BaseModel):
     def enter_workspace(self, prepared: PreparedWorkspace) -> None:
         """Record the workspace that was prepared, and where work goes on in it.
 
-        Where prepare had to fall back behind a damaged checkpoint, what came after is done again: within the unfinished
-        step its conversation goes on; further back, building goes on from the files that are left, because commits and
-        verdicts may be of files that are not.
+        When `prepare` had to fall back behind a damaged checkpoint, what came after is done again. Within the
+        unfinished step its conversation goes on there; further back, building goes on from the files that are left, and
+        commits, verdict, tasks and fixes are forgotten, because they may be of files that are not.
         """
         turns = self.turns
         self.prepared = prepared
@@ -426,9 +426,9 @@ class Progress(BaseModel):
 
 
 def parse_resume_state(resume: ResumePoint) -> DeliveryState:
-    """Return the state that another run left behind.
+    """Return the state that another run left behind for a retry.
 
-    Raises InvalidRequest for one that is not valid, or larger than RESUME_BYTES.
+    Raises InvalidRequest, which names the field, when it is not valid or larger than RESUME_BYTES.
     """
     if (size := len(json.dumps(resume.state))) > RESUME_BYTES:
         raise InvalidRequest(f"resume.state: is {size} bytes, at most {RESUME_BYTES // 1024} KiB fit")
@@ -441,7 +441,8 @@ def parse_resume_state(resume: ResumePoint) -> DeliveryState:
 
 
 def retry_request(request: dict[str, Any], resume_point: ResumePoint | None) -> dict[str, Any]:
-    """Return a request as it was sent, with the point from which a retry goes on.
+    """Return a request as it was sent, with the point from which a retry goes on. Raises InvalidRequest when that
+    point's state is not valid.
 
     resume_point  from the memo of the run that ended; None: it was terminated, and the retry begins where that run
                   began; a request that began anew is then returned as it is

@@ -1,5 +1,5 @@
-"""The table of steps: for each, what it may do, what it is given, and what it has to answer; and two of those answers,
-a plan and a large request as items of a backlog.
+"""The table of steps: for each, what it may do, what it is given, and what it has to answer. Also two of those answers:
+a plan (`Plan`), and a large request as items of a backlog (`Decomposition`).
 
 A new agentic step is: its name in `perdure.models.phases`, a line here, its settings in
 `perdure.models.config.repository`, its prompt in `perdure/prompts/`, and its place in `workflows/steps.py` and
@@ -52,7 +52,7 @@ class Decomposition(UserInputModel):
 
     @model_validator(mode="after")
     def _check_items(self) -> Decomposition:
-        """Return the decomposition. Raises ValueError where a backlog could not begin with these items."""
+        """Return the decomposition itself. Raises ValueError when a backlog could not begin with these items."""
         try:
             self.to_items()
         except InvalidRequest as error:
@@ -60,8 +60,8 @@ class Decomposition(UserInputModel):
         return self
 
     def to_items(self) -> tuple[BacklogItem, ...]:
-        """Return the parts as items of a backlog. Raises InvalidRequest, with the text that a file of items is refused
-        with."""
+        """Return the parts as items of a backlog. Raises InvalidRequest, with the message for a bad file of items, when
+        a backlog could not begin with them."""
         raw_items = [part.model_dump(mode="json", exclude_defaults=True) for part in self.items]
         return parse_backlog({"repository": "-", "items": raw_items}).items
 
@@ -73,8 +73,8 @@ class Decomposition(UserInputModel):
         return f"{pluralise(number, 'item')}: {', '.join(part.id for part in self.items[:5])}{more}"
 
     def to_text(self, max_bytes: int) -> str:
-        """Return a line for each item with its id, dependencies and request, cut to `max_bytes` bytes and an "…"
-        behind."""
+        """Return a line for each item with its id, dependencies and request; longer text is cut to `max_bytes` bytes,
+        with "…" behind."""
         text = "\n".join(f"{part.id}{part.id_suffix}: {one_line(part.request, 300)}" for part in self.items)
         cut_text = cut_bytes(text, max_bytes)
         return cut_text if cut_text == text else cut_text + "…"
@@ -105,9 +105,10 @@ class Task(UserInputModel):
     @field_validator("role", mode="plain", json_schema_input_type=Role | None)
     @classmethod
     def _check_role(cls, role: Any) -> str | None:
-        """Return the role, or raise ValueError for one that is no short name in lower case.
+        """Return the role; raise ValueError for one that is no short name in lower case letters, digits and dashes.
 
-        Specialists may have other roles than those of Role, which the agent is asked for.
+        Roles other than those of Role, which the agent is asked for, are allowed: the repository may have prompts for
+        them.
         """
         if role is None or (isinstance(role, str) and re.fullmatch(ROLE, role)):
             return None if role is None else str(role)
@@ -134,7 +135,8 @@ class Plan(UserInputModel):
     validation: list[str] = Field(description="how a person can check the result, one item each")
 
     def to_text(self, max_bytes: int) -> str:
-        """Return problem, solution, tasks and checks as plain lines, cut at `max_bytes` bytes with "…"."""
+        """Return problem, solution, tasks and checks as plain lines; longer text is cut to `max_bytes` bytes, with "…"
+        behind."""
         tasks = [
             f"{number}. {task.title}{task.title_suffix}" + (f" ({', '.join(task.files)})" if task.files else "")
             for number, task in enumerate(self.tasks, 1)
@@ -147,7 +149,7 @@ class Plan(UserInputModel):
     @field_validator("tasks")
     @classmethod
     def _check_dependencies(cls, tasks: list[Task]) -> list[Task]:
-        """Return the tasks, or raise ValueError where one depends on a task that does not exist or tasks wait for each
+        """Return the tasks; raise ValueError when one depends on a task that does not exist, or tasks wait for each
         other."""
         for number, task in enumerate(tasks, 1):
             if unknown := [other for other in task.depends_on if not 0 < other <= len(tasks)]:
@@ -159,8 +161,8 @@ class Plan(UserInputModel):
         return tasks
 
     def find_empty_field(self) -> str:
-        """Return the name of the first blank field of title and solution, without which nobody can work; empty: none is
-        blank."""
+        """Return the name of the first blank field of title and solution, without which nobody can work; empty when
+        neither is blank."""
         return next((name for name in ("title", "solution") if not getattr(self, name).strip()), "")
 
 
@@ -265,8 +267,8 @@ _TITLE_CHARS = 200
 
 
 def plan_title(plan: str) -> str:
-    """Return a plan's title, else its first line with a letter or digit, else `Carry out the plan`; at most 200
-    characters."""
+    """Return the title of a plan, given as JSON or Markdown: its title, else its first line with a letter or digit,
+    else `Carry out the plan`; at most 200 characters."""
     try:
         return Plan.model_validate_json(plan).title[:_TITLE_CHARS]
     except ValueError:

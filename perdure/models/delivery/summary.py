@@ -1,4 +1,4 @@
-"""A delivery's state as seen from outside: result and progress, in one place for workflow and clients."""
+"""A delivery's state as seen from outside: its result and its progress, made in one place for workflow and clients."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ DECISIONS_SHOWN = 20
 
 
 def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> DeliveryResult:
-    """Return the published result of a delivery that has ended in `state`."""
+    """Return the published result of a delivery that has ended in `state`. Without a status it counts as not
+    delivered."""
     prepared = state.prepared
     shown = state.status in (Status.DELIVERED, Status.DRAFT)
     return DeliveryResult(
@@ -66,7 +67,8 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
 
 
 def _receipt_of(state: DeliveryState, request: DeliveryRequest) -> Receipt:
-    """Return the receipt, with the experiment's line and, of a fork that is no attempt, where it was forked from."""
+    """Return the receipt with the experiments' line and, for a fork that is no attempt, with the turn it was forked at
+    and what had been paid before."""
     details: dict[str, object] = {"experiment": state.testing.verdict.experiment if state.testing.verdict else ""}
     if (forked := request.forked) is not None and not forked.attempt:
         details["forked_from"] = f"{forked.delivery} at {forked.at}"
@@ -75,7 +77,8 @@ def _receipt_of(state: DeliveryState, request: DeliveryRequest) -> Receipt:
 
 
 def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
-    """Return the newest DECISIONS_SHOWN decisions of people, oldest first; notes are cut."""
+    """Return the newest DECISIONS_SHOWN decisions of people, oldest first, budget that was added among them; notes are
+    cut."""
     decisions = []
     for key, decided in list(state.gates.decided.items())[-DECISIONS_SHOWN:]:
         gate, _, target = key.partition(":")
@@ -99,13 +102,14 @@ def shorten_message(message: str) -> str:
 
 
 def unread_messages(state: DeliveryState) -> tuple[str, ...]:
-    """Return the messages that no turn has read, each cut, the first UNREAD_SHOWN; a last line counts the others."""
+    """Return the first UNREAD_SHOWN messages that no turn has read, each cut; when there are more, a last entry counts
+    them."""
     shown = [shorten_message(message.text) for message in state.messages.pending[:UNREAD_SHOWN]]
     return (*shown, f"and {more} more") if (more := len(state.messages.pending) - UNREAD_SHOWN) > 0 else tuple(shown)
 
 
 def result_of_tests(state: DeliveryState) -> TestsResult:
-    """Return the tests' part of a result, from the newest verdict; status skipped where nothing was tested."""
+    """Return the tests' part of a result, from the newest verdict; with status skipped when nothing was tested."""
     verdict = state.testing.verdict
     if verdict is None:
         return TestsResult(status=TestsStatus.SKIPPED)
@@ -127,10 +131,10 @@ def result_of_tests(state: DeliveryState) -> TestsResult:
 
 
 def usage_of(state: DeliveryState) -> UsageResult:
-    """Return tokens and money of all replies of all runs; once it has ended, money from the spend log: a rewind must
-    hide neither.
+    """Return tokens and money of all replies of all runs, by the recorded usage and, for money, by the spend log too,
+    so that a rewind hides none.
 
-    The cost is the larger of what the turns and what the spend log say; None where a price is not known.
+    The cost is the larger of the two; None when a price is not known.
     """
     usage, spend = state.spending.usage, state.spending.spend
     known = usage.cost_usd is not None and spend.usd is not None
@@ -145,7 +149,8 @@ def usage_of(state: DeliveryState) -> UsageResult:
 
 
 def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
-    """Return the commands that a person would probably type next, the likeliest first."""
+    """Return the commands that a person would probably type next, by how the delivery has ended; the likeliest
+    first."""
     id = shlex.quote(delivery_id)
     if state.publishing.pull_request is not None and (kept_in := local_repository(state.publishing.pull_request)):
         show = f"perdure pulls {state.publishing.pull_request.number} --repo {shlex.quote(kept_in)}"
@@ -158,7 +163,8 @@ def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
 
 
 def local_repository(pull: PullRequest) -> str:
-    """Return the directory whose local forge holds a pull request; empty for one that has a web page."""
+    """Return the path of the repository whose local forge holds a pull request; empty for a pull request that has a web
+    page."""
     path, separator, number = pull.url.rpartition("#pull/")
     return path if separator and number.isdecimal() else ""
 
@@ -166,7 +172,8 @@ def local_repository(pull: PullRequest) -> str:
 def progress_of(
     state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str, now: datetime | None = None
 ) -> Progress:
-    """Return the answer to query `progress`. `now`: the workflow's time, until which its used time is counted."""
+    """Return the answer to query `progress`. `now`: the workflow's time, until which the used time is counted; None: it
+    is left out unless a person is waited for."""
     prepared = state.prepared
     return Progress(
         delivery_id=delivery_id,
@@ -206,7 +213,8 @@ def progress_of(
 
 
 def _used_s(state: DeliveryState, now: datetime | None) -> float | None:
-    """Return the seconds used of its time limit, until it began to wait for a person, or `now`; None: not known."""
+    """Return the seconds used of the time limit, until it began to wait for a person, or else until `now`; None when
+    the beginning or the end is not known."""
     until = state.gates.pending_decision.since if state.gates.pending_decision is not None else now
     return (
         max(0.0, (until - state.budget.started).total_seconds()) if until is not None and state.budget.started else None

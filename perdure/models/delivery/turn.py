@@ -1,5 +1,6 @@
-"""A turn, as the workflow sees it: which checkpoint goes in, which comes out; and the contract, the fixed part of a
-delivery, which is stored once as an artifact and named by hash in every turn."""
+"""Models of a turn, as the workflow sees it: which checkpoint goes in, which comes out. Also the contract, the fixed
+part of a delivery, which is stored once as an artifact and named by hash in every turn, and pages of text read from the
+vault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Inputs and results of the activities that are not turns, attempts taken over by their delivery among them."""
+"""Inputs and results of the activities that are not turns: prepare, commit, run_tests, inspect_change, close, and
+attempts that are taken over by their delivery. Of prepare's result, the settings by which the workflow decides."""
 
 from __future__ import annotations
 
@@ -203,7 +204,8 @@ class PreparedWorkspace(HistoryModel):
     visibility: VisibilitySettings = VisibilitySettings()
 
     def with_changes(self, piece_changes: Mapping[str, Mapping[str, Any]], **fields: Any) -> PreparedWorkspace:
-        """Return a copy in which these fields are changed, and of each named piece the named fields of its own."""
+        """Return a copy with these fields replaced, and of each named piece (such as `limits`) only the named
+        fields."""
         pieces = {name: getattr(self, name).model_copy(update=changes) for name, changes in piece_changes.items()}
         return self.model_copy(update=pieces | fields)
 
@@ -318,8 +320,8 @@ class TestVerdict(HistoryModel):
     unchecked: tuple[str, ...] = ()
 
     def same_as(self, other: TestVerdict) -> bool:
-        """Return whether it is red with the same failures of the same tree; false for one of a release without
-        fingerprints."""
+        """Return True when both verdicts are red with the same failures of the same tree; False for one without a
+        fingerprint, as of a green one or an older release."""
         return bool(self.fingerprint) and (self.tree, self.fingerprint) == (other.tree, other.fingerprint)
 
 
@@ -351,9 +353,9 @@ class InspectResult(HistoryModel):
     summary: str = ""
 
     def with_review(self, review_counts: Mapping[str, Any]) -> ReviewResult:
-        """Return the result of a review: the reviewer's counts by severity and the engine's own, added up.
+        """Return the result of a review, in which the reviewer's counts by severity and the engine's own are added up.
 
-        A severity that is missing or is no number counts as zero; with a blocker the status is blocked.
+        A severity that is missing or is no number counts as zero; with any blocker the status is blocked, else clean.
         """
         counts = {
             severity: value if isinstance(value := review_counts.get(severity), int) else 0 for severity in Severity

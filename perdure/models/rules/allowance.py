@@ -1,5 +1,5 @@
-"""The money, tokens and time a delivery may still spend: pure decisions over its state. Unknown is unknown, never
-zero."""
+"""The money, tokens and time a delivery may still spend: pure decisions over its state, for the workflow and for the
+proxy that an agent's model requests pass. Unknown is unknown, never zero."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ def budget_usd(state: DeliveryState, prepared: PreparedWorkspace) -> float:
 
 
 def paid_usd(state: DeliveryState) -> float:
-    """Return the dollars paid over all runs: money at risk counts, and one unknown price hides no other."""
+    """Return the dollars paid over all runs, with those that replies of unknown outcome may have cost. Of the spend log
+    and the recorded usage the larger sum counts; what has no known price adds nothing."""
     return max(
         state.spending.spend.counted_usd, (state.spending.usage.cost_usd or 0.0) + state.spending.spend.at_risk_usd
     )
 
 
 def used_tokens(usage: Usage, spend: Spend) -> int:
-    """Return the tokens used over all runs, those at risk counted.
+    """Return the tokens used over all runs, with those that replies of unknown outcome may have used.
 
-    Of `usage` and the spend log the larger one counts: a rewind or a retry makes none be forgotten.
+    Of `usage` and the spend log the larger one counts, so that a rewind or a retry does not make any forgotten.
     """
     return max(spend.tokens, usage.tokens) + spend.at_risk_tokens
 
 
 def time_left(state: DeliveryState, prepared: PreparedWorkspace, since: datetime, now: datetime) -> timedelta:
-    """Return what is left of the time limit, negative once it is over; waiting for people does not use it up.
+    """Return what is left of the time limit, with what people have added, negative once it is over.
 
-    since  when the limit began to run, moved on by every wait for a person
+    since  when the limit began to run, moved on by every wait for a person, which so does not use it up
     """
     return timedelta(seconds=prepared.limits.time_s + state.budget.extra_time_s) - (now - since)
 
@@ -60,13 +61,13 @@ def time_over_reason(state: DeliveryState, prepared: PreparedWorkspace) -> str:
 def reached_limit(
     state: DeliveryState, prepared: PreparedWorkspace, since: datetime, now: datetime, *, paying: bool = True
 ) -> tuple[Limit, str] | None:
-    """Return the limit that is reached (time, money, tokens, or a price that nobody knows), and the reason in words;
-    None: the next piece of work may begin.
+    """Return the limit that is reached, time first, then dollars, tokens and an unknown price, and the reason for
+    people; None: the next piece of work may begin.
 
     paying  a model's reply comes next; False: a commit or a test run, which is free: only the time can refuse it
 
-    Without `prepared.decisions.asks`, when no person can be asked, work that costs nothing begins even when the time is
-    over (its own time limit ends it), and an unknown price is no limit.
+    When no person can be asked (`prepared.decisions.asks` False), work that costs nothing begins even when the time is
+    over, because its own time limit ends it, and an unknown price is no limit.
     """
     if (prepared.decisions.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
         return Limit.TIME, time_over_reason(state, prepared)
@@ -91,7 +92,8 @@ def reached_limit(
 def spending_limits(state: DeliveryState, prepared: PreparedWorkspace) -> SpendingLimits:
     """Return the most that the delivery may have paid in all when its agent sends a further request within a turn.
 
-    `day_usd` is None where it is under no budget of a day; `tokens` is 0 where there is no limit.
+    `day_usd` is None when no shared budget covers it; `tokens` is 0 when there is no limit; `unpriced` says that
+    requests of unknown price are allowed.
     """
     return SpendingLimits(
         usd=budget_usd(state, prepared),
@@ -102,7 +104,8 @@ def spending_limits(state: DeliveryState, prepared: PreparedWorkspace) -> Spendi
 
 
 def day_limits_only(limits: SpendingLimits | None) -> SpendingLimits | None:
-    """Return limits of which only the budget of the day is left; None: there is none.
+    """Return limits of which only the shared budget of the day is left; None when there are no limits, or none of a
+    day.
 
     They are for a request that was decided on before: the delivery's own budget was checked then.
     """
@@ -112,14 +115,14 @@ def day_limits_only(limits: SpendingLimits | None) -> SpendingLimits | None:
 
 
 def exceeded_limit(limits: SpendingLimits, spend: Spend, usd: float | None, tokens: int) -> tuple[Limit, str] | None:
-    """Return the limit that a request could exceed, and the reason in words; None: the limits cover it.
+    """Return the limit that a request could exceed, and the reason for people; None: the limits cover it.
 
     spend   what was paid until now
     usd     the most that the request can cost; None: not known
     tokens  the most that it can send and receive
 
-    A request without cost and tokens is always covered. Dollars of a day's budget were reserved before; for a model
-    whose price is not known none can be, so its request counts as 0 there.
+    A request without cost and tokens is always covered. Dollars of a day's budget were reserved before; for a model of
+    unknown price none can be, so its request counts as 0 there.
     """
     if usd == 0.0 and not tokens:
         return None

@@ -1,4 +1,5 @@
-"""Parsing of a backlog as it is sent, and the reasons for refusing one, each in one line that names item and field."""
+"""Parsing of a backlog as it is sent, and the reasons for refusing one or an item of it, or for not attaching to one
+that exists, each in one line that names item and field."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _ITEM_FIELD = re.compile(r"(items\.\d+): (\w+: )")
 def parse_backlog(raw: Any) -> BacklogRequest:
     """Return the checked backlog that a client sent.
 
-    Raises InvalidRequest that names the field and the item: `items.3.depends_on: …`, with `item page` as its place.
+    Raises InvalidRequest for what is no object, a bad or unknown field, no or too many items, ids used twice, unknown
+    or circular dependencies: it names the field and, as its place, the item: `items.3.depends_on: …`, `item page`.
     """
     if not isinstance(raw, dict):
         fix = 'send {"repository": …, "items": [{"id": "api", "request": …}]}'
@@ -81,10 +83,11 @@ def oversize_reason(items: Iterable[BacklogItem]) -> str:
 def invalid_item_reason(item: BacklogItem, items: Mapping[str, BacklogItem], repository: str = "") -> str:
     """Return the reason why an item cannot stand in a backlog, as `field: why`; empty: it can.
 
-    It depends on itself or on an item that does not exist, or is an issue of another repository. Cycles:
-    `describe_cycle`.
+    It cannot when it depends on itself or on an item that does not exist, or is an issue of another repository. Cycles
+    are found by `describe_cycle`, not here.
 
-    items  all of the backlog, by id
+    items       all of the backlog, by id
+    repository  the backlog's; empty: issues are not checked
     """
     if item.id in item.depends_on:
         return f"depends_on: {item.id} depends on itself"
@@ -96,7 +99,8 @@ def invalid_item_reason(item: BacklogItem, items: Mapping[str, BacklogItem], rep
 
 
 def describe_cycle(items: Iterable[BacklogItem]) -> str:
-    """Return `api → page → api` where these items wait for each other; empty: there is an order."""
+    """Return `api → page → api` when items wait for each other in a circle; empty when there is an order in which all
+    can begin."""
     return " → ".join(find_cycle({item.id: item.depends_on for item in items}))
 
 
@@ -107,9 +111,10 @@ def digest_of_items(request: BacklogRequest) -> str:
 
 
 def conflicting_backlog(existing: BacklogRequest, sent: BacklogRequest) -> str:
-    """Return what the existing backlog is, where that is not the one that was sent; empty: it is the same.
+    """Return, in words, how the existing backlog differs from the one that was sent; empty when they are the same.
 
-    Repository, base, branch and items count; how many are built at once, money and the like do not.
+    Repository, base, branch, way to land, query for issues and items count; how many are built at once, money and the
+    like do not.
     """
     if conflict := _conflicting_terms(existing, sent):
         return conflict
@@ -123,12 +128,12 @@ def conflicting_backlog(existing: BacklogRequest, sent: BacklogRequest) -> str:
 
 
 def is_bare_issue(item: BacklogItem) -> bool:
-    """Return whether an item is an issue and nothing else, as a query for issues makes it."""
+    """Return True when an item is an issue and sets no other field, as a query for issues makes it."""
     return item.issue is not None and item == parse_item({"issue": item.issue})
 
 
 def backlog_attach_refusal(existing: BacklogRequest, state: BacklogState, raw: Any) -> str:
-    """Return the reason why somebody who sent this cannot attach to the existing backlog; empty: they can.
+    """Return the reason why whoever sent `raw` cannot attach to the existing backlog; empty: they can.
 
     existing  its request, which has its items in its first run only; `state` has the digest of those that were sent
     raw       the backlog as it was sent; None or {} fits every backlog. The reason for an invalid one names its field
@@ -164,8 +169,8 @@ def continued_request(raw: Mapping[str, Any]) -> BacklogRequest:
 
 
 def _conflicting_terms(existing: BacklogRequest, sent: BacklogRequest) -> str:
-    """Return what the existing backlog is, where repository, base, branch, way to land or query differ; empty: all are
-    equal."""
+    """Return, in words, how the existing backlog differs from the one that was sent in repository, base, branch, way to
+    land or query for issues, whichever comes first; empty: in none."""
     if not is_same_repository(existing.repository, sent.repository):
         return f"a backlog of another repository, {existing.repository[:200]}"
     if (existing.base, existing.branch) != (sent.base, sent.branch):
@@ -178,9 +183,10 @@ def _conflicting_terms(existing: BacklogRequest, sent: BacklogRequest) -> str:
 
 
 def _find_mistakes(request: BacklogRequest) -> Iterable[tuple[int, str]]:
-    """Yield the mistakes that no item alone shows: the item's index, and `field: why`.
+    """Yield the mistakes that show only when items are compared: the item's index, and `field: why`.
 
-    They are ids used twice, items that `invalid_item_reason` refuses, cycles, and items without a place in a stack.
+    They are ids used twice, items that `invalid_item_reason` refuses, cycles, and items that fit into no place of a
+    stack.
     """
     first_indexes = dict[str, int]()
     for index, item in enumerate(request.items):
@@ -215,8 +221,8 @@ def _describe_error(error: ValidationError, model: type[BacklogItem | BacklogReq
 
 
 def _item_label(items: Any, index: int | None) -> str:
-    """Return how errors name the item at this index: `item page`, or `item 4` where it has no id; empty without an
-    index."""
+    """Return how errors name the item at this index: `item page`, or `item 4`, counted from 1, when it has no id; empty
+    when the index is None."""
     if index is None:
         return ""
     item = items[index] if isinstance(items, list | tuple) and index < len(items) else None

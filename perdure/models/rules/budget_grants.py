@@ -1,4 +1,5 @@
-"""The division of a day's budgets among deliveries: pure decisions over the Treasury's table."""
+"""The division of a day's budgets among deliveries: decisions that change the Treasury's table, without clock or
+server. Workflow `Treasury` calls them and sends the answers."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ class BudgetAllocator:
             budget.usd_per_day = usd if is_configured else budget.usd_per_day
 
     def add_to_day(self, increase: DayBudgetIncrease) -> bool:
-        """Add a person's increase to its rule's budget of today, once for each id. Returns False where there is no such
-        rule."""
+        """Add a person's increase to its rule's budget of today, and return True; one whose id came before adds
+        nothing, and returns True. Return False when there is no such rule."""
         table = self.table
         if increase.id and increase.id in table.heard:
             return True
@@ -71,7 +72,8 @@ class BudgetAllocator:
         return True
 
     def begin_day(self, now: datetime) -> bool:
-        """Begin a new day in the table, with nothing spent or added; return False where it is still the old one.
+        """Begin a new day (UTC) in the table, with nothing spent or added, and return True; change nothing and return
+        False when the table's day is still going on.
 
         What is reserved stays reserved and is spent in the new day.
         """
@@ -84,10 +86,11 @@ class BudgetAllocator:
         return True
 
     def handle_request(self, request: ReserveRequest, now: datetime) -> BudgetGrant | None:
-        """Record what a delivery reports and asks for; return the answer, or None where none is due now.
+        """Record what a delivery reports and asks for in the table; return the answer, or None when none is due now.
 
-        None: it waits for `grant_waiting`, it ends, or its rules or numbers are none that a delivery sends. One that
-        has enough reserved already is answered at once: its first answer is on its way, or was lost.
+        A delivery that has enough reserved already is answered at once: its first answer is on its way, or was lost.
+        Any other is queued for `grant_waiting`. None also when it ends, which frees its reservation, and for a request
+        of unknown rules or numbers that are not finite, which is ignored.
         """
         self.add_rules(request.rules, is_configured=False)
         if not request.rules or not request.rules.keys() <= self.table.rules.keys():
@@ -118,9 +121,10 @@ class BudgetAllocator:
         return None
 
     def grant_waiting(self, now: datetime) -> dict[str, BudgetGrant]:
-        """Give free dollars to deliveries that wait, in the order in which they came; return the answers by delivery.
+        """Reserve free dollars for deliveries that wait, in the order in which they came; return the answers by
+        delivery, only of those that get some.
 
-        One that needs more than is free goes on waiting, and those behind it are looked at all the same.
+        A delivery that needs more than is free goes on waiting, and those behind it are still served.
         """
         answers = {}
         waiting = [(id, lease) for id, lease in self.table.leases.items() if lease.waits]
@@ -134,7 +138,8 @@ class BudgetAllocator:
         return answers
 
     def refusal_answer(self, delivery: str, now: datetime) -> BudgetGrant | None:
-        """Return an answer that grants nothing until tomorrow and says why; None: the delivery does not wait."""
+        """Return an answer that grants nothing until the next midnight (UTC) and says why; None when the delivery does
+        not wait. The delivery stays in the queue."""
         lease = self.table.leases.get(delivery)
         if lease is None or not lease.waits:
             return None
@@ -142,7 +147,8 @@ class BudgetAllocator:
         return self._make_answer(lease, 0.0).model_copy(update={"until": until, "why": self._waiting_reason(lease)})
 
     def revoke_grant(self, delivery: str, granted: float, now: datetime) -> None:
-        """Remove a grant whose answer could not be delivered, since there is no such delivery any more.
+        """Take back a grant whose answer could not be delivered, because there is no such delivery any more; do nothing
+        without a lease of it.
 
         Its lease ends now, so that what it had reserved before is looked up soon.
         """
@@ -150,7 +156,7 @@ class BudgetAllocator:
             lease.ceiling, lease.waits, lease.until = _round_usd(lease.ceiling - granted), 0, now
 
     def overdue_leases(self, now: datetime) -> dict[str, BudgetLease]:
-        """Return the leases, by delivery, that have expired with something reserved.
+        """Return the leases, by delivery, that have expired with something still reserved.
 
         Such deliveries were ended by force, or wait for people.
         """
@@ -159,8 +165,9 @@ class BudgetAllocator:
     def settle_overdue(self, delivery: str, paid_usd: float | None, lease_until: datetime) -> None:
         """Record what an overdue delivery has paid in all, and free the rest of its reservation.
 
-        paid_usd     None, or less than is known (its log is lost): all that it had reserved counts as paid
-        lease_until  the end of its lease when it was looked up; nothing happens where it was heard of since
+        paid_usd     None, or less than is known already (its log is lost): all that it had reserved counts as paid
+        lease_until  the end of its lease when it was looked up; when that has changed, the delivery has reported since,
+        and nothing is done
         """
         lease = self.table.leases.get(delivery)
         if lease is None or lease.until != lease_until:
@@ -169,9 +176,9 @@ class BudgetAllocator:
         lease.ceiling = lease.booked
 
     def delete_idle_leases(self, now: datetime) -> None:
-        """Delete records of deliveries that have nothing reserved and wait for nothing.
+        """Delete old records of deliveries that have nothing reserved and do not wait.
 
-        The ones older than LEASE_RECORDS_FOR go, and the oldest beyond LEASE_RECORDS: until then they are kept for
+        Those older than LEASE_RECORDS_FOR go, and the oldest beyond LEASE_RECORDS: until then they are kept for
         messages that arrive late or twice.
         """
         idle = [
@@ -196,7 +203,8 @@ class BudgetAllocator:
         return lease
 
     def _record_payment(self, lease: BudgetLease, paid_usd: float) -> None:
-        """Record that a delivery has paid so much in all, and count the difference as spent in its rules.
+        """Record that a delivery has paid `paid_usd` in all, and count the difference as spent in the budgets of its
+        rules.
 
         A smaller sum than before is ignored: a rewind makes a delivery forget what it has paid, for one turn.
         """
@@ -208,10 +216,10 @@ class BudgetAllocator:
             self.table.rules[rule].spent = _round_usd(self.table.rules[rule].spent + increase_usd)
 
     def _block_usd(self, lease: BudgetLease) -> float:
-        """Return how many dollars a delivery reserves at once: one as a rule.
+        """Return how many dollars a delivery reserves at once: BLOCK_USD as a rule.
 
-        More where the budgets are large, so that a day has a bounded number of blocks; less where the delivery's own
-        budget is small, so that several can work at once.
+        More when the budgets are large, so that a day has a bounded number of blocks; less when the smallest of the
+        delivery's budgets is small, so that several can work at once.
         """
         total = sum(budget.limit for budget in self.table.rules.values())
         smallest_budget = min(self.table.rules[rule].limit for rule in lease.rules)
@@ -225,7 +233,8 @@ class BudgetAllocator:
         return min(self.table.free_usd(rule) for rule in lease.rules)
 
     def _make_answer(self, lease: BudgetLease, granted: float) -> BudgetGrant:
-        """Return the message that tells a delivery its new ceiling."""
+        """Return the message that tells a delivery its ceiling, until when it holds, what was granted just now, and how
+        many dollars are still free."""
         remaining_usd = max(0.0, self._free_usd(lease))
         return BudgetGrant(
             seq=lease.seq,

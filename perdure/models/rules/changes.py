@@ -1,5 +1,6 @@
 """Changes of a backlog's items while it runs: by people, by decisions meant for an item's delivery, and by the end of
-that delivery; with the reasons for refusing one, each in one line for whoever asked."""
+that delivery; with the reasons for refusing one, each in one line for whoever asked. Also the state with which an ended
+backlog is reopened."""
 
 from __future__ import annotations
 
@@ -24,9 +25,11 @@ from perdure.text import nearest, pluralise
 def change_refusal(
     state: BacklogState, change: str, id: str, item: BacklogItem | None = None, repository: str = ""
 ) -> str:
-    """Return the reason why a change of an item does not count; empty: it does.
+    """Return the reason why a change of an item does not count; empty: it does. Nothing is changed.
 
-    change  add, edit, skip, retry, cancel_item or prioritise; item: the new one, for add and edit
+    change      add, edit, skip, retry, cancel_item or prioritise
+    item        the new one, for add and edit
+    repository  the backlog's, for add and edit
     """
     item_state = state.items.get(id)
     if change == "add":
@@ -45,7 +48,8 @@ def change_refusal(
 
 
 def ended_reason(state: BacklogState) -> str:
-    """Return the reason why nothing of a backlog can be changed any more; empty: it runs."""
+    """Return the reason why nothing of a backlog can be changed any more, that it has ended or was cancelled; empty
+    while it runs."""
     if state.status == "running":
         return ""
     return f"it has {'been cancelled' if state.status == 'cancelled' else 'ended'} just now: nothing was changed"
@@ -63,14 +67,15 @@ def reopen_item(item_state: ItemState) -> None:
 
 def reopen_backlog(ended: BacklogState, change: str, id: str, note: str, now: datetime) -> BacklogState:
     """Return the state with which another run of an ended backlog begins: all that landed or was skipped stays so.
+    `ended` itself is not changed.
 
-    change, id   skip or retry, of one item; retry without an id: all that failed or were cancelled, and the pull
-                 request that could not be opened
+    change, id  skip or retry, of one item; retry without an id: all that failed or were cancelled, and the pull request
+    that could not be opened
 
-    What was being built when somebody terminated the backlog begins again, and adopts its delivery where that exists.
-    What had not begun begins whatever is retried, and may be named like the rest. `ended` itself is not changed.
+    Items that were being built when the backlog was terminated begin again, and adopt their delivery when it exists.
+    Items that had not begun begin in any case, and may be named, too.
 
-    Raises NotCounted, in words for whoever asked, where the change is refused or nothing would be left to do.
+    Raises NotCounted, with a message for people, when the change is refused or nothing would be left to do.
     """
     reopened = ended.model_copy(deep=True)
     reopened.status, reopened.message, reopened.hold_reason, reopened.waiting = "running", "", "", ""
@@ -103,7 +108,7 @@ def reopen_backlog(ended: BacklogState, change: str, id: str, note: str, now: da
 
 
 def _lacks_pull_request(state: BacklogState) -> bool:
-    """Return whether something landed on a branch that was to have a pull request, and has none."""
+    """Return True when something landed on a branch that was to have a pull request, and it has none."""
     opened = state.opened
     landed = any(item_state.phase is ItemPhase.LANDED for item_state in state.items.values())
     has_branch = opened is not None and bool(opened.branch) and state.parent_delivery is None
@@ -113,10 +118,12 @@ def _lacks_pull_request(state: BacklogState) -> bool:
 def decompose_item(
     state: BacklogState, id: str, parts: Iterable[BacklogItem], now: datetime, *, stacked: bool = False
 ) -> None:
-    """Replace an item of the state by its parts; where they are too many or too large, mark it as failed instead.
+    """Replace an item of the state by its parts, and mark it as decomposed; when they are too many or too large, mark
+    it as failed instead.
 
-    What depends on the item depends on all parts then. They have its labels and attempts, and its role where they have
-    none; a part whose id is in use gets another one. `stacked`: in a stack of pull requests each part gets a place.
+    Items that depended on it depend on all parts then. The parts have its labels and attempts, and its role when they
+    have none; a part whose id is in use gets another one. `stacked`: each part gets a place in the stack of pull
+    requests.
     """
     item_state, next_order = state.items[id], 1 + max(existing.order for existing in state.items.values())
     new_items = _with_unused_ids(id, list(parts), state)
@@ -146,7 +153,8 @@ def decompose_item(
 
 
 def _with_unused_ids(id: str, parts: list[BacklogItem], state: BacklogState) -> list[BacklogItem]:
-    """Return the parts of item `id` with ids that no item of the backlog has; what they depend on follows."""
+    """Return the parts of item `id` with ids that no item of the backlog has; their dependencies on each other are
+    renamed likewise."""
     new_ids = {part.id: part.id for part in parts}
     used_ids = {*state.items, *new_ids}
     for part_id in [part_id for part_id in new_ids if part_id in state.items]:
@@ -185,7 +193,8 @@ def _add_refusal(state: BacklogState, item_state: ItemState | None, item: Backlo
 
 
 def _edit_refusal(state: BacklogState, item_state: ItemState, item: BacklogItem | None, repository: str) -> str:
-    """Return the reason why an item cannot be replaced by another version; empty: it can, for it has not begun."""
+    """Return the reason why an item cannot be replaced by another version: it has begun or ended, or the new one does
+    not fit; empty: it can."""
     if item is None:
         return "item: required field is missing"
     if item_state.phase in _PHASE_TEXTS:
@@ -231,12 +240,13 @@ def _retry_refusal(state: BacklogState, item_state: ItemState) -> str:
 
 
 def resolve_item_decision(state: BacklogState, update: str, raw: Any) -> tuple[ItemState, dict[str, Any]]:
-    """Return the item whose delivery decides this, and the message to send to it, bound to what waits there.
+    """Return the item that a decision is for, and the message to send to its delivery: without `item`, and with the
+    name of what waits there as `of`, so that it decides nothing else.
 
     update  the name of a delivery's update; raw: its message, with `item` beside it
 
-    Raises NotCounted where there is no such item, where it waits for nothing or for something else, and where this
-    message does not decide that.
+    Raises NotCounted when there is no such item, when it waits for nothing or for something else, and when this message
+    does not decide that.
     """
     if not isinstance(raw, dict) or not isinstance(id := raw.get("item"), str):
         received = f", got {json_type_name(raw)}" if not isinstance(raw, dict) else ""
@@ -271,12 +281,14 @@ ITEM_MESSAGE_CHARS = 300
 def apply_item_end(
     state: BacklogState, id: str, delivery_end: ItemEnded | DeliveryStatus, now: datetime, *, stacked: bool = False
 ) -> None:
-    """Record in the state how an item's delivery has ended, and replace the item by the parts it was decomposed into.
+    """Record in the state how an item's delivery has ended, and replace the item by the parts it was decomposed into,
+    if it was.
 
     stacked  the backlog makes a stack of pull requests
 
     With a commit the item has landed; one whose change is on the branch already counts as skipped, so that what depends
-    on it may begin. Where the forge refused to let it land, the whole backlog is held.
+    on it may begin; any other has failed or was cancelled. When the forge refused to let it land, the whole backlog is
+    held.
     """
     item_state = state.items[id]
     item_state.child.status, item_state.child.reason, item_state.child.ended_at = (

@@ -106,9 +106,9 @@ def _find_chains(
     missing: Mapping[str, Sequence[str]],
     blocked_by: Mapping[str, str],
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return by item the length of the longest chain that begins with it, and the next item on that chain.
+    """Return, by item, the length of the longest chain that begins with it, and the next item on that chain.
 
-    Only items count that can still land; of two next items the older one is chosen.
+    Only items that can still land count, any other has length 0; of two next items the older one is chosen.
     """
     chain_length, next_in_chain = dict.fromkeys(in_order, 0), dict[str, str]()
     for id in reversed(in_order):
@@ -140,7 +140,8 @@ def find_cycle(depends_on: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _order_and_count(depends_on: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[list[str], dict[str, int]]:
-    """Return all ids, each after what it depends on, and how many items depend on each.
+    """Return all ids, each after those it depends on, and by id how many items depend on it, directly or through
+    others.
 
     Cached by the dependencies, which stay the same as long as no item is added.
     """
@@ -151,7 +152,7 @@ def _order_and_count(depends_on: tuple[tuple[str, tuple[str, ...]], ...]) -> tup
 
 
 def _cannot_land(node: _DependencyNode) -> bool:
-    """Return whether an item ended without landing: as things are, what depends on it never begins."""
+    """Return True when an item failed or was cancelled: as things are, what depends on it never begins."""
     return node.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED)
 
 
@@ -162,8 +163,8 @@ def _bit_mask(in_order: list[str], ids: Iterable[str]) -> int:
 
 
 def _dependent_masks(in_order: list[str], depends_on: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return by id the distinct items that depend on it, directly or through others, as a bit for each position in the
-    order."""
+    """Return by id the items that depend on it, directly or through others, as an integer with a bit for each one's
+    position in the order."""
     masks = dict.fromkeys(in_order, 0)
     for position, id in reversed(list(enumerate(in_order))):
         for dependency in depends_on.get(id, ()):
@@ -208,10 +209,11 @@ def no_place_reason(item: BacklogItem, items: Mapping[str, BacklogItem]) -> str:
 
 
 def place_parts(whole_id: str, parts: list[BacklogItem], items: Mapping[str, BacklogItem]) -> list[BacklogItem]:
-    """Return the parts of an item of a stack, on what that item stood on, without check commands.
+    """Return the parts of an item of a stack, each on what that item stood on unless it depends on something itself,
+    without check commands.
 
-    Where two parts would stand side by side below a third item, all of them stand one on the other, in an order in
-    which they can be built, so that each has a place.
+    When two parts would stand side by side below a third item, all of them stand one on the other, in an order in which
+    they can be built, so that each has a place.
 
     whole_id  of the item; items: all others of the stack, and that item
 
@@ -240,11 +242,10 @@ def place_parts(whole_id: str, parts: list[BacklogItem], items: Mapping[str, Bac
 
 
 def start_branch(state: BacklogState, id: str) -> str:
-    """Return the branch that an item's delivery begins from.
+    """Return the branch that an item's delivery begins from in a stack: the branch with the work of the landed item
+    below it, which is that one's own or, once merged, the branch it went into; the base when none has landed below it.
 
-    It is the branch of the item below, where that one's pull request is open; else the branch which that went into;
-    else the base. Of several items below, the one that stands on most of the others counts, then the one that landed
-    last.
+    Of several items below, the one that stands on most of the others counts, then the one that landed last.
     """
     assert state.opened is not None
     items = {name: item_state.item for name, item_state in state.items.items()}
@@ -264,7 +265,8 @@ def start_branch(state: BacklogState, id: str) -> str:
 
 
 def branch_with_work(state: BacklogState, item_state: ItemState) -> str:
-    """Return the branch that has what this item brought: its own, or where that was merged the one it went into."""
+    """Return the branch that has the work of an item of a stack: its own, or when its pull request was merged the one
+    it went into, and so on down to the base."""
     assert state.opened is not None
     by_branch = {other.stacked.branch: other for other in state.items.values() if other.stacked.branch}
     for _ in state.items:  # a circle of branches would be somebody else's doing
@@ -277,8 +279,8 @@ def branch_with_work(state: BacklogState, item_state: ItemState) -> str:
 
 
 def retargets(state: BacklogState) -> dict[str, str]:
-    """Return, by item, the branch to which a pull request has to be retargeted, since the branch it is into was
-    merged."""
+    """Return, by item, the branch to which its open pull request has to be retargeted, because the branch it is into
+    was merged; items that stay are left out."""
     by_branch = {
         item_state.stacked.branch: item_state for item_state in state.items.values() if item_state.stacked.branch
     }
@@ -295,7 +297,8 @@ def retargets(state: BacklogState) -> dict[str, str]:
 
 
 def stacked_items(state: BacklogState) -> list[str]:
-    """Return the items whose pull request is open, or may be opened again, and is into the branch of another item."""
+    """Return the ids of items whose pull request is open, or may be opened again, and is into the branch of another
+    item."""
     branches = {item_state.stacked.branch for item_state in state.items.values() if item_state.stacked.branch}
     open_flags = (
         item_state.phase is ItemPhase.LANDED and not item_state.stacked.merged and not item_state.stacked.closed
@@ -311,7 +314,7 @@ def stacked_items(state: BacklogState) -> list[str]:
 def stackable_commit(result: DeliveryResult) -> str:
     """Return the commit of a delivery's pull request that others may build on.
 
-    Empty: the delivery failed, or its pull request is a draft with red tests or blockers.
+    Empty: the delivery failed, or its pull request is a draft whose tests are not green or that has blockers.
     """
     has_no_doubts = result.tests.status is TestsStatus.GREEN and result.review.status is not ReviewStatus.BLOCKED
     is_complete = result.status in (Status.DELIVERED, Status.COMPLETED) or (

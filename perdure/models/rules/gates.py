@@ -1,5 +1,5 @@
-"""Decisions on the way of a delivery: the question at each gate, named by its exact hash, with its answer, and whether
-another fix is attempted; pure functions."""
+"""Pure decisions on the way of a delivery: which gates it has, the question at each gate, named by the exact hash of
+what is decided, its answer, and whether another fix is attempted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ GateQuestion = tuple[str, str, tuple[str, ...]]
 
 
 def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> DecisionSettings:
-    """Return where people decide, and how long that waits.
+    """Return the gates at which people decide in a delivery, and how long each waits, from configuration and request.
 
-    A gate before something that these phases do not do is left out. `expiry_s` is 0 where gates wait for ever.
+    A gate before something that these phases do not do is left out. `expiry_s` is 0 when gates wait for ever.
     """
     wanted_gates = {*config.gates.before, *request.gates}
     publishes = Phase.SHIP in phases or request.push
@@ -43,9 +43,11 @@ def gate_settings(config: RepositoryConfig, phases: Sequence[str], request: Deli
 
 
 def gate_question(gate: Gate, state: DeliveryState) -> GateQuestion:
-    """Return what is decided at this gate now: its name, the question, and the updates that decide it.
+    """Return what is decided at this gate now: its name, the question for people, and the names of the updates that
+    decide it.
 
-    What was made anew after a decision has another name, even where it is the same again: it is decided once more.
+    The name holds the hash of what is decided, and a count of how often that was made anew, so that the same result of
+    a new round has to be decided once more.
     """
     match gate:
         case Gate.PLAN | Gate.ITEMS:
@@ -83,9 +85,9 @@ def landing_obstacle(state: DeliveryState) -> str:
 
 
 def red_tests_approval(state: DeliveryState) -> DecisionRecord | None:
-    """Return a person's approval of the red tests on this very tree, where nothing else can tell what failed before.
+    """Return a person's approval of the red tests on this very tree, when nothing else can tell which failures are new.
 
-    None: nobody gave it, or the tests themselves tell now which failures are new.
+    None: nobody approved, or the newest verdict itself tells which failures are new.
     """
     if state.testing.verdict is None or not state.testing.verdict.undecidable:
         return None
@@ -95,8 +97,8 @@ def red_tests_approval(state: DeliveryState) -> DecisionRecord | None:
 
 
 def red_tests_approval_text(state: DeliveryState) -> str:
-    """Return `approved by Ada: as we said`, a person's approval of red tests, in one line for the result; empty: there
-    is none."""
+    """Return a person's approval of red tests in one line for the result, `approved by Ada: as we said`; empty when
+    there is none."""
     decided = red_tests_approval(state)
     if decided is None:
         return ""
@@ -110,8 +112,8 @@ def _target_name(sha: str, version: int) -> str:
 
 
 def _changed_promises_text(state: DeliveryState) -> str:
-    """Return `, with 2 changed promises: test_a, test_b`, of base tests that fail on the change; empty: there are
-    none."""
+    """Return `, with 2 changed promises: test_a, test_b`, which counts and names tests of the base that fail on the
+    change; empty when there are none."""
     number = state.testing.verdict.promises if state.testing.verdict else 0
     if not number:
         return ""
@@ -122,7 +124,7 @@ def _changed_promises_text(state: DeliveryState) -> str:
 
 
 def _publication_text(state: DeliveryState) -> str:
-    """Return as what the newest commit is published: a pull request, or a commit of which branch."""
+    """Return what the newest commit is published as: a pull request, or a commit of a branch that is named."""
     prepared = state.prepared
     if prepared is not None and prepared.publishing.landing:
         return f"a commit of {prepared.publishing.landing}"
@@ -154,7 +156,7 @@ def with_fix_attempt(
 
 
 def fix_attempts_material(fix_attempts: Sequence[FixAttempt]) -> dict[str, str]:
-    """Return the fixes made so far as material `tries` of a turn's input, in JSON; empty before the first."""
+    """Return the fixes made so far as material `tries` of a turn's input, in JSON; an empty dict before the first."""
     return (
         {"tries": json.dumps([fix_attempt.model_dump(mode="json") for fix_attempt in fix_attempts])}
         if fix_attempts
@@ -163,10 +165,11 @@ def fix_attempts_material(fix_attempts: Sequence[FixAttempt]) -> dict[str, str]:
 
 
 def stop_test_fixing_reason(verdicts: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:
-    """Return the reason why no further fix is attempted after a red verdict; empty: one is.
+    """Return the reason why no further fix is attempted after a red verdict: the limit is reached, or fixes do not
+    help; empty: one is.
 
-    verdicts      those before it, in order; the first is about what there was before any fix
-    fixes, limit  fixes made, in this and earlier rounds, and allowed
+    verdicts      those before it, in order; the first is about the state before any fix
+    fixes, limit  how many were made, in this and earlier rounds, and are allowed
     """
     if limit == 0:
         return f"tests are red: {verdict.summary}"
@@ -176,19 +179,21 @@ def stop_test_fixing_reason(verdicts: Sequence[TestVerdict], verdict: TestVerdic
 
 
 def stop_review_fixing_reason(fixes: int, limit: int) -> str:
-    """Return the reason why no further fix is attempted at a review's blockers; empty: one is."""
+    """Return the reason why no further fix of a review's blockers is attempted, that `limit` is reached; empty: one
+    is."""
     if fixes < limit:
         return ""
     return f"blockers remain after {_fix_count_text(fixes)}" if fixes else "the review found blockers"
 
 
 def not_converging_reason(verdicts: Sequence[TestVerdict], verdict: TestVerdict) -> str:
-    """Return a reason where two fixes in a row left the same failures, or the last one changed nothing; empty: go on.
+    """Return the reason to stop when two fixes in a row left the same failures, or the last one changed nothing; empty:
+    go on.
 
-    verdicts  on what the fixes before the last one made, in order
-    verdict   on what the last fix made
+    verdicts  after the fixes before the last one, in order
+    verdict   after the last fix
 
-    A verdict without a fingerprint is of an older release and equal to none: a kept history goes the way it went.
+    A verdict without a fingerprint, from an older release, is equal to none.
     """
     previous = verdicts[-1] if verdicts else None
     if previous is None or not previous.fingerprint or not verdict.fingerprint:

@@ -1,5 +1,5 @@
-"""Rules for what people send to a delivery: messages and decisions, each counted once, and the same request under an id
-that exists. Pure decisions over its state."""
+"""Rules for what people send to a delivery: messages and decisions, each counted once, and whether a request that comes
+under an existing id is the same one. Decisions over the delivery's state, which `Inbox` changes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Inbox:
         self.state, self.now = state, now
 
     def check_decision(self, name: str, raw: Any) -> None:
-        """Raise NotCounted for a decision that cannot count, before it enters history; change nothing.
+        """Raise NotCounted for a decision that cannot count: it is not valid, or nothing waits for it. One that was
+        made before passes. Nothing is changed.
 
         name  of the update, a key of DECISION_MODELS; raw: its message
         """
@@ -78,10 +79,10 @@ class Inbox:
             self._check_answer(name, decision, self._require_pending(name, decision))
 
     def apply_decision(self, name: str, raw: Any) -> str:
-        """Record a decision, once; return one line that its sender reads.
+        """Record a decision, once; return one line for its sender: what was decided or added, or, for a decision that
+        was made before, what was counted then.
 
-        Of a decision that was made before, the line says what was counted. Raises NotCounted where nothing waits for
-        this one.
+        Raises NotCounted when it is not valid, or nothing waits for it.
         """
         decision = self._parse_decision(name, raw)
         if isinstance(decision, decisions.AddBudget) and (
@@ -132,10 +133,10 @@ class Inbox:
             self._add_note(f"a decision did not count: {error}")
 
     def receive_message(self, raw: Any) -> None:
-        """Record a message for the next turn; the same id counts once.
+        """Record a message for the next turn; one whose id came before is ignored.
 
-        One that is not valid, or that does not fit behind those that no turn has read yet, is noted in the state
-        instead.
+        A message that is not valid, or that does not fit behind those that no turn has read yet, becomes a note in the
+        state instead; nothing is raised.
         """
         state = self.state
         try:
@@ -162,27 +163,28 @@ class Inbox:
         state.messages.pending += (decisions.UserMessage(id=id, text=message.text),)
 
     def apply_hold(self, raw: Any) -> None:
-        """Hold the delivery, so that no further turn begins; a message that is not valid holds it, too."""
+        """Hold the delivery, so that no further turn begins; a message that is not valid holds it too, without a
+        note."""
         request = decisions.Hold()
         with suppress(InvalidRequest):
             request = decisions.parse_input(decisions.Hold, raw)
         self.state.gates.hold_reason = decisions.describe_hold(request.note, request.by)
 
     def apply_resume(self) -> None:
-        """Let turns begin again: no hold and no rewind stands in the way."""
+        """Remove a hold and an announced rewind, so that turns begin again."""
         self.state.gates.hold_reason, self.state.gates.rewinding_to = "", ""
 
     def apply_rewind(self, raw: Any, run_id: str) -> datetime | None:
-        """Record that a rewind is on its way, or that it has come.
+        """Record an announced rewind, or complete one.
 
-        It is on its way in the run that it begins from: no further turn begins there. It has come in the run that a
-        reset made: there earlier messages and holds are dropped, the message that came with the rewind is added, and
-        its terms, where it has some, replace the delivery's.
+        In the run that the rewind begins from (`request.from_run`), it is announced: no further turn begins. In the run
+        that the server's reset made, it is completed: earlier messages and holds are dropped, the message that came
+        with it is added, and its contract, when it has one, replaces the delivery's.
 
-        Returns when the turn began that is done again, if the rewind says so. None: it does not, it is on its way, it
-        came before, or it is not valid, which is noted in the state.
+        Returns when the turn began that is taken again, if the rewind says so; else None: also when it is only
+        announced, came before, or is not valid, which becomes a note in the state.
 
-        run_id  of this run, by which it knows whether the rewind begins from it
+        run_id  of this run
         """
         state = self.state
         try:
@@ -218,10 +220,10 @@ class Inbox:
             raise NotCounted(error.what) from None
 
     def _earlier_decision(self, decision: decisions.DecisionUpdate) -> decisions.DecisionRecord | None:
-        """Return the decision that was counted before about the same thing; None: there was none.
+        """Return the decision that was counted before about the same thing; None when there is none.
 
-        One that names nothing means what waits now. That holds in the moment after somebody has decided it and before
-        the delivery has gone on, too: it cannot undo what was decided.
+        A decision that does not name what it decides means what waits now, also in the moment after somebody has
+        decided that and before the delivery has gone on, so that it cannot undo what was decided.
         """
         pending = self.state.gates.pending_decision
         if not decision.target:
@@ -238,8 +240,8 @@ class Inbox:
         )
 
     def _require_pending(self, name: str, decision: decisions.DecisionUpdate) -> decisions.PendingDecision:
-        """Return what the delivery waits for. Raises NotCounted where it waits for nothing, or for something else than
-        this."""
+        """Return the decision that the delivery waits for. Raises NotCounted when it waits for none, for another than
+        this one names, or for one that update `name` does not decide."""
         pending = self.state.gates.pending_decision
         if pending is None:
             raise NotCounted(f"nothing waits for a decision: {self._activity_text()}")
@@ -252,7 +254,8 @@ class Inbox:
         return pending
 
     def _activity_text(self) -> str:
-        """Return what the delivery does instead of waiting for a decision, in words: `it is at run tests`."""
+        """Return what the delivery does instead of waiting for a decision: `it is at run tests`, `it is at held: …`,
+        `it has ended (…)`."""
         state = self.state
         if state.status is not None:
             return f"it has ended ({state.status.replace('_', ' ')})"
@@ -277,9 +280,9 @@ class Inbox:
 
     def _add_budget(self, increase: decisions.AddBudget) -> str:
         """Add dollars, tokens and time to the delivery's budget, once for each id; return a line for the sender that
-        says what was added.
+        says what was added, or that it was counted before.
 
-        Where the delivery waits for its budget to be raised, that is decided with it.
+        When the delivery waits for its budget to be raised, that decision is recorded as approved.
         """
         state = self.state
         decided = decisions.DecisionRecord(verdict=decisions.GateVerdict.APPROVED, by=increase.by, decided_at=self.now)
@@ -301,13 +304,13 @@ class Inbox:
 def record_decision(
     state: DeliveryState, pending: decisions.PendingDecision, decided: decisions.DecisionRecord
 ) -> None:
-    """Record a decision about what waits; where one was made before, that one stays."""
+    """Record a decision about what waits; do nothing when one was made before."""
     if pending.key not in state.gates.decided:
         store_decision(state, pending.key, decided)
 
 
 def store_decision(state: DeliveryState, key: str, decided: decisions.DecisionRecord) -> None:
-    """Store a decision in the state under this key; the newest DECISIONS_KEPT stay."""
+    """Store a decision in the state under this key; only the newest DECISIONS_KEPT stay."""
     state.gates.decided = dict([*state.gates.decided.items(), (key, decided)][-DECISIONS_KEPT:])
 
 
@@ -337,7 +340,8 @@ def delivery_attached(request: DeliveryRequest, delivery_id: str, run_id: str) -
 
 
 def conflicting_delivery(existing: DeliveryRequest, sent: DeliveryRequest) -> str:
-    """Return what the existing delivery is about, where that is not what was sent; empty: both are about the same.
+    """Return, in words, what the existing delivery is about, when that is not what was sent; empty: both are about the
+    same.
 
     Compared are the repository and the issue, and without an issue the text: `me/calc` and `you/calc` share ids.
     """
@@ -363,9 +367,9 @@ def request_key(request: DeliveryRequest) -> tuple[str, ...]:
 
 
 def is_same_request(existing: DeliveryRequest, sent: DeliveryRequest) -> bool:
-    """Return whether two requests are for the same, so that whoever sends the second means the first.
+    """Return True when two requests are for the same, so that whoever sends the second means the first.
 
-    It compares `request_key` of both; a repository may be written in two ways.
+    It compares `request_key` of both, but a repository may be written in two ways.
     """
     return (
         is_same_repository(existing.repository, sent.repository) and request_key(existing)[1:] == request_key(sent)[1:]
@@ -373,7 +377,7 @@ def is_same_request(existing: DeliveryRequest, sent: DeliveryRequest) -> bool:
 
 
 def delivery_attach_refusal(existing: DeliveryRequest, raw: Any) -> str:
-    """Return the reason why somebody who sent this cannot attach to the existing delivery; empty: they can.
+    """Return the reason why whoever sent `raw` cannot attach to the existing delivery; empty: they can.
 
     raw  the request as it was sent; None or {} fits every delivery. The reason for an invalid one names its field
     """

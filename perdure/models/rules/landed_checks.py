@@ -1,5 +1,5 @@
-"""The `check` commands of landed items: those that run with the next landing, and those that did not run since the
-last."""
+"""The `check` commands of a backlog's landed items: which run with the next landing, which did not run since the branch
+last moved, and the question to a person about those that fail."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ _NAMES_SHOWN = 5
 
 
 def checks_for_landing(state: BacklogState, item: str) -> dict[str, tuple[str, ...]]:
-    """Return by item the commands that run when this item lands: its own, and up to CHECKS_MOST of landed ones.
+    """Return by item the commands that run when this item lands: its own, and up to CHECKS_MOST of landed items.
 
-    Of landed ones come first those that were not run for longest, then those that most items depend on: each has its
-    turn.
+    Of landed items, those whose checks have not run for longest come first, then those that most items depend on, so
+    that each has its turn.
     """
     own_commands = state.items[item].item.check if item in state.items else ()
     return ({item: own_commands} if own_commands else {}) | _select_checks(state, _landed_with_checks(state))
 
 
 def due_checks(state: BacklogState) -> dict[str, tuple[str, ...]]:
-    """Return commands of landed items that did not run on the branch as it is, by item, as many as run at once."""
+    """Return, by item, commands of landed items that did not run on the branch as it is now; at most CHECKS_MOST
+    commands."""
     return _select_checks(state, _unchecked_items(state))
 
 
@@ -73,7 +74,8 @@ def ask_about_checks(state: BacklogState, failing: Iterable[str], question: str)
 
 
 def clear_resolved_question(state: BacklogState) -> None:
-    """Remove the question about failing checks where all of them pass now: another item has landed that mends them."""
+    """Remove the question about failing checks when all of them pass now, because another item has landed that mends
+    them; else do nothing."""
     if state.base.failing_items and not {item_state.item.id for item_state in _unchecked_items(state)} & set(
         state.base.failing_items
     ):
@@ -81,8 +83,8 @@ def clear_resolved_question(state: BacklogState) -> None:
 
 
 def unchecked_summary(state: BacklogState) -> str:
-    """Return one line that names landed items whose checks are not known to pass on the branch as it is; empty:
-    none."""
+    """Return one line that names landed items whose checks are not known to pass on the branch as it is now; empty when
+    there are none."""
     item_ids = [item_state.item.id for item_state in _unchecked_items(state)]
     if not item_ids:
         return ""
@@ -100,7 +102,7 @@ def _landed_with_checks(state: BacklogState) -> list[ItemState]:
 
 
 def _unchecked_items(state: BacklogState) -> list[ItemState]:
-    """Return the landed items whose checks did not pass since the branch was last moved."""
+    """Return the landed items whose checks did not pass since the branch was last moved; none when it never was."""
     moved_at = state.landing.head_moved_at
     return [
         item_state

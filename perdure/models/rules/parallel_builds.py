@@ -1,5 +1,5 @@
-"""One plan built by several agents at once: its tasks as a small backlog, and the choice among attempts at the whole
-plan by their verdicts. Pure functions."""
+"""Pure decisions about one plan built by several agents at once: its tasks, as a small backlog, and the choice among
+attempts at the whole plan by their verdicts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from perdure.text import money, pluralise
 
 
 def split_into_tasks(plan: Plan) -> tuple[PlannedTask, ...]:
-    """Return all tasks of the plan in its order, each with those it has to wait for; empty: one agent does as well.
+    """Return all tasks of the plan in its order, each with those it has to wait for; none when no two tasks could be
+    built at the same time, so that one agent does as well.
 
-    It does where no two tasks could be built at the same time. Two can that have a role each, say which files they
-    change, share none, and do not depend on each other. All others follow the plan's order.
+    Two tasks can be when each has a role and names the files it changes, they share no file, and they do not depend on
+    each other. All others follow the plan's order.
     """
     predecessors = _order_tasks(plan.tasks)
     tasks = tuple(
@@ -54,12 +55,14 @@ def tasks_backlog_id(workflow_id: str, plan: str, head: str) -> str:
 
 
 def is_tasks_backlog(backlog: str, workflow_id: str) -> bool:
-    """Return whether a backlog of that id holds the tasks of this delivery."""
+    """Return True when a backlog of that id holds the tasks of this delivery's plan, whose ids are made by
+    `tasks_backlog_id`."""
     return backlog.rpartition("/")[0] == workflow_id and backlog.startswith(f"{workflow_id}/tasks-")
 
 
 def parent_of_task(parent: ParentDelivery | None, item: BacklogItem) -> ParentDelivery | None:
-    """Return the parent delivery with the number and title of the task that this item is; None: it is no task.
+    """Return the parent delivery with the number and title of the task that this item is; None when the backlog holds
+    no plan's tasks.
 
     parent  the delivery whose tasks the backlog holds; None: a backlog of requests
     """
@@ -80,8 +83,8 @@ def has_landed_task(tasks: Sequence[TaskResult]) -> bool:
 
 
 def remaining_tasks_text(tasks: Sequence[TaskResult]) -> str:
-    """Return what the agent that goes on alone is told: which tasks are done and which are not, and why; empty: all are
-    done."""
+    """Return the text for the agent that goes on alone: which tasks are done, and which are not and why; empty when all
+    are done."""
     if all(task.commit for task in tasks):
         return ""
     lines = [
@@ -97,10 +100,10 @@ def tasks_summary(tasks: Sequence[TaskResult]) -> str:
 
 
 def _order_tasks(tasks: Sequence[Task]) -> dict[int, set[int]]:
-    """Return, by number, the numbers of all tasks that have to land before a task.
+    """Return, by task number, the numbers of all tasks that have to land before it.
 
-    Two that may not be built at the same time, and that the plan does not order, come in the plan's order: an arrow
-    between two that nothing orders makes no cycle.
+    Two tasks that may not be built at the same time, and that the plan does not order, come in the plan's order; that
+    makes no cycle.
     """
     predecessors: dict[int, set[int]] = {number: set() for number in range(1, len(tasks) + 1)}
     for number, task in enumerate(tasks, 1):
@@ -115,7 +118,8 @@ def _order_tasks(tasks: Sequence[Task]) -> dict[int, set[int]]:
 
 
 def _add_predecessor(predecessors: dict[int, set[int]], first: int, second: int) -> None:
-    """Put task `first` and all before it before task `second` and all behind it, in the given sets."""
+    """Record in `predecessors`, which it changes, that task `first` and all before it come before task `second` and all
+    behind that."""
     earlier = {first, *predecessors[first]}
     for number, task_predecessors in predecessors.items():
         if number == second or second in task_predecessors:
@@ -123,7 +127,7 @@ def _add_predecessor(predecessors: dict[int, set[int]], first: int, second: int)
 
 
 def _can_run_together(task: Task, other: Task) -> bool:
-    """Return whether two tasks have a role each, both name files, and no file of one may be a file of the other."""
+    """Return True when two tasks have a role each, both name files, and no file of one can be a file of the other."""
     if not (task.role and other.role):
         return False
     return (
@@ -134,8 +138,8 @@ def _can_run_together(task: Task, other: Task) -> bool:
 
 
 def _may_overlap(first: str, second: str) -> bool:
-    """Return whether two paths are the same file, one is a folder around the other, or nobody can tell (patterns, the
-    root)."""
+    """Return True when two paths are the same file, one is a folder around the other, or that cannot be told, as with
+    patterns and the root."""
     first, second = (posixpath.normpath(path.strip().lstrip("/") or ".") for path in (first, second))
     if any(mark in path for path in (first, second) for mark in "*?[") or "." in (first, second):
         return True
@@ -181,9 +185,9 @@ def attempt_workflow_id(workflow_id: str, number: int) -> str:
 
 
 def initial_attempt_state(state: DeliveryState, prepared: PreparedWorkspace, number: int, count: int) -> DeliveryState:
-    """Return the state in which an attempt begins: plan, files and messages that the delivery had after planning.
+    """Return the state in which an attempt begins: plan, checkpoint and messages that the delivery had after planning.
 
-    A message to its agent is added: it is attempt `number` of `count`, and the best one is taken.
+    A message to its agent is added, which says that it is attempt `number` of `count`, and that the best one is taken.
     """
     instruction = (
         f"This is attempt {number} of {count} at this plan. Each is built by itself, and the best one is taken: go "
@@ -226,7 +230,7 @@ def attempts_budget_reason(remaining_usd: float, attempts: int) -> str:
 
 
 def attempts_summary(attempts: Sequence[AttemptResult]) -> str:
-    """Return one line for people: the attempt that was chosen, or how each one ended where none was."""
+    """Return one line for people: the attempt that was chosen, or when none was how each one ended."""
     chosen = next((attempt for attempt in attempts if attempt.chosen), None)
     shown = [chosen] if chosen is not None else attempts
     return f"of {len(attempts)}, " + " · ".join(attempt.summary_line for attempt in shown)

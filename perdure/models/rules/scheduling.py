@@ -1,5 +1,5 @@
-"""The next items of a backlog to begin and to land, the slots they are built in, and the conflicts foreseen between
-them: pure decisions over its state, the same for the same state."""
+"""Pure decisions over a backlog's state: which items begin next and which lands next, the slots they are built in, why
+an item waits, and the conflicts foreseen between items. The same for the same state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SHOWN, _KEPT, _CHARS = 2, 10, 200
 
 
 def record_conflicts(state: BacklogState, id: str, conflicts: Mapping[str, str]) -> None:
-    """Record which other items an item's newest commit would conflict with, each with the first path.
+    """Record in the state which other items an item's newest commit would conflict with, each with the first path.
 
-    conflicts  by key of the other delivery, its path; of other backlogs or of none they are ignored
+    conflicts  path by key of the other delivery; those of no item of this backlog are ignored
 
-    What was recorded of the item before is removed, its own report and those of the others.
+    What was recorded about the item before is removed, in its own report and in those of the others.
     """
     keys = {
         delivery_key(item_state.child.id): item_id
@@ -40,8 +40,8 @@ def record_conflicts(state: BacklogState, id: str, conflicts: Mapping[str, str])
 
 
 def conflicts_text(state: BacklogState, id: str) -> str:
-    """Return `likely to conflict with page in src/app.py`, of other items that are being built now; empty: none is
-    known."""
+    """Return `likely to conflict with page in src/app.py`, about other items that are being built now; empty when none
+    is known."""
     pairs = dict(state.items[id].foreseen.conflicts)
     pairs |= {
         other: item_state.foreseen.conflicts[id]
@@ -68,10 +68,11 @@ are answered in the same moment."""
 
 
 def no_slot_reason(request: BacklogRequest, state: BacklogState, building: Sequence[ItemState], now: datetime) -> str:
-    """Return the reason why no further item gets a slot, in one line; empty: there is one.
+    """Return the reason why no further item gets a slot, in one line: `parallel` are being built, or too many are under
+    way with those that wait for people; empty: there is a slot.
 
-    An item that has waited for a person for SLOT_KEPT has given its slot to others, and takes one back when that is
-    decided, beyond `parallel` if need be.
+    An item that has waited for a person for SLOT_KEPT does not occupy a slot, and takes one again when that is decided,
+    beyond `parallel` if need be.
     """
     frees_slots = state.opened is not None and state.opened.frees_waiting_slots
     without_slot = [
@@ -87,9 +88,9 @@ def no_slot_reason(request: BacklogRequest, state: BacklogState, building: Seque
 
 
 def next_free_slot(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
-    """Return the time at which enough items that wait for a person will have given up their slots.
+    """Return the time at which a slot becomes free because items have waited for a person for SLOT_KEPT.
 
-    None: there is a slot now, or there will be none in this way.
+    None: there is a slot now, or none becomes free in this way.
     """
     building = [item_state for item_state in state.items.values() if item_state.phase is ItemPhase.BUILDING]
     if not no_slot_reason(request, state, building, now):
@@ -125,7 +126,7 @@ class ItemStart:
 
 
 def item_views(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[ItemView, ...]:
-    """Return all items as they are shown, in the order in which they were added."""
+    """Return all items as they are shown to people, in the order in which they were added."""
     graph, reasons = Dependencies.from_state(state), waiting_reasons(request, state, now)
     critical = frozenset(graph.critical)
     return tuple(
@@ -135,20 +136,20 @@ def item_views(request: BacklogRequest, state: BacklogState, now: datetime) -> t
 
 
 def startable_items(request: BacklogRequest, state: BacklogState, now: datetime) -> tuple[ItemStart, ...]:
-    """Return the items that begin now, first the one that unblocks most; longest chain, priority and age decide
-    ties."""
+    """Return the items that begin now, each with what it may pay; first the one that unblocks most others, then longest
+    chain, priority and age."""
     return tuple(_StartRound(request, state, now).decide_starts().starts)
 
 
 def waiting_reasons(request: BacklogRequest, state: BacklogState, now: datetime) -> dict[str, str]:
-    """Return by item, of those that are ready and do not begin now, why not, in one line."""
+    """Return, by item, why items that depend on nothing unfinished do not begin now, each in one line."""
     return _StartRound(request, state, now, explains=True).decide_starts().reasons
 
 
 def next_to_land(state: BacklogState) -> str:
-    """Return the item whose turn to land comes now; empty: another one has the turn, or none has asked.
+    """Return the id of the item that gets the turn to land now; empty: another one has the turn, or none has asked.
 
-    They land in the order in which they asked, whatever they unblock: what unblocks most was begun first, a landing
+    Items land in the order in which they asked, whatever they unblock: what unblocks most was begun first, a landing
     takes a small part of a delivery's time, and so no item waits longer than the landings before it take.
     """
     if state.landing.item:
@@ -158,15 +159,13 @@ def next_to_land(state: BacklogState) -> str:
 
 
 def count_items_to_land(state: BacklogState) -> int:
-    """Count the items that are to land; one that was replaced by its parts is none of them."""
+    """Count the items of the backlog, without those that were replaced by their parts."""
     return sum(item_state.phase is not ItemPhase.DECOMPOSED for item_state in state.items.values())
 
 
 def is_finished(request: BacklogRequest, state: BacklogState, now: datetime) -> bool:
-    """Return whether nothing of the backlog can move any more.
-
-    No item is being built, and none would begin, were the window open and the backlog not held.
-    """
+    """Return True when nothing of the backlog can move any more: no item is being built, and none would begin even if
+    the window were open and the backlog not held."""
     if any(item_state.phase is ItemPhase.BUILDING for item_state in state.items.values()):
         return False
     without_window = request.model_copy(update={"window": None})
@@ -174,10 +173,8 @@ def is_finished(request: BacklogRequest, state: BacklogState, now: datetime) -> 
 
 
 def next_start_time(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
-    """Return the time at which items may begin that wait for nothing else; None: none waits for a time.
-
-    The window opens then, or an item that waits for a person gives its slot to others.
-    """
+    """Return the time at which an item may begin that waits only for that time: the window opens, or an item that waits
+    for a person gives up its slot. None: no item waits for a time."""
     times = {
         time for time in (_window_opening(request, state, now), next_free_slot(request, state, now)) if time is not None
     }
@@ -185,7 +182,7 @@ def next_start_time(request: BacklogRequest, state: BacklogState, now: datetime)
 
 
 def _window_opening(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
-    """Return the time at which the window opens; None: it is open, or there is none."""
+    """Return the time at which the window opens; None when it is open, or the backlog has none."""
     if not request.window or (window := Window.parse(request.window)).is_open(now, _offsets(state)):
         return None
     return window.next_opening(now, _offsets(state))
@@ -194,7 +191,8 @@ def _window_opening(request: BacklogRequest, state: BacklogState, now: datetime)
 def _item_view(
     state: BacklogState, item_state: ItemState, graph: Dependencies, reason: str, critical: bool
 ) -> ItemView:
-    """Return one item as it is shown. `reason`: why it does not begin, of one that is ready."""
+    """Return one item as it is shown. `reason`: why an item that depends on nothing unfinished does not begin;
+    critical: it is on the longest chain."""
     phase, because = _phase_and_reason(state, item_state, graph, reason)
     waits = phase == "waits"
     if phase in ("building", "landing"):
@@ -221,9 +219,10 @@ def _item_view(
 
 
 def _phase_and_reason(state: BacklogState, item_state: ItemState, graph: Dependencies, reason: str) -> tuple[str, str]:
-    """Return the phase in which an item is shown, and in one line why it is in that phase.
+    """Return the phase in which an item is shown, and in one line why it is in that phase, empty when there is nothing
+    to say.
 
-    reason  why it does not begin, of one that is ready
+    reason  why an item that depends on nothing unfinished does not begin
     """
     id = item_state.item.id
     if item_state.phase is ItemPhase.BUILDING:
@@ -284,8 +283,8 @@ def start_rank(graph: Dependencies, item_state: ItemState) -> tuple[int, int, in
 
 
 def unreserved_usd(request: BacklogRequest, state: BacklogState) -> float | None:
-    """Return the dollars of the backlog's budget that no item has paid and no running one may still pay; None: no
-    budget."""
+    """Return the dollars of the backlog's budget that no item has paid and no running one may still pay, which may be
+    negative; None when the backlog has no budget."""
     if request.budget_usd is None:
         return None
     return round(
@@ -308,7 +307,7 @@ def _reserved_usd(item_state: ItemState) -> float:
 
 @dataclass
 class _StartRound:
-    """One decision about all items that are ready, in order.
+    """One pass over all items that depend on nothing unfinished, which decides which of them begin.
 
     explains  goes on after the last start, so that `reasons` has every item that does not begin
     """
@@ -322,11 +321,12 @@ class _StartRound:
 
     def decide_starts(self) -> _StartRound:
         """Decide for every ready item whether it begins now: fill `starts` and `reasons`, and return the round itself.
+        Unless it `explains`, it stops when nothing more can begin.
 
-        An item does not begin while the backlog is closed, while money or a free slot is missing, and while items that
-        are being built change the same files. Only the first item that waits for files is looked at further: once
-        OVERTAKEN_MOST others have overtaken it, later items that change its files wait for it, and so do items of
-        unknown files, where some overtaker's files had not been known beforehand.
+        An item does not begin while the backlog is held or its window closed, while money or a free slot is missing,
+        and while items that are being built change the same files. When OVERTAKEN_MOST others have begun before the
+        first item that waits for files, later items that change its files wait for it, and so do items of unknown files
+        when an overtaker's files had not been known beforehand.
 
         A start gets the item's own budget, or else an equal share of what remains of the backlog's, and never more than
         remains.
@@ -388,8 +388,8 @@ class _StartRound:
         return self
 
     def _overlapping_item(self, overlap_check: OverlapCheck, item_state: ItemState, others: list[ItemState]) -> str:
-        """Return the id of the first of these items that changes the same files; empty: none does, or overlaps do not
-        count."""
+        """Return the id of the first of these items that may change the same files; empty when none does, this one's
+        files are not known, or the backlog ignores overlaps."""
         if self.request.overlap == "build" or not item_state.touches:
             return ""
         overlapping = (
@@ -398,8 +398,8 @@ class _StartRound:
         return next(overlapping, "")
 
     def _find_overtakers(self, overlap_check: OverlapCheck, item_state: ItemState) -> list[ItemState]:
-        """Return the items that change the same files and have begun since this one was ready, at most
-        OVERTAKEN_MOST."""
+        """Return the items that may change the same files and have begun since this one was ready, the oldest first, at
+        most OVERTAKEN_MOST."""
         items = self.state.items
         times = [items[id].child.ended_at for id in item_state.item.depends_on if id in items]
         ready_since = max(

@@ -1,4 +1,5 @@
-"""A backlog's current details: the Markdown that the Web UI shows beside it, and the table in its pull request."""
+"""A backlog's current details, the Markdown that the Web UI shows beside its workflow, and the table of items in its
+pull request."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ _UPDATES: dict[str, tuple[str, dict[str, object], str]] = {
 
 
 def render_backlog_details(request: BacklogRequest, state: BacklogState, now: datetime, id: str = "") -> str:
-    """Return the current details in Markdown: first what waits for a person, then all items in the order of SHOWN.
+    """Return the current details in Markdown: first what waits for a person, then the facts, then all items in the
+    order of SHOWN.
 
     At most DETAILS_BYTES; items that do not fit are counted. `id`: the workflow's, for commands and the link to its
     page.
@@ -64,8 +66,8 @@ def render_backlog_details(request: BacklogRequest, state: BacklogState, now: da
 
 
 def render_items_table(request: BacklogRequest, state: BacklogState) -> str:
-    """Return the Markdown table of items for the pull request of their branch: what landed first, at most
-    _TABLE_BYTES."""
+    """Return the Markdown table of items for the pull request of their branch, those that landed first; at most
+    _TABLE_BYTES, items that do not fit are counted."""
     order = {id: (item.phase is not ItemPhase.LANDED, item.order, id) for id, item in state.items.items()}
     rows = (_pull_request_row(state, id) for id in sorted(state.items, key=lambda id: order[id]))
     head = ("| item | what | came of it | commit | paid |", "|:--|:--|:--|:--|--:|")
@@ -73,7 +75,8 @@ def render_items_table(request: BacklogRequest, state: BacklogState) -> str:
 
 
 def count_phases(items: Iterable[ItemView]) -> str:
-    """Return how many items are in which phase, in the order of SHOWN: `3 landed · 2 building · 1 waits for you`."""
+    """Return how many items are in each phase, in the order of SHOWN and without empty phases: `3 landed · 2 building ·
+    1 waits for you`."""
     phases = [item.phase for item in items]
     counts = [(phase, phases.count(phase)) for phase in SHOWN]
     labels = {"waits": "waits for you", "after": "after others"}
@@ -87,14 +90,16 @@ def _sort_items(items: Iterable[ItemView]) -> list[ItemView]:
 
 
 def _status_line(state: BacklogState, items: list[ItemView]) -> str:
-    """Return the first line: the backlog's status, or that it waits for a person, and its items counted."""
+    """Return the first line: `Waiting for you` when a person has to decide something, else the backlog's status; and
+    its items counted."""
     needs_person = bool(state.base.question) or any(item.phase == "waits" for item in items)
     status = "Waiting for you" if needs_person else state.status.capitalize()
     return f"{status}: {pluralise(len(items), 'item')} · {count_phases(items)}"
 
 
 def _message_lines(state: BacklogState) -> list[str]:
-    """Return lines for the message, the reason of a hold, and what it waits for, as far as there are such."""
+    """Return a line each for the message, the reason of a hold, and what the backlog waits for, as far as there are
+    such."""
     texts = (
         ("Message", state.message, 300),
         ("Held", state.hold_reason, END_MESSAGE_CHARS),
@@ -109,7 +114,7 @@ _DONE_WITH = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.CANCELLED, ItemPhas
 def _resume_lines(state: BacklogState, id: str) -> list[str]:
     """Return a line on how to go on with a backlog that is held, or that ended before all items landed; else no line.
 
-    None for a plan's tasks either: their delivery says so.
+    There is none for a plan's tasks either: their delivery says how.
     """
     if not id or state.parent_delivery is not None:  # tasks: their delivery says so
         return []
@@ -126,8 +131,8 @@ def _resume_lines(state: BacklogState, id: str) -> list[str]:
 
 
 def _base_question_lines(state: BacklogState) -> list[str]:
-    """Return the section about a base that the branch does not follow, with the update that decides it; empty: nothing
-    is asked."""
+    """Return the section with the question about the branch's base, or about checks that fail, and the update that
+    decides it; empty when nothing is asked."""
     if not state.base.question:
         return []
     lines = [
@@ -141,8 +146,8 @@ def _base_question_lines(state: BacklogState) -> list[str]:
 
 
 def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
-    """Return the section with each waiting item's question, command, update and JSON; the first _WAITING items, others
-    are counted."""
+    """Return the section with the question, command, update and JSON of each waiting item; of the first _WAITING items,
+    the others are counted. Empty when none waits."""
     if not items:
         return []
     lines = ["", "### Waiting for you", "In a terminal; or here: More Actions, Send an Update, choose the name, paste:"]
@@ -182,7 +187,7 @@ def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
 
 
 def _item_row(item: ItemView, gap: str) -> str:
-    """Return an item's row in the details. `gap`: put behind each cell, where the renderer leaves no space."""
+    """Return an item's row in the details. `gap`: put behind each cell, because the Web UI leaves no space there."""
     why = escape_line(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
     mark = "**" if item.critical else ""
     name = f"{mark}{escape_line(item.id, 40)}{mark}"
@@ -204,7 +209,7 @@ def _pull_request_row(state: BacklogState, id: str) -> str:
 
 
 def _fit_rows(rows: Iterable[str], total: int, remaining_bytes: int) -> list[str]:
-    """Return the first rows that fit into so many bytes, and a last one that counts the others.
+    """Return the first rows that fit into so many bytes and, when there are more, a last one that counts the others.
 
     `total` is the number of rows: of a thousand most are not even made.
     """
@@ -218,7 +223,7 @@ def _fit_rows(rows: Iterable[str], total: int, remaining_bytes: int) -> list[str
 
 
 def _link_or_code(address: str) -> str:
-    """Return an address as a Markdown link; as code where it is no web address, or has characters that would break the
+    """Return an address as a Markdown link; as code when it is no web address, or has characters that would break the
     link."""
     plain = address.startswith(("https://", "http://")) and not any(c in " ()<>[]`|\\" for c in address)
     return f"[{escape_line(address, 200)}]({address})" if plain and address.isprintable() else code_span(address)

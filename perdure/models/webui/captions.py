@@ -1,5 +1,6 @@
-"""Short texts about a delivery: captions beside each activity in the Web UI's timeline, and what the server's lists
-keep, made here when it is set and parsed again when it is read."""
+"""Short texts about a delivery: the captions beside each activity in the Web UI's timeline; and the texts of two search
+attributes, the size of the change and what is waited for, made here when they are set and parsed again when they are
+read."""
 
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ _LONGEST = 66
 
 
 def step_caption(step: str, attempt: int, state: DeliveryState, subject: str = "") -> str:
-    """Return the caption of a step that is one activity, whose name stands beside it already. `subject`: of its
-    commit."""
+    """Return the caption of a step that is one activity, beside which its name stands already, at most _LONGEST
+    characters; from the second attempt on with its number.
+
+    subject  of the commit that the step makes; the caption of steps that have no text of their own
+    """
     prepared = state.prepared
     match step:
         case Step.PREPARE:
@@ -38,9 +42,9 @@ def step_caption(step: str, attempt: int, state: DeliveryState, subject: str = "
 
 
 def turn_caption(attempt: int, turn: int, previous_summary: str, model: str) -> str:
-    """Return a turn's caption: `turn 3, after edit src/x.py, pytest -q`.
+    """Return a turn's caption, at most _LONGEST characters: `turn 3, after edit src/x.py, pytest -q`.
 
-    previous_summary  of the turn before, empty for the first, whose caption names the model instead
+    previous_summary  of the turn before; empty for the first, whose caption names the model instead
     """
     happened = previous_summary.partition(" · ")[2]
     after = f", after {happened}" if happened else f" · {model}"
@@ -66,7 +70,7 @@ _TESTS, _SINCE, _MOMENT = " · tests ", " · since ", "%Y-%m-%dT%H:%M:%SZ"
 def format_change(state: DeliveryState) -> str:
     """Return the size of the change and its tests, `+120 −14 in 3 files · tests 455/455`.
 
-    Empty while there is no commit; without the tests where the newest commit was not tested.
+    Empty while there is no commit; without the tests when the newest commit was not tested.
     """
     size, tests = state.building.change_size, state.testing.verdict
     if size is None:

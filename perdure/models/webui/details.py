@@ -1,9 +1,9 @@
-"""A delivery's current details: the Markdown that the Web UI shows beside it. Text that other people or a model wrote
-stays plain text there.
+"""A delivery's current details: the Markdown that the Web UI shows beside its workflow. Text that other people or a
+model wrote stays plain text there. Also the escaping that a backlog's details share.
 
-Its renderer joins three dialects (tables, formulas between dollar signs, definition lists, addresses made links, quotes
-and fractions made pretty), and accepts raw HTML: whatever could begin any of that is escaped. It leaves code alone, so
-code is where JSON stands that people copy: not in a table, where a bar in it would end the cell.
+The Web UI's renderer joins three dialects (tables, formulas between dollar signs, definition lists, addresses made
+links, quotes and fractions made pretty), and accepts raw HTML: whatever could begin any of that is escaped. It leaves
+code alone, so code is where JSON stands that people copy: not in a table, where a bar in it would end the cell.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
 
 def escape_line(text: str, limit: int) -> str:
-    """Return a text on one line without markup, at most `limit` characters and "…" where there were more; safe in a
-    table, too."""
+    """Return a text on one line with all markup escaped, safe in a table too; only its first `limit` characters, with
+    "…" when there were more."""
     line = one_line(text, len(text))
     safe = _FRACTION.sub("&#47;", _MARKUP.sub(lambda match: "\\" + match[0], line[:limit]))
     return safe + ("…" if len(line) > limit else "")
 
 
 def code_span(name: str, limit: int = 300) -> str:
-    """Return a name as a code span that it cannot end: Git allows a backtick in a branch."""
+    """Return a name as a Markdown code span, without characters that could end it (Git allows a backtick in a branch),
+    cut to `limit` characters."""
     cleaned = re.sub(r"[`|\n\t]", "", visible(name)).strip()
     return f"`{cleaned[:limit]}{'…' if len(cleaned) > limit else ''}`" if cleaned else "``"
 
 
 def page_link(page: str, kind: str, id: str) -> list[str]:
-    """Return the line that links to a delivery or backlog on Perdure's page; no line where no page is known.
+    """Return the line that links to a delivery or backlog on Perdure's page; no line when no page is known, or its
+    address is no plain web address.
 
     kind  `deliveries` or `backlogs`
     """
@@ -55,14 +57,14 @@ def page_link(page: str, kind: str, id: str) -> list[str]:
 
 
 def copyable_lines(json_text: str) -> list[str]:
-    """Return JSON as a paragraph of code, in Markdown lines: it wraps where it is narrow, and three clicks select
+    """Return JSON as a paragraph of code, in Markdown lines, so that it wraps when it is long, and three clicks select
     it."""
     return ["", f"`{json_text.replace('`', _BACKTICK)}`", ""]
 
 
 def compact_json(value: dict[str, object]) -> str:
-    """Return JSON on one line, readable in any language; all non-ASCII is escaped where a character could not be seen
-    or would mislead."""
+    """Return a value as JSON on one line, readable in any language; when a character in it is not printable, all
+    non-ASCII is escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
@@ -86,8 +88,8 @@ def render_delivery_details(state: DeliveryState, request: DeliveryRequest, deli
     """Return the current details in Markdown: status and facts, a row for each step, the plan, then what a person might
     do.
 
-    At most DETAILS_BYTES. `delivery`: its key, to read its plan and diff; `id`: the workflow's, for the link to its
-    page.
+    At most DETAILS_BYTES: plan and older steps are cut. `delivery`: its key, to read its plan and diff; `id`: the
+    workflow's, for the link to its page.
     """
     above = [f"### {_status_line(state)}", *_message_lines(state), *_fact_lines(state, request, id)]
     below = waiting_section(state, delivery)
@@ -100,7 +102,8 @@ def render_delivery_details(state: DeliveryState, request: DeliveryRequest, deli
 
 
 def _plan_lines(text: str, remaining_bytes: int) -> list[str]:
-    """Return the section with the plan, as much as fits into so many bytes; its text is escaped, whoever wrote it."""
+    """Return the section with the plan, as many lines as fit into so many bytes and "…" for the others; its text is
+    escaped, whoever wrote it. Empty when no line has any text."""
     lines: list[str] = []
     remaining_bytes -= 100
     for line in text[:PLAN_SHOWN_BYTES].splitlines():
@@ -120,7 +123,7 @@ def render_refused(message: str) -> str:
 
 
 def _status_line(state: DeliveryState) -> str:
-    """Return the first line: the phase it is in, what waits for a person, or how it ended and why."""
+    """Return the first line: how it ended and why; or else what waits for a person, that it is held, or its phase."""
     if state.status is None:
         running = f"Running: {state.phase}" if state.phase else "Preparing"
         return waiting_headline(state) or running
@@ -128,7 +131,8 @@ def _status_line(state: DeliveryState) -> str:
 
 
 def _message_lines(state: DeliveryState) -> list[str]:
-    """Return lines for the message and for what it waits for; the latter only where the first line does not say it."""
+    """Return lines for the message and for what the delivery waits for; the latter only when the first line does not
+    say it. Empty when there is neither."""
     lines = [f"**Message:** {escape_line(state.message, 400)}"] if state.message else []
     if state.waiting and not waiting_headline(state):
         lines.append(f"**Waiting:** {escape_line(state.waiting, 200)}")
@@ -136,8 +140,8 @@ def _message_lines(state: DeliveryState) -> list[str]:
 
 
 def _fact_lines(state: DeliveryState, request: DeliveryRequest, id: str) -> list[str]:
-    """Return the list of facts: issue, request, repository, branch, changed promises, money, decisions, assumptions,
-    notes, links."""
+    """Return the list of facts, as far as there are such: issue, request, repository, branch, changed promises, money,
+    decisions, assumptions, unread messages, hold, notes, links to page and pull request."""
     lines = []
     if number := request.issue_number:
         title = escape_line(state.prepared.request.title, 200) if state.prepared else ""
@@ -189,7 +193,7 @@ def _decision_text(key: str, decision: DecisionRecord) -> str:
 
 def _steps_table(steps: list[StepRecord], remaining_bytes: int) -> list[str]:
     """Return the Markdown table of steps: the newest that fit into so many bytes, at most _STEPS, and how many came
-    before."""
+    before. Empty when there is no row."""
     rows: list[str] = []
     for record in reversed(steps[-_STEPS:]):
         row = _step_row(record)
@@ -222,7 +226,8 @@ def _step_row(record: StepRecord) -> str:
 
 
 def _pull_request_line(pull: PullRequest) -> str:
-    """Return the line that links to the pull request; in a local forge, with the command that shows it."""
+    """Return the line that links to the pull request; for one in a local forge, which no browser can open, with the
+    command that shows it."""
     if kept_in := local_repository(pull):  # nothing that a browser could open
         return f"- pull request #{pull.number} in {code_span(kept_in)}: `perdure pulls {pull.number}` there"
     return f"- pull request [#{pull.number}]({pull.url})"
@@ -249,7 +254,8 @@ _HOW = {
 
 
 def waiting_headline(state: DeliveryState) -> str:
-    """Return the line that says for what it waits for a person, or that it is held; empty: neither."""
+    """Return the line that says what the delivery waits for a person to decide, or that it is held; empty when neither
+    is so."""
     if (pending_decision := state.gates.pending_decision) is not None:
         question = "an agent asks" if pending_decision.question is not None else pending_decision.summary
         return f"Waiting for you: {escape_line(question, 200)}"
@@ -263,7 +269,7 @@ def waiting_headline(state: DeliveryState) -> str:
 def waiting_section(state: DeliveryState, delivery: str = "") -> list[str]:
     """Return the last section, in Markdown lines: how to decide, or how to let it go on after a hold.
 
-    Empty when nothing is asked and nothing is held, or it has ended.
+    Empty when nothing is asked and nothing is held, or the delivery has ended.
     """
     if state.status is not None:
         return []
@@ -281,7 +287,7 @@ def waiting_section(state: DeliveryState, delivery: str = "") -> list[str]:
 
 
 def _question_lines(pending_decision: PendingDecision) -> list[str]:
-    """Return lines for what is to be decided, since when it waits, and when it ends undecided."""
+    """Return lines for what is to be decided, since when it waits, and when it ends undecided, if it does."""
     lines = (
         _agent_question(pending_decision.question)
         if pending_decision.question is not None
@@ -300,9 +306,10 @@ def _agent_question(question: Question) -> list[str]:
 
 
 def _reading_instructions(pending_decision: PendingDecision, state: DeliveryState, delivery: str) -> list[str]:
-    """Return how to read in the Web UI what is decided: it is in the vault, and no history holds it.
+    """Return how to read in the Web UI what is decided (plan, items, test report or diff), which is in the vault and in
+    no history.
 
-    Empty for a gate about nothing that can be read, and where the delivery's key is not known.
+    Empty for a gate about nothing that can be read, and when the delivery's key is not known.
     """
     if not delivery or state.prepared is None or pending_decision.gate not in _HOW:
         return []
@@ -320,7 +327,8 @@ def _reading_instructions(pending_decision: PendingDecision, state: DeliveryStat
 
 
 def _decision_updates(pending_decision: PendingDecision) -> list[str]:
-    """Return each update that decides it, with its JSON to copy; `edit_plan` only as a command for a terminal."""
+    """Return each update that decides it, with its JSON to copy, one for each possible answer; `edit_plan` only as a
+    command for a terminal."""
     lines = [_UPDATE]
     for name, payload in pending_decision.example_updates():
         if name == "edit_plan":
@@ -333,7 +341,7 @@ def _decision_updates(pending_decision: PendingDecision) -> list[str]:
 
 
 def _answer_payloads(pending_decision: PendingDecision, example: str) -> list[str]:
-    """Return the JSON of update `answer` for each possible answer; for a free text, the example."""
+    """Return the JSON of update `answer` for each possible answer; for an answer in free text, the example alone."""
     question = pending_decision.question
     if question is None or question.kind is QuestionKind.TEXT:
         return [example]
