@@ -4,7 +4,6 @@ the message that none answers; and how Ctrl-C ends it."""
 from __future__ import annotations
 
 import difflib
-import getpass
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
@@ -205,14 +204,6 @@ def run_with_backlog(screen: Screen, id: str, work: Callable[[Backlog], Awaitabl
         return await work(perdure.backlog(await resolve_backlog(perdure, id)))
 
     return run_coroutine(resolve_and_run())
-
-
-def login_name() -> str:
-    """Return the login name of the person who decides, for the record; empty when the system does not know it."""
-    try:
-        return getpass.getuser()[:200]
-    except (OSError, KeyError):
-        return ""
 
 
 async def read_pages(delivery: Delivery, what: str) -> AsyncIterator[str]:

@@ -175,6 +175,12 @@ LABEL_CHARS, LABELS_MOST = 100, 100
 NAME_CHARS, PLACE_CHARS = 255, 2048
 """Of a name (a branch, a model), as many as a file system accepts for one; and of an address or a path."""
 
+PERSON_CHARS = 200
+"""Of a person's name, as a decision records it."""
+
+PRIORITY_MOST = 100
+"""Of an item of a backlog, and below zero the least: people name a few steps of it."""
+
 USD_LEAST, USD_MOST, TOKENS_MOST = 0.01, 100_000, 10**12
 """Of a delivery's budget, and of what is added to it in one step: more is a slip of the finger."""
 

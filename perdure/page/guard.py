@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import hmac
-import os
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from html import escape
 
 from aiohttp import web
 
+from perdure.models.limits import PERSON_CHARS
 from perdure.text import one_line
 
 LEAVE = "/leave"
@@ -26,9 +25,6 @@ PERSON = web.RequestKey("person", str)
 
 SESSION = web.RequestKey("session", str)
 """The value of the session cookie, from which a form's field is made."""
-
-PERSON_CHARS = 200
-"""Most characters of a person's name, as a decision records it."""
 
 _COOKIE_S = 30 * 24 * 3600
 """A month: after that, the address with the token has to be opened again."""
@@ -195,11 +191,3 @@ def _same_path_refresh(request: web.Request) -> web.Response:
     path = escape("/" + request.path.lstrip("/"), quote=True)
     page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}"><title>Perdure</title>'
     return web.Response(text=f'{page}<p><a href="{path}">Go on</a>', content_type="text/html")
-
-
-def login_name() -> str:
-    """Return the login name of this process, for the record of what is decided; its user id where there is none."""
-    try:
-        return getpass.getuser()[:PERSON_CHARS]
-    except (OSError, KeyError):
-        return str(os.getuid())

@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 from perdure import __version__
 from perdure.client import Delivery, Perdure
 from perdure.client.server.overview import Overview
+from perdure.models import limits
 from perdure.models.errors import PerdureError
 from perdure.page.guard import PERSON, SESSION, Guard
 from perdure.render.report.page import report_environment as of_report
@@ -117,6 +118,7 @@ def template_environment() -> Environment:
     report = of_report()
     assert report.loader is not None
     combined = report.overlay(loader=ChoiceLoader([PackageLoader("perdure.page", "templates"), report.loader]))
+    combined.globals = combined.globals | {"limits": limits}
     combined.filters = combined.filters | {
         "age": age_text,
         "time": time_text,

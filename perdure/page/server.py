@@ -11,12 +11,13 @@ from http import HTTPStatus
 from aiohttp import web
 from temporalio.service import RPCError
 
+from perdure.adapters.system.home import login_name
 from perdure.client import Perdure
 from perdure.client.server.overview import Overview
 from perdure.local.connect import adapt_no_worker_error
 from perdure.local.page import ListenAddress, ServedPage
 from perdure.models.errors import BadInput, PerdureError
-from perdure.page.guard import Guard, Handler, add_security_headers, login_name
+from perdure.page.guard import Guard, Handler, add_security_headers
 from perdure.page.render import (
     GUARD,
     LAST_MESSAGES,

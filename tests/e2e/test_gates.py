@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from perdure.adapters.system.home import login_name
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.guard import login_name
 from tests.cli.conftest import Cli
 from tests.engine import BUILT, HAPPY, Engine, check_shipped, finished, git, make_target, pulls, until
 from tests.processes import alive, children_of, name_of

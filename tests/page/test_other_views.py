@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -103,6 +104,7 @@ async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_
         status, answer = await ada.post("/start/backlog", {"id": "night", "backlog": text})
         assert status == 400
         assert "backlog:7" in answer
+        assert text in html.unescape(answer)
         assert "reqest" in answer
         status, answer = await ada.post("/start/backlog", {"id": "", "backlog": text})
         assert (status, "the backlog has no name" in answer) == (400, True)

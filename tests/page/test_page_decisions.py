@@ -8,9 +8,9 @@ import pytest
 from browsing import card, chromium, looking
 from playwright.async_api import Page, expect
 
+from perdure.adapters.system.home import login_name
 from perdure.local.page import ListenAddress, ensure_page_token
 from perdure.models.delivery.decisions import PendingDecision
-from perdure.page.guard import login_name
 from perdure.page.server import serve_page
 from tests.e2e.test_gates import GATES
 from tests.e2e.test_web_ui import TOLD

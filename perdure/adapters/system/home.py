@@ -1,7 +1,8 @@
-"""PERDURE_HOME: one directory that holds everything Perdure keeps on a host."""
+"""PERDURE_HOME: one directory that holds everything Perdure keeps on a host; and the name of its user."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import stat
 import uuid
@@ -12,6 +13,7 @@ from platformdirs import user_data_path
 
 from perdure.adapters.system.files import hold_lock, write_whole
 from perdure.models.errors import BadInput
+from perdure.models.limits import PERSON_CHARS
 
 _MACHINE_ID = Path("/etc/machine-id")
 
@@ -147,3 +149,11 @@ def _read_machine_id() -> str:
         return _MACHINE_ID.read_text().strip()
     except OSError:
         return ""
+
+
+def login_name() -> str:
+    """Return the login name of this process, for the record of what is decided; its user id where there is none."""
+    try:
+        return getpass.getuser()[:PERSON_CHARS]
+    except (OSError, KeyError):
+        return str(os.getuid())

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from perdure import secrets
+from perdure.adapters.system.home import login_name
 from perdure.cli.backlog.checks import can_read_issues, unreadable_issues_error
 from perdure.cli.backlog.start import read_backlog_file
 from perdure.cli.request.validation import workers_elsewhere
 from perdure.cli.screen import Screen, text_or_stdin
-from perdure.cli.session import login_name, run_with_backlog
+from perdure.cli.session import run_with_backlog
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.rules.backlog import parse_item

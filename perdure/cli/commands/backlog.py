@@ -26,6 +26,7 @@ from perdure.cli.commands.options import (
     Model,
     NoQuestions,
 )
+from perdure.models.limits import PRIORITY_MOST
 
 ItemRequest = Annotated[str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it.")]
 ItemIssue = Annotated[str | None, typer.Option("--issue", metavar="N|URL", help="An open issue says what is wanted.")]
@@ -38,7 +39,10 @@ Touches = Annotated[
 Check = Annotated[
     list[str] | None, typer.Option("--check", metavar="COMMAND", help="Holds once it has landed. Repeatable.")
 ]
-Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first; -100 to 100.")]
+Priority = Annotated[
+    int | None,
+    typer.Option("--priority", metavar="N", help=f"Higher goes first; -{PRIORITY_MOST} to {PRIORITY_MOST}."),
+]
 Role = Annotated[str | None, typer.Option("--role", metavar="NAME", help="Told to its agents: frontend, test, …")]
 ItemBudget = Annotated[float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it may spend.")]
 ItemFile = Annotated[str | None, typer.Option("--file", metavar="FILE|-", help="The item as YAML or JSON instead.")]
@@ -213,7 +217,9 @@ def retry(
 def prioritise(
     id: BacklogId,
     item: ItemId,
-    priority: Annotated[int, typer.Argument(metavar="N", min=-100, max=100, help="Higher goes first.")],
+    priority: Annotated[
+        int, typer.Argument(metavar="N", min=-PRIORITY_MOST, max=PRIORITY_MOST, help="Higher goes first.")
+    ],
     json: Json = False,
 ) -> None:
     """Let an item begin sooner, or later, among those that are ready."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from perdure.adapters.system.home import login_name
 from perdure.cli.decide.gate import decide_at_gate, edit_plan, print_plan, report_decision
 from perdure.cli.screen import Screen, text_or_stdin
-from perdure.cli.session import login_name, run_with_delivery
+from perdure.cli.session import run_with_delivery
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
 from perdure.render.decision_lines import (

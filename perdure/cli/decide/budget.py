@@ -7,11 +7,12 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from perdure.adapters.system.home import login_name
 from perdure.cli.commands.options import LAST
 from perdure.cli.decide.gate import report_decision
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, login_name, run_with_delivery
+from perdure.cli.session import connect_client, run_with_delivery
 from perdure.client import Delivery
 from perdure.client.budgets import ENDED, read_budget_table
 from perdure.client.budgets import add_to_budget as add_to

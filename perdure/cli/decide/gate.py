@@ -15,11 +15,11 @@ from typing import Any
 
 import typer
 
-from perdure.adapters.system.home import Home
+from perdure.adapters.system.home import Home, login_name
 from perdure.cli.event_loop import handle_interrupts
 from perdure.cli.keys import TerminalKeys, discard_typed
 from perdure.cli.screen import Screen
-from perdure.cli.session import login_name, read_pages
+from perdure.cli.session import read_pages
 from perdure.client import DecisionReply, Delivery
 from perdure.client.delivery.decisions import wait_for_next_decision
 from perdure.client.yaml_files import fetch_editable_plan, is_blank, parse_plan

@@ -13,12 +13,12 @@ from rich.live import Live
 from rich.text import Text
 from temporalio.service import RPCError
 
-from perdure.adapters.system.home import Home
+from perdure.adapters.system.home import Home, login_name
 from perdure.cli.decide.gate import decide_at_gate, gate_choices
 from perdure.cli.event_loop import handle_interrupts, run_coroutine
 from perdure.cli.keys import TerminalKeys, is_at_terminal
 from perdure.cli.screen import Screen
-from perdure.cli.session import connect_client, login_name
+from perdure.cli.session import connect_client
 from perdure.client import Delivery, Perdure
 from perdure.client.server.overview import LOOK_S, Overview, OverviewRow, row_data
 from perdure.local.page import page_address

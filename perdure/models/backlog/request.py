@@ -19,6 +19,7 @@ from perdure.models.limits import (
     LABELS_MOST,
     NAME_CHARS,
     PLACE_CHARS,
+    PRIORITY_MOST,
     REQUEST_BYTES,
     USD_LEAST,
     USD_MOST,
@@ -116,7 +117,7 @@ class BacklogItem(UserInputModel):
     id: ItemId
     request: str = ""
     issue: int | str | None = None
-    priority: int = Field(default=0, ge=-100, le=100)
+    priority: int = Field(default=0, ge=-PRIORITY_MOST, le=PRIORITY_MOST)
     labels: tuple[LabelText, ...] = Field(default=(), max_length=LABELS_MOST)
     role: str = Field(default="", pattern=f"^({ITEM_ID})?$")
     depends_on: tuple[ItemId, ...] = ()

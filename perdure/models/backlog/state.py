@@ -15,7 +15,7 @@ from perdure.models.base import HistoryModel, UserInputModel, require_number
 from perdure.models.delivery.decisions import AddBudget, Answer, Approve, EditPlan, Reject, UserMessage
 from perdure.models.delivery.specialists import ParentDelivery
 from perdure.models.ids import digest
-from perdure.models.limits import NAME_CHARS, PLACE_CHARS
+from perdure.models.limits import NAME_CHARS, PLACE_CHARS, PRIORITY_MOST
 from perdure.models.schedule import Offset
 
 
@@ -331,7 +331,7 @@ class NamedItem(UserInputModel):
 class PrioritisedItem(NamedItem):
     """Update `prioritise`."""
 
-    priority: int = Field(ge=-100, le=100)
+    priority: int = Field(ge=-PRIORITY_MOST, le=PRIORITY_MOST)
 
     _require_number = field_validator("priority", mode="before")(require_number)
 

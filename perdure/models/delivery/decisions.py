@@ -15,7 +15,7 @@ from perdure.models.base import HistoryModel, UserInputModel, json_type_name, re
 from perdure.models.config.repository import Duration
 from perdure.models.delivery.request import describe_invalid_field
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, TOKENS_MOST, USD_MOST
+from perdure.models.limits import MESSAGE_BYTES, NAME_CHARS, PERSON_CHARS, TOKENS_MOST, USD_MOST
 from perdure.text import one_line
 
 _PERSON_NAME_CHARS = 60
@@ -62,7 +62,7 @@ class Question(HistoryModel):
     why: str = ""
 
 
-_BUDGET_EXAMPLES: dict[str, dict[str, Any]] = {"tokens": {"tokens": 500_000}, "time": {"time": "1h"}}
+_BUDGET_EXAMPLES: dict[str, int | str] = {"usd": 5, "tokens": 500_000, "time": "1h"}
 """Examples of what to add, by the limit that was reached: dollars do not help where tokens or time have run out."""
 
 
@@ -91,6 +91,12 @@ class PendingDecision(HistoryModel):
         """Return the key under which the decision is kept once it is made: gate and target, `plan:1a2b3c4d`."""
         return f"{self.gate}:{self.target}"
 
+    @property
+    def budget_example(self) -> tuple[str, int | str]:
+        """Return what to add where a budget is spent: the field of AddBudget, and an example of its value."""
+        limit = self.limit if self.limit in _BUDGET_EXAMPLES else "usd"
+        return limit, _BUDGET_EXAMPLES[limit]
+
     def example_updates(self) -> list[tuple[str, str]]:
         """Return name and JSON of every update that decides this, with an example of its payload, as a person would
         send it."""
@@ -99,7 +105,7 @@ class PendingDecision(HistoryModel):
             "reject": {"note": "why, and what instead"},
             "edit_plan": {"plan": "sha256 of the edited plan"},
             "answer": {"answer": self._example_answer()},
-            "add_budget": _BUDGET_EXAMPLES.get(self.limit, {"usd": 5}),
+            "add_budget": dict([self.budget_example]),
         }
         return [(name, json.dumps({"of": self.target, **payloads[name]})) for name in self.options]
 
@@ -166,7 +172,7 @@ class DecisionUpdate(UserInputModel):
 
     target: str = Field(alias="of", default="", max_length=64)
     gate: Gate | None = None
-    by: str = Field(default="", max_length=200)
+    by: str = Field(default="", max_length=PERSON_CHARS)
 
 
 class Approve(DecisionUpdate):
@@ -246,7 +252,7 @@ class Hold(UserInputModel):
     """Begin no further turn. `note`: why, for those who wonder; `by`: who says so."""
 
     note: str = Field(default="", max_length=500)
-    by: str = Field(default="", max_length=200)
+    by: str = Field(default="", max_length=PERSON_CHARS)
 
 
 def describe_hold(note: str, by: str = "") -> str:

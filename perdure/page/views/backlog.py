@@ -14,6 +14,7 @@ from markupsafe import Markup
 from perdure.client import Backlog, RunDescription
 from perdure.client.namespace import read_pending_decisions
 from perdure.models.errors import BadInput
+from perdure.models.limits import PRIORITY_MOST
 from perdure.models.webui.backlog import count_phases
 from perdure.page.render import form_text, perdure_of, person_of, redirect_with_message, render, stream_part
 from perdure.render.backlog.drawing import draw_graph
@@ -118,7 +119,7 @@ def _parse_priority(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadInput(f"{text[:20]!r} is no priority", fix="-100 to 100") from None
+        raise BadInput(f"{text[:20]!r} is no priority", fix=f"-{PRIORITY_MOST} to {PRIORITY_MOST}") from None
 
 
 def _backlog_of(request: web.Request) -> Backlog:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.system import home as homes
-from perdure.adapters.system.home import Home
+from perdure.adapters.system.home import Home, login_name
 from tests.other_process import line, python
 
 NAME = """
@@ -19,6 +20,17 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(Home(Path(sys.argv[1])).host_id(), flush=True)
 """
+
+
+def test_who_has_no_login_name_is_recorded_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    assert login_name() == "ada"
+
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert login_name() == str(os.getuid())
 
 
 def test_everything_lies_below_the_root_and_nothing_is_made_by_asking(tmp_path: Path) -> None:

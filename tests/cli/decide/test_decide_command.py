@@ -9,7 +9,7 @@ import pytest
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from perdure.cli.session import login_name
+from perdure.adapters.system.home import login_name
 from perdure.models.delivery.decisions import Question, QuestionKind
 from perdure.models.delivery.steps import Plan
 from perdure.models.delivery.turn import TurnInput, TurnResult
