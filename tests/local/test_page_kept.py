@@ -116,18 +116,23 @@ async def test_a_page_of_its_own_says_the_next_port_ends_by_itself_and_refuses_t
             other.bind(("127.0.0.1", 0))
             other.listen()
             port = other.getsockname()[1]
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "perdure.cli", "page", "--port", str(port), "--no-open"),
-                stdout=asyncio.subprocess.PIPE,
-            )
-            assert process.stdout is not None
-            async with asyncio.timeout(patient(60)):
-                taken = (await process.stdout.readline()).decode()
-                address = (await process.stdout.readline()).decode().strip()
-            assert f"port {port} is taken: " in taken
-            assert await opens(address)
-            process.send_signal(signal.SIGINT)
-            async with asyncio.timeout(patient(30)):
-                assert await process.wait() == 0
+            for number in (signal.SIGINT, signal.SIGTERM):
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "perdure.cli", "page", "--port", str(port), "--no-open"),
+                    stdout=asyncio.subprocess.PIPE,
+                )
+                assert process.stdout is not None
+                async with asyncio.timeout(patient(60)):
+                    taken = (await process.stdout.readline()).decode()
+                    address = (await process.stdout.readline()).decode().strip()
+                assert f"port {port} is taken: " in taken
+                assert await opens(address)
+                served = psutil.Process(process.pid).children(recursive=True)
+                assert served
+                process.send_signal(number)
+                async with asyncio.timeout(patient(30)):
+                    assert await process.wait() == 0
+                assert not any(one.is_running() for one in served)
+                assert not await opens(address)
     finally:
         await perdure("server", "stop")
