@@ -132,16 +132,15 @@ async def _open_client(
             f"no Temporal server answered within {SERVER_ANSWER_S:.0f} s", where=address, fix=fix
         ) from None
     except (RPCError, RuntimeError, ValueError) as error:
-        raise TemporalUnreachable(
-            f"Temporal cannot be reached: {_readable_reason(error)}", where=address, fix=fix
-        ) from None
+        reason = innermost_message(error)[:200] or type(error).__name__
+        raise TemporalUnreachable(f"Temporal cannot be reached: {reason}", where=address, fix=fix) from None
 
 
-def _readable_reason(error: Exception) -> str:
-    """Return the innermost message, at most 200 characters, of an SDK error, whose text nests several Rust errors."""
+def innermost_message(error: Exception) -> str:
+    """Return the innermost message of an SDK error, whose text nests several Rust errors."""
     text = " ".join(str(error).split())
     inner = re.findall(r'(?:message|error): "([^"]+)"', text)
-    return (inner[-1] if inner else text)[:200] or type(error).__name__
+    return inner[-1] if inner else text
 
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 import perdure
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.programs import run_program
 from perdure.models.errors import BadInput, PerdureError
 from perdure.secrets import without_secrets
 
@@ -123,17 +123,13 @@ def temporal_version(binary: Path) -> str:
 
     Raises PerdureError when it does not run, takes too long or prints no version.
     """
-    try:
-        env = without_secrets(os.environ)
-        result = subprocess.run(
-            [binary, "--version"], env=env, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PerdureError(f"the temporal program does not run: {error}", where=str(binary)) from None
-    version = re.search(r"\d+\.\d+\.\d+", result.stdout)
+    result = run_program([binary, "--version"], without_secrets(os.environ), _VERSION_TIMEOUT_S)
+    if result.code is None:
+        raise PerdureError(f"the temporal program does not run: {result.reason}", where=str(binary))
+    version = re.search(r"\d+\.\d+\.\d+", result.output)
     if version is None:
         raise PerdureError(
-            f"the temporal program does not tell its version: {result.stdout[:200]!r}", where=str(binary)
+            f"the temporal program does not tell its version: {result.output[:200]!r}", where=str(binary)
         )
     return version[0]
 

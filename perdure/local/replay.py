@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.programs import run_with_input
+from perdure.local.connect import innermost_message
 from perdure.local.places import worker_command, worker_environment
 from perdure.models.errors import PerdureError
 from perdure.plugin import perdure_plugin
@@ -39,37 +40,18 @@ async def replay_histories(histories: Sequence[WorkflowHistory]) -> list[str]:
     request = json.dumps(
         [{"id": history.workflow_id, "history": json.loads(history.to_json())} for history in histories]
     )
-    process = await asyncio.create_subprocess_exec(
-        *worker_command(),
-        REPLAY_ARGUMENT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=worker_environment(Home.find(), without_secrets(os.environ)),
-    )
+    env = worker_environment(Home.find(), without_secrets(os.environ))
+    result = await run_with_input([*worker_command(), REPLAY_ARGUMENT], request.encode(), env, VERIFY_REPLAY_S)
+    if result.code is None:
+        raise PerdureError(f"the replay did not end within {VERIFY_REPLAY_S:.0f} s")
     try:
-        async with asyncio.timeout(VERIFY_REPLAY_S):
-            out, err = await process.communicate(request.encode())
-        answer = json.loads((out.splitlines() or [b""])[-1])  # before it the SDK's own log may stand
-    except TimeoutError:
-        raise PerdureError(f"the replay did not end within {VERIFY_REPLAY_S:.0f} s") from None
+        answer = json.loads((result.output.splitlines() or [""])[-1])  # before it the SDK's own log may stand
     except ValueError:
-        error_lines = err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        error_lines = result.errors.strip().splitlines() or [f"exit code {result.code}"]
         raise PerdureError(f"the replay could not be carried out: {error_lines[-1][:200]}") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     if not isinstance(answer, list) or len(answer) != len(histories):
         raise PerdureError("the replay could not be carried out: it answered something else")
     return [str(line) for line in answer]
-
-
-def _readable_failure(failure: Exception) -> str:
-    """Return a replay failure's type and innermost message, at most 300 characters: the SDK prints a Rust structure."""
-    text = " ".join(str(failure).split())
-    inner = re.search(r'message: "([^"]+)"', text)
-    return f"{type(failure).__name__}: {inner[1] if inner else text}"[:300]
 
 
 def replay_if_requested(workflows: Sequence[type[Any]]) -> None:
@@ -87,5 +69,5 @@ async def _replay_from_input(workflows: Sequence[type[Any]]) -> None:
     for entry in entries:
         history = WorkflowHistory.from_json(entry["id"], entry["history"])
         failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
-        answer.append(_readable_failure(failure) if failure else "")
+        answer.append(f"{type(failure).__name__}: {innermost_message(failure)}"[:300] if failure else "")
     print(json.dumps(answer), flush=True)

@@ -4,11 +4,8 @@ what it needs."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +15,7 @@ import perdure
 from perdure.adapters.repository.host import user_file
 from perdure.adapters.repository.keys import parse_toml_model
 from perdure.adapters.system.bounded import read_text
+from perdure.adapters.system.programs import ProgramResult, run_program
 from perdure.models.config.preset import AGENT_NAME, Preset, find_version, is_older
 from perdure.models.config.repository import BUILT_IN
 from perdure.models.errors import BadInput
@@ -101,9 +99,6 @@ VERSION_S = 60.0
 """The time an agent has to say its version: one that runs on Node was seen to take 15 s the first time on a cold
 disk."""
 
-VERSION_CHARS = 4096
-"""Characters that are read of what it says: a program that says more than that is asked something else."""
-
 
 @dataclass(frozen=True)
 class ProgramCheck:
@@ -130,15 +125,12 @@ def check_program(preset: Preset, path: str | None = None) -> ProgramCheck:
         return ProgramCheck(problem=f"{preset.command[0]} is not installed, or not on PATH", fix=install_hint)
     if preset.node and (problem := _node_problem(preset.node, path)):
         return ProgramCheck(Path(program), problem=problem, fix=f"install Node {preset.node} or newer")
-    try:
-        output = _run_for_output([program, *preset.command[1:], *preset.version.args], path)
-    except (OSError, subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        return ProgramCheck(
-            Path(program), problem=f"it does not say its version: {_describe_error(error)}", fix=install_hint
-        )
-    version = find_version(output)
+    result = _run_in_empty_home([program, *preset.command[1:], *preset.version.args], path)
+    if result.reason:
+        return ProgramCheck(Path(program), problem=f"it does not say its version: {result.reason}", fix=install_hint)
+    version = find_version(result.output)
     if preset.version.least and not version:
-        shown = " ".join(output.split())[:60]
+        shown = " ".join(result.output.split())[:60]
         return ProgramCheck(Path(program), problem=f"no version in what it says: {shown!r}", fix=install_hint)
     if preset.version.least and is_older(version, preset.version.least):
         return ProgramCheck(
@@ -153,54 +145,16 @@ def _node_problem(minimum: str, path: str) -> str:
     node = shutil.which("node", path=path)
     if node is None:
         return f"it needs Node {minimum} or newer, and there is no node on PATH"
-    try:
-        version = find_version(_run_for_output([node, "--version"], path))
-    except (OSError, subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        return f"it needs Node {minimum} or newer, and node does not say its version: {_describe_error(error)}"
+    result = _run_in_empty_home([node, "--version"], path)
+    if result.reason:
+        return f"it needs Node {minimum} or newer, and node does not say its version: {result.reason}"
+    version = find_version(result.output)
     return f"it needs Node {minimum} or newer, {version} is here" if not version or is_older(version, minimum) else ""
 
 
-def _run_for_output(command: list[str], path: str) -> str:
-    """Run a program and return what it prints on standard output, at most VERSION_CHARS. Its home is empty and removed
-    afterwards, because some write at once.
-
-    Raises TimeoutExpired after VERSION_S, CalledProcessError for an exit code but 0, OSError where it cannot be
-    started. Nothing of it lives on.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="perdure-", ignore_cleanup_errors=True) as home,
-        tempfile.TemporaryFile() as out,
-    ):
-        process = subprocess.Popen(
-            command,
-            env={"PATH": path, "HOME": home, "LANG": os.environ.get("LANG", "C.UTF-8")},
-            cwd=home,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(VERSION_S)
-        finally:
-            _kill_process_group(process)
-        if code:
-            raise subprocess.CalledProcessError(code, command[0])
-        out.seek(0)
-        return out.read(VERSION_CHARS).decode(errors="replace")
-
-
-def _kill_process_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process with all of its group, and wait for it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _describe_error(error: Exception) -> str:
-    """Return why a program did not say its version, in a few words."""
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"nothing within {VERSION_S:g} s"
-    if isinstance(error, subprocess.CalledProcessError):
-        return f"exit code {error.returncode}"
-    return str(error)[:120]
+def _run_in_empty_home(command: list[str], path: str) -> ProgramResult:
+    """Run a program for at most VERSION_S, with nothing in its environment; its home is empty and removed afterwards,
+    because some write at once."""
+    with tempfile.TemporaryDirectory(prefix="perdure-", ignore_cleanup_errors=True) as home:
+        env = {"PATH": path, "HOME": home, "LANG": os.environ.get("LANG", "C.UTF-8")}
+        return run_program(command, env, VERSION_S, Path(home))

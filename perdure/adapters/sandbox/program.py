@@ -7,11 +7,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 
+from perdure.adapters.system.programs import run_program
 from perdure.models.limits import SANDBOX_PROBE_S
 
 MINIMUM = (0, 8)
@@ -124,10 +124,4 @@ def _file_digest(path: str, state: tuple[int, int, int]) -> str:
 def _read_version(path: str, state: tuple[int, int, int]) -> str:
     """Run `bwrap --version` and return what it printed; '' when it does not run. Cached by path and
     `_file_identity`."""
-    try:
-        finished = subprocess.run(
-            [path, "--version"], env={}, capture_output=True, timeout=SANDBOX_PROBE_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return finished.stdout.decode(errors="replace")
+    return run_program([path, "--version"], {}, SANDBOX_PROBE_S).output

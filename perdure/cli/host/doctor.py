@@ -7,7 +7,6 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +22,7 @@ from perdure.adapters.sandbox.control_groups import find_delegated_group
 from perdure.adapters.sandbox.grades import probe, probe_landlock, probe_layers
 from perdure.adapters.sandbox.usage import ResourceCaps, gigabytes
 from perdure.adapters.system.home import Home
+from perdure.adapters.system.programs import run_program
 from perdure.cli.event_loop import run_coroutine
 from perdure.cli.host.agents import list_agents
 from perdure.cli.host.remote_checks import (
@@ -61,14 +61,12 @@ _FIRST_PERSON_UID, _NOBODY_UID = 1000, 65534
 
 def check_git() -> list[Checkup]:
     """Check that git is installed and not older than GIT_NEEDED."""
-    env = without_secrets(os.environ)
-    try:
-        output = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
+    result = run_program(["git", "--version"], without_secrets(os.environ), 10)
+    if result.code is None:
         return [Checkup("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
-    version = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", output)
+    version = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", result.output)
     if version is None or (int(version[1]), int(version[2])) < GIT_NEEDED:
-        return [Checkup("git", MISSING, f"{output.strip()} is too old, 2.30 is needed", "install a newer git")]
+        return [Checkup("git", MISSING, f"{result.output.strip()} is too old, 2.30 is needed", "install a newer git")]
     return [Checkup("git", OK, version[0])]
 
 

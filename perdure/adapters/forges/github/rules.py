@@ -7,7 +7,6 @@ Only rules for the delivery's own branches are checked: those of the base stand 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from urllib.parse import quote
 
 from perdure.adapters.forges.github.errors import status_error
 from perdure.adapters.git.command import IDENTITY
+from perdure.adapters.system.programs import run_program
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.text import one_line
 
@@ -160,12 +160,9 @@ def _matches_regex(pattern: str, text: str) -> bool | None:
     """
     if re.search(r"\[\[:|\\[pPQCzX]", pattern):
         return None
-    try:
-        command = [sys.executable, "-I", "-S", "-c", _MATCH_PROGRAM, pattern, text]
-        process = subprocess.run(command, capture_output=True, timeout=FORGE_PATTERN_S, check=False, env={})
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    return {0: True, 3: False}.get(process.returncode)
+    command = [sys.executable, "-I", "-S", "-c", _MATCH_PROGRAM, pattern, text]
+    code = run_program(command, {}, FORGE_PATTERN_S).code
+    return {0: True, 3: False}.get(code) if code is not None else None
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import math
 import os
@@ -15,6 +13,7 @@ from pydantic import Field
 
 from perdure.adapters.agents.builtin.tools import search
 from perdure.adapters.agents.builtin.tools.base import AgentTool, Toolbox, ToolCall, ToolError, resolve_path
+from perdure.adapters.system.programs import run_with_input
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import UserInputModel
 
@@ -66,27 +65,14 @@ def _resolve_search_path(box: Toolbox, under: str) -> tuple[str, str]:
     return os.path.realpath(box.worktree), shown_path
 
 
-async def _run_search(request: bytes) -> bytes:
+async def _run_search(request: bytes) -> str:
     """Run the search program with a request, and return its answer. The program is killed on cancellation, and when it
     takes longer than SEARCH_S. Raises ToolError in that case, and when the program ends without an answer."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", str(Path(search.__file__)),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={}, cwd="/", start_new_session=True,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(SEARCH_S):
-            answer, _ = await process.communicate(request)
-    except TimeoutError:
-        answer = b""
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
-    if not answer:
+    command = [sys.executable, "-I", "-S", str(Path(search.__file__))]
+    result = await run_with_input(command, request, {}, SEARCH_S, cwd="/")
+    if not result.output:
         raise ToolError(f"the search did not end within {SEARCH_S:.0f} s: use a simpler pattern or a smaller path")
-    return answer
+    return result.output
 
 
 class GlobInput(UserInputModel):
