@@ -17,8 +17,9 @@ from perdure.plugin import perdure_plugin
 
 
 async def main(repository: str, request: str) -> int:
-    """Submit the request, print the delivery's id and its result, and return 0 when what was asked for exists, else 1.
-    Connects as TEMPORAL_* says (default 127.0.0.1:7233)."""
+    """Submit the request, or attach to a delivery of it that runs, and wait for its end. Print the delivery's id and,
+    at the end, its result; return 0 when what was asked for exists, else 1. Connects as TEMPORAL_* says (default
+    127.0.0.1:7233)."""
     config = ClientConfig.load_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
     client = await Client.connect(**config, plugins=[perdure_plugin()])

@@ -1,4 +1,4 @@
-"""A Perdure worker: which workflows and activities run here, on which queues."""
+"""A Perdure worker, as `perdure worker` runs it: which workflows and activities run here, on which task queues."""
 
 from __future__ import annotations
 

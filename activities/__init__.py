@@ -28,7 +28,7 @@ Activities = list[Callable[..., Any]]
 
 
 def any_host_activities(host: Host) -> Activities:
-    """Return the activities that any host may run, for the queue `perdure`."""
+    """Return the activities that any host may run, for the common task queue `perdure`."""
     notices = NoticeActivities(host)
     return [
         PrepareActivity(host).prepare,

@@ -1,7 +1,8 @@
-"""The activities for a backlog as a whole: its base and settings, its limits, the signing of its items' requests, its
-integration branch and its pull requests, a stack of them too.
+"""The activities of a backlog as a whole: finding its base and settings (`open_backlog`), its integration branch
+(`make_branch`), its limits (`backlog_room`), its pull request at the end (`close_backlog`) or those of a stack
+(`look_at_stack`), and signing its items' requests (`vouch`).
 
-Effects: `make_branch` pushes the integration branch where the remote does not have it, `close_backlog` opens one pull
+Effects: `make_branch` pushes the integration branch when the remote does not have it, `close_backlog` opens one pull
 request; both look first. Key: the branch. `look_at_stack` moves the base of a pull request, and opens one again that a
 forge had closed with its base; one that is into that branch already, or that somebody has closed, is left alone. Key:
 the pull request's own branch. The others have none. No model output chooses host, repository, base or branch.
@@ -111,11 +112,9 @@ class BacklogActivities(OnHost):
 
     def _open_backlog(self, work: OpenBacklogInput, make_branch: bool) -> OpenBacklogResult:
         """Find the backlog's base, read its settings, and return both with the name of its integration branch and what
-        its workflow needs to know of this host.
-
-        make_branch  push the branch when it is missing, in an empty repository the first commit too, and list the
-        issues that
-                     the backlog is to build; False: only check that the branch can be used
+        its workflow needs to know of this host. Without `make_branch` only check that the branch can be used; with it
+        push the branch when it is missing, in an empty repository the first commit too, and list the issues that the
+        backlog is to build.
 
         Raises InvalidRequest when the settings let nothing land, or the branch can be neither used nor made.
         """
@@ -172,7 +171,8 @@ class BacklogActivities(OnHost):
 
     def _read_limits(self, work: OpenBacklogInput) -> tuple[str, Limits]:
         """Return the repository's address, and the limits in its settings without the one on deliveries at once, which
-        each of the backlog's items keeps itself."""
+        each of the backlog's items keeps itself. Fetches the base. Raises InvalidRequest or BadInput for a repository
+        or settings that cannot be used, ForgeUnavailable when the remote does not answer."""
         target, vault = self.open_target(work)
         base, base_sha = fetch_base(vault, target, _settings_request(work))
         limits = ContractBuilder(self._host).read_settings(vault, base, base_sha, _settings_request(work)).config.limits
@@ -294,8 +294,8 @@ def _base_contract(work: OpenBacklogInput, target: TargetRepository, base: str, 
 
 
 def _behind_note(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str) -> str:
-    """Return a note, in Markdown, that the base has commits with which the branch was not tested; empty where the
-    branch has all of them."""
+    """Return a note, in Markdown, that counts the base's commits which the branch does not stand on, so that its items
+    were tested without them; empty when the branch has all of them."""
     if vault.is_ancestor(base_sha, head):
         return ""
     count = count_commits(vault, head, base_sha)
@@ -307,10 +307,10 @@ def _behind_note(vault: Vault, work: CloseBacklogInput, head: str, base_sha: str
 
 
 def _pull_request_body(work: CloseBacklogInput, behind: str, end: str) -> str:
-    """Return the text of the backlog's pull request, at most BODY_CHARS: the mark where its part begins, the note
-    `behind`, the table of items with the text of other people in it made harmless, and `end`.
+    """Return the text of the backlog's pull request, at most BODY_CHARS: the hidden mark where its part begins, the
+    note `behind`, the table of items, with markup of other people made harmless, and `end`.
 
-    The table is cut where it is too long, and a remark says by how much.
+    A table that is too long is cut, and a remark says by how much.
     """
     begin_mark = f"{part_start(delivery_key(work.backlog))}\n"
     text, remaining_chars = behind + neutral_text(work.body), BODY_CHARS - len(begin_mark) - len(end) - 100

@@ -1,7 +1,8 @@
-"""Questions about a delivery, answered from vault, journals, remote and forge, without taking its lease.
+"""Activities that answer questions about a delivery from vault, journals, remote and forge, without taking its lease:
+facts for `perdure verify`, pages of text, spending, the check of an edited plan.
 
-They run as activities of their own, so that nothing of them goes into a delivery's history. Only `store_text` has an
-effect: an artifact, and the same text twice is one.
+They are started apart from the delivery's workflow, or by the Treasury, so that nothing of them goes into the
+delivery's history. Only `store_text` has an effect: an artifact, and the same text twice is one.
 """
 
 from __future__ import annotations

@@ -229,8 +229,9 @@ class FollowActivities:
 
 
 async def _run_tests_on_base(session: WorkspaceSession, work: FollowInput, candidate: _BranchOnBase) -> TestVerdict:
-    """Run the test commands on the base and on the branch's new commit, then the checks of landed items there, and
-    return the verdict on all of it. `unchecked` in it: the items whose checks were not all run."""
+    """Run the test commands on the base and on the branch's new commit, then the checks of landed items on the latter,
+    and return the verdict on all of it; `unchecked` in it names the items whose checks were not all run. What fails on
+    the base too does not count; nor does a check that fails on the branch as it was."""
     contract, vault = session.contract, session.vault
     update_heartbeat(doing=f"testing {contract.base}")
     base_tests = await test_base(session, CONFIG_FILE) if contract.config.test else BaseTests()

@@ -153,8 +153,8 @@ def landing_trailers(delivery: str, place: LandingPlace) -> dict[str, str]:
 
 
 def _landed_result(work: RebaseInput, fetched: _FetchedBranch) -> RebaseResult:
-    """Return the result for a change that is on the branch already: a worker died between the push and its report, or
-    the delivery was rewound."""
+    """Return the result for a change whose commit is on the branch already: a worker died between the push and its
+    report, or the delivery was rewound. Nothing is changed."""
     return RebaseResult(
         onto=fetched.onto,
         contract=work.contract,
@@ -257,6 +257,8 @@ def _write_checkpoint(
 
 
 def _find_recorded(vault: Vault, ref: str, work: RebaseInput) -> RebaseResult | None:
+    """Return the result that a killed attempt of this rebase has recorded; None when there is none. Raises Diverged
+    when the run's ref went on with something else."""
     recorded = find_recorded_result(vault, ref, Step.REBASE, work.number, work.checkpoint)
     return RebaseResult.model_validate(recorded) if recorded is not None else None
 
@@ -307,8 +309,8 @@ def _bounded_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _summary_line(landing: LandingPlace, fetched: _FetchedBranch, is_empty: bool) -> str:
-    """Return one line on how the change stands on the branch's head: how many conflicts, all of it there already, or on
-    it."""
+    """Return one line about the change and the branch's head: how many files conflict, that all of it is there already,
+    or that it stands on that head."""
     head_text = f"{landing.branch} at {fetched.onto[:7]}"
     if fetched.merged.conflicts:
         count = len(fetched.merged.conflicts)

@@ -1,4 +1,4 @@
-"""The base of the activity classes: the host that they run on."""
+"""The base of the activity classes, which gives each the host that it runs on."""
 
 from __future__ import annotations
 

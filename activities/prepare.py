@@ -325,7 +325,7 @@ def _newest_whole_checkpoint(vault: Vault, checkpoint: str, first: str) -> str:
 
 
 def _recorded_generation(home: Home, delivery: str) -> int:
-    """Return the generation number of the worktree in the delivery's record; 0 where there is no record."""
+    """Return the number of the delivery's newest worktree directory, as its record says; 0 when there is no record."""
     try:
         return Workspace.open(home, delivery).record().generation
     except WorkspaceLost:

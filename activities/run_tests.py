@@ -153,8 +153,8 @@ async def test_base(session: WorkspaceSession, config_file: str) -> BaseTests:
 
 
 def describe_base_results(report: TestReport, base: str) -> dict[str, str]:
-    """Return, by command, how it went on the base, for agents: `passed on main in 2 s`, `failed on main in 40 s (3 of
-    120 tests)`."""
+    """Return, by command, its result on the base as text for agents: `passed on main in 2 s`, `failed on main in 40 s
+    (3 of 120 tests)`."""
     descriptions = {}
     for result in report.commands:
         failed = sum(case.outcome in FAILING for case in result.cases)
@@ -237,8 +237,8 @@ async def run_item_checks(
 
 
 def check_name(item: str, command: str) -> str:
-    """Return the name of the result of an item's check; of a long command only its beginning, with a hash that tells it
-    from others that begin so."""
+    """Return the name under which the result of an item's check stands in a report; of a long command only its
+    beginning, with a hash that tells it from others."""
     name = f"check of {item}: {command}"
     return (
         name if len(name) <= _MAX_CHECK_NAME_CHARS else f"{name[: _MAX_CHECK_NAME_CHARS - 10]}… {digest(command)[:8]}"

@@ -94,7 +94,8 @@ async def resume_point(work: ResumeInput) -> ResumeResult:
 
 async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> DeliveryStatus:
     """Return the status of a delivery's newest run: missing, running, or what its result says. When it ended without a
-    result, Temporal's own status, with the spending and the landed commit from the state in its memo.
+    result, Temporal's own status, with the spending and the landed commit from the state in its memo. Raises RPCError
+    when the server does not answer.
 
     ships  the delivery belongs to a stack: its branch, pull request and proposed commit are returned too
     """
@@ -131,8 +132,8 @@ async def _delivery_status(client: Client, delivery: str, *, ships: bool) -> Del
 
 
 async def describe_workflow(client: Client, id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
-    """Return the server's description of a workflow, or of one run of it; None where the server does not know it, or
-    where `run_id` is no id at all. Raises RPCError for any other failure."""
+    """Return the server's description of a workflow's newest run, or of run `run_id`; None when the server does not
+    know it, or `run_id` is not valid. Raises RPCError for any other failure."""
     try:
         return await client.get_workflow_handle(id, run_id=run_id).describe()
     except RPCError as error:
@@ -157,7 +158,8 @@ async def _read_result(client: Client, description: WorkflowExecutionDescription
 
 async def read_start_event(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], str]:
     """Return the request that a workflow was started with, as it was sent, and the first run id of its chain of runs,
-    both from the first event of history; `({}, "")` where there is no event."""
+    both from the first event of history; `({}, "")` when there is no event, and an empty request when it is no object.
+    """
     if (started := await _start_attributes(handle)) is None:
         return {}, ""
     values = await activity.client().data_converter.decode_wrapper(started.input)
@@ -203,7 +205,7 @@ async def former_run(work: PreviousRunInput) -> PreviousRunResult:
 async def _is_continued_from(client: Client, id: str, run_id: str) -> bool:
     """Return True when the run that asks is the one in which run `run_id`, carried out on Perdure's queue, went on by
     continue-as-new. False for a next run begun by a retry policy or a cron schedule of whoever started it: that begins
-    with what was sent."""
+    with what was sent. Raises RPCError when the server does not answer."""
     if not _is_ours(await describe_workflow(client, id, run_id), "Backlog"):
         return False
     # The first event of the run that asks says so; the event that closed the run before leaves it out (seen with
@@ -221,7 +223,7 @@ async def _reopening_problem(client: Client, work: PreviousRunInput, reopened_fr
 
     Asks the ended run for its state by a query, applies the change, and compares the digests. A request that is not the
     ended run's, a change that is refused, and a run that is missing, still running or cannot be replayed are reasons
-    too.
+    too. Raises RPCError when server or worker does not answer.
     """
     description = await describe_workflow(client, work.backlog, reopened_from.run_id)
     if (
@@ -293,7 +295,7 @@ async def _final_table(handle: WorkflowHandle[object, object]) -> LastTable:
 
 
 async def _initial_table(handle: WorkflowHandle[object, object]) -> TreasuryTable:
-    """Return the table with which a run was started, from the first event of its history; an empty table where it was
+    """Return the table with which a run was started, from the first event of its history; an empty table when it was
     started without one."""
     started = await _start_attributes(handle)
     if started is None or not started.input.payloads:

@@ -73,10 +73,10 @@ def shorten(text: str, limit: int) -> str:
 def cut_middle(
     text: str, limit: int, gap: str = "\n[… {} characters left out …]\n", *, head_share: float = 1 / 3
 ) -> str:
-    """Return a text of at most `limit` characters, with `gap` in place of its middle where there were more.
+    """Return a text of at most `limit` characters: as it is, or with `gap` in place of its middle.
 
     gap         `{}` in it becomes the number of characters that are left out
-    head_share  the part of what is kept that comes from the beginning: of output, the end says more
+    head_share  the share of the kept characters that comes from the beginning; the end of a program's output says more
     """
     if len(text) <= limit:
         return text

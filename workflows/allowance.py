@@ -1,5 +1,5 @@
-"""A delivery's reservation in the budgets that deliveries share. It reserves a block of money at the Treasury, begins
-turns within it, and requests the next block before it is used up."""
+"""A delivery's reservation in the budgets that deliveries share. It reserves a block of money at the workflow Treasury,
+begins turns within it, and requests the next block before it is used up."""
 
 from __future__ import annotations
 

@@ -247,7 +247,8 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
 
     @workflow.query(description="Where the backlog stands: perdure.models.backlog.state.BacklogProgress")
     def progress(self) -> BacklogProgress:
-        """Return where the backlog stands: its branch, cost, limits, what it waits for, and every item."""
+        """Answer query `progress`, also when the backlog ends: its status, branch, cost, limits, what it waits for, the
+        newest notes, and every item."""
         state, info = self.state, workflow.info()
         costs = [entry.child.usd for entry in state.items.values()]
         return BacklogProgress(

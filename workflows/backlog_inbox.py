@@ -1,6 +1,7 @@
-"""The messages a backlog takes while it runs: from people by updates, from its deliveries by signals.
+"""The messages a backlog takes while it runs: from people by updates and the signals `hold` and `resume`, from its
+deliveries by signals.
 
-An update is refused by its validator before it enters history, in words its sender can use.
+An update that does not count is refused by its validator before it enters history, in words its sender can use.
 """
 
 from __future__ import annotations

@@ -60,8 +60,9 @@ less. What does not run by then is named."""
 
 
 class BaseFollower:
-    """Keeps a backlog's branch on its base, and checks that what has landed still works. A branch that the request
-    named may be used by others, and is never rewritten: there only the checks run."""
+    """Keeps a backlog's branch on its base, and checks that what has landed still works. Each time it looks at the
+    base, it fetches it and, when it has moved, rebases the branch onto it and tests it. A branch that the request named
+    may be used by others, and is never rewritten: there only the checks run."""
 
     def __init__(self, request: BacklogRequest, state: BacklogState, items: Items) -> None:
         self._request, self._state, self._items = request, state, items
@@ -105,7 +106,7 @@ class BaseFollower:
         return False
 
     def stop(self) -> None:
-        """Cancel the look in progress, if any."""
+        """Cancel the look at the base that is in progress, if any."""
         if self._look_task is not None:
             self._look_task.cancel()
 

@@ -36,7 +36,7 @@ class Delivery(DeliveryInbox):
     @workflow.init
     def __init__(self, raw: Any = None, *extra_args: Any) -> None:
         """Parse the request and build the parts, before any message is handled: what people send at once, or before a
-        worker runs, is meant for this state. A bad request is kept as an error, which `run` raises."""
+        worker runs, is meant for this state. The error of a bad request is kept, and raised by `run`."""
         self.request, self.state = DeliveryRequest.model_construct(repository="", request=""), DeliveryState()
         self._submission_error: ApplicationError | None = None
         try:
@@ -112,7 +112,8 @@ class Delivery(DeliveryInbox):
     async def make_plan(self) -> None:
         """Classify the request (bug, feature or chore), then plan it; either only when it is not done yet. Until the
         change is built, ask a person to approve the plan, when configured, and plan again with the note of each
-        rejection. Then tell the backlog, if any, which files the plan names."""
+        rejection. Then tell the backlog, if any, which files the plan names. Raises DeliveryStopped when nobody decides
+        in time."""
         self.enter_phase(Phase.PLAN)
         if not self.state.planning.kind:
             await self.steps.classify()
@@ -275,7 +276,8 @@ class Delivery(DeliveryInbox):
             await self._refuse_secrets()
 
     async def fix_rejected(self, note: str) -> None:
-        """Fix what a person does not want published, as their note says, then test and review it again."""
+        """Have an agent fix what a person does not want published, as their note says, then test and review it again,
+        as far as these phases are selected. Raises DeliveryStopped when tests stay red or blockers remain."""
         await self.steps.fix_rejected(note)
         if self.is_selected(Phase.TEST):
             await self.test_until_green()
@@ -285,7 +287,8 @@ class Delivery(DeliveryInbox):
 
     async def hand_over_branch(self) -> None:
         """Complete a delivery without a pull request. When the request asks for it and there are new commits, push them
-        to the branch they started from, once a person agrees where one is asked."""
+        to the branch they started from, once a person agrees where one is asked. Raises DeliveryStopped for a secret,
+        or when the push is refused."""
         if self.request.push and self.state.building.head not in ("", self.prepared.head):
             self.enter_phase(Phase.SHIP)
             await self.ensure_publishable()

@@ -1,4 +1,5 @@
-"""The messages a delivery takes while it runs, from any Temporal client and from the Web UI.
+"""The messages a delivery takes while it runs, from any Temporal client and from the Web UI. The rules by which they
+count are in perdure/models/rules/inbox.py.
 
 Decisions are updates: their sender is told at once whether they count, and what does not count is refused before it
 enters history. Messages for the agent and holds are signals: kept even while no worker runs.

@@ -275,8 +275,8 @@ class Landing:
         return self._grant
 
     def _turn_wait_reason(self, backlog_runs: bool) -> str:
-        """Return what the delivery waits for, as text: its turn; or its backlog, which has ended and grants nothing
-        until somebody retries it."""
+        """Return, in words for people, what the delivery waits for: its turn to land; or, when `backlog_runs` is False,
+        its backlog, which has ended and grants nothing until somebody retries it."""
         place = self._place
         if backlog_runs:
             return f"for its turn to land on {place.branch}"
@@ -298,8 +298,8 @@ class Landing:
         self._grant = grant
 
     async def _give_turn_back(self, grant: landing.LandingGranted, reason: str) -> None:
-        """Send signal `landing_over` to the backlog: what landed, or why nothing did, what was paid, and which checks
-        were not run."""
+        """Tell the backlog by signal `landing_over` that the turn to land is over: what landed, or why nothing did,
+        what was paid, and which checks were not run."""
         signal = landing.LandingEnded(
             item=self._place.item,
             delivery=workflow.info().workflow_id,

@@ -65,7 +65,7 @@ class Notification:
 
     async def _notify_address(self, notice: Notice, name: str) -> str:
         """Send the notice to one address, named by the host's configuration, by activity `notify`; return the error
-        message when that failed for good, else empty text."""
+        message when that failed for good, else empty text. Raises CancelledError when this workflow was cancelled."""
         work = NotifyInput(delivery=notice.delivery, notice=notice, to=name)
         try:
             await self._run_activity("notify", work, NotifyResult, name)
@@ -184,7 +184,8 @@ async def _start_child(notice: Notice) -> workflow.ChildWorkflowHandle[Any, list
 
 
 def _innermost_message(error: BaseException) -> str:
-    """Return the message of the innermost application failure behind an error, in one line."""
+    """Return the message of the innermost application failure behind an error, its first line; the error's own text
+    when there is none."""
     text, cause = str(error), error.__cause__
     while cause is not None:
         if isinstance(cause, ApplicationError):

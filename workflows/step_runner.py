@@ -251,8 +251,8 @@ class StepRunner:
             raise meaning from error.__cause__ if meaning is error else error
 
     def _record_turn(self, step: Step, attempt: int, turn: int, result: TurnResult) -> None:
-        """Apply a turn's result to the state, and add its cost to the step's record; a cost that is not known makes the
-        sum unknown."""
+        """Apply a turn's result to the state, and count the turn and its cost in the step's record; a cost that is not
+        known makes the sum unknown."""
         fold.apply_turn(self.state, step, attempt, turn, result)
         record = self.state.steps[-1]
         cost = result.usage.cost_usd
@@ -357,7 +357,7 @@ class StepRunner:
         self._update_record(commit=commit, summary=summary)
 
     def _begin_record(self, step: str, attempt: int) -> None:
-        """Add a record for a step that begins now, and show it."""
+        """Add a record for a step that begins now to the state, remember when, and show it in the Web UI."""
         started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
         self._since = workflow.now() - self.gates.time_waited

@@ -1,1 +1,2 @@
-"""Pure data: what requests, results, turns and limits look like. No I/O here; workflows import nothing else."""
+"""Pure data of pydantic and pure decisions over it: requests, results, turns, states, limits. No input or output here;
+workflows import nothing else."""

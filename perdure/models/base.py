@@ -1,4 +1,5 @@
-"""Base classes of models: kept in Temporal history, written by people, read by others; and checks of raw values."""
+"""Base classes of models: those kept in Temporal history, those written by people or agents, those read by other
+programs; and checks of raw values for pydantic's validators."""
 
 from __future__ import annotations
 

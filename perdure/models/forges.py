@@ -1,5 +1,5 @@
-"""The facts of each forge that others need: its variables, servers, and what its messages mean. Data; standard library
-only."""
+"""Facts about each forge with accounts that other modules need: its variables, servers, and what its error messages
+mean. Data; standard library only."""
 
 from __future__ import annotations
 

@@ -224,7 +224,8 @@ class SingleTime:
 
     @classmethod
     def parse(cls, text: str) -> SingleTime:
-        """Parse `23:00`, `2026-11-23 23:00` or `23:00 Europe/Berlin`.
+        """Parse `23:00`, `2026-11-23 23:00` or `23:00 Europe/Berlin`; without a zone it is UTC, without a day the next
+        one.
 
         Raises ValueError, with a message for people, for a text that is none, or a year that no schedule knows.
         """
@@ -275,7 +276,8 @@ class SingleTime:
 
 
 def _parse_days(word: str) -> frozenset[int]:
-    """Return the days of the week that a word or a range such as `mon-fri` names, 0 for Sunday; none for a filler word.
+    """Return the days of the week, 0 for Sunday, that a word such as `weekdays` or a range such as `mon-fri` names;
+    none for a filler word such as `every`.
 
     Raises ValueError, with a message for people, for another word.
     """

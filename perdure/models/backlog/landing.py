@@ -1,4 +1,5 @@
-"""Landing: the messages between a backlog and its deliveries, and the inputs and results of the activities that land.
+"""Messages between a backlog and its deliveries, the signals by which they start to land, wait and end; and the inputs
+and results of the activities that rebase and land a change, open and close a backlog, and look up its deliveries.
 
 Landing belongs to the delivery; the backlog only grants the turn. Each delivery lands as one commit: its tree was
 tested exactly as it lands, and its parent is the integration branch's head.

@@ -1,1 +1,1 @@
-"""Findings of test commands, experiments and reviewers, and the same in words."""
+"""Reports of test commands, experiments and reviewers, and their facts as text."""

@@ -1,4 +1,5 @@
-"""Everything a delivery knows about itself: enough to go on from, small enough for history."""
+"""The state of a delivery, by parts, each written by one part of the workflow: enough for another run to go on from,
+small enough for history. Also its progress as a query answers it, and the request of a retry."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The messages of `perdure verify`: questions to those who have the facts, the facts, and the claims checked by
-them."""
+"""The messages of `perdure verify`: questions to a delivery's host and to where the forge's token is, the facts they
+answer with, and the published claims that are checked by them."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def parse_backlog(raw: Any) -> BacklogRequest:
 
 
 def parse_item(raw: Any) -> BacklogItem:
-    """Return one item as updates `add` and `edit` bring it. Raises InvalidRequest that names the field."""
+    """Return the checked item that an update `add` or `edit` brings. Raises InvalidRequest that names the field."""
     try:
         return BacklogItem.model_validate(raw)
     except ValidationError as error:
@@ -70,10 +70,8 @@ def parse_item(raw: Any) -> BacklogItem:
 
 
 def oversize_reason(items: Iterable[BacklogItem]) -> str:
-    """Return the reason why these items are too much for one backlog, as `field: why`; empty: they fit.
-
-    Their JSON together may have ITEMS_BYTES.
-    """
+    """Return the reason why these items are too large for one backlog, as `field: why`: their JSON together has more
+    than ITEMS_BYTES; empty: they fit."""
     size = sum(len(item.model_dump_json(exclude_defaults=True).encode()) for item in items)
     if size <= ITEMS_BYTES:
         return ""
@@ -208,9 +206,9 @@ def _find_mistakes(request: BacklogRequest) -> Iterable[tuple[int, str]]:
 
 
 def _describe_error(error: ValidationError, model: type[BacklogItem | BacklogRequest]) -> str:
-    """Return a validation error's first problem as `field: what is wrong`; for an id, with what ids consist of.
+    """Return a validation error's first problem as `field: what is wrong`; for a bad id, with what ids consist of.
 
-    model  whose fields are proposed instead of an unknown one
+    model  the model whose field names are proposed instead of an unknown one
     """
     problem = first_problem(error)
     text = _ITEM_FIELD.sub(r"\1.\2", describe_invalid_field(error, tuple(model.model_fields)))

@@ -48,7 +48,7 @@ class BudgetAllocator:
         self.table = table
 
     def add_rules(self, rules: dict[str, float], *, is_configured: bool) -> None:
-        """Add rules, by name their dollars a day, to the table; amounts that are not positive and finite are ignored.
+        """Add rules, dollars a day by name, to the table; amounts that are not positive and finite are ignored.
 
         is_configured  they come from a configuration, so they replace amounts that are known; False: a delivery
                        reported them, which may be older than the configuration, so only unknown rules are added
@@ -189,7 +189,8 @@ class BudgetAllocator:
             del self.table.leases[id]
 
     def _get_or_create_lease(self, request: ReserveRequest, now: datetime) -> BudgetLease:
-        """Return the lease of the delivery that sent this request; make an empty one in the table where it has none."""
+        """Return the lease (record of a reservation) of the delivery that sent this request; when it has none, make one
+        in the table, with nothing reserved."""
         lease = self.table.leases.get(request.delivery)
         if lease is None:
             lease = BudgetLease(

@@ -181,8 +181,8 @@ _PHASE_TEXTS = {
 
 
 def _add_refusal(state: BacklogState, item_state: ItemState | None, item: BacklogItem | None, repository: str) -> str:
-    """Return the reason why an item cannot be added; empty: it can. `item_state`: of an item that has its id
-    already."""
+    """Return the reason why an item cannot be added: it is missing, its id is in use, the backlog is full, or it does
+    not fit; empty: it can. `item_state`: the item that has its id already, if any."""
     if item is None:
         return "item: required field is missing"
     if item_state is not None:
@@ -227,7 +227,8 @@ def _skip_refusal(item_state: ItemState) -> str:
 
 
 def _retry_refusal(state: BacklogState, item_state: ItemState) -> str:
-    """Return the reason why an item cannot be retried; empty: it can, for it failed or was cancelled."""
+    """Return the reason why an item cannot be retried: it has landed or was left out, runs, has not begun, or is
+    blocked by another one, which is named; empty: it can, for it failed or was cancelled."""
     id = item_state.item.id
     if item_state.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED):
         return ""

@@ -1,5 +1,6 @@
-"""The graph of a backlog's items: what waits for what, what can never begin, the longest chain of what is left; and the
-stack of pull requests over it: the branch that each item begins from, and the one its pull request is into.
+"""The graph of a backlog's items: what waits for what, what can never begin, the longest chain of what is left. Also
+the stack of pull requests over it: the branch that each item begins from, and where its pull request has to go when
+others are merged.
 
 Pure functions; the same for the same state.
 """
@@ -125,10 +126,8 @@ def _find_chains(
 
 
 def find_cycle(depends_on: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return one cycle of ids that wait for each other, the first repeated at its end; empty: there is none.
-
-    It begins with the smallest id.
-    """
+    """Return one cycle of ids that wait for each other, beginning with the smallest id, which is repeated at the end;
+    empty: there is none."""
     try:
         TopologicalSorter(depends_on).prepare()
     except CycleError as error:
@@ -181,9 +180,10 @@ def _age_key(node: _DependencyNode) -> tuple[int, str]:
 def _critical_chain(
     nodes_by_id: Mapping[str, _DependencyNode], chain_length: Mapping[str, int], next_in_chain: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the longest chain of items that can still land, in order, of equal ones the oldest.
+    """Return the ids of the longest chain of items that can still land, in order; of equal ones the one that begins
+    with the oldest item.
 
-    Empty where no chain has two items.
+    Empty when no chain has two items.
     """
     first_id = min(chain_length, key=lambda id: (-chain_length[id], *_age_key(nodes_by_id[id])), default="")
     if chain_length.get(first_id, 0) < 2:
@@ -195,9 +195,10 @@ def _critical_chain(
 
 
 def no_place_reason(item: BacklogItem, items: Mapping[str, BacklogItem]) -> str:
-    """Return the reason why an item has no place in a stack, as `field: why`; empty: it has one.
+    """Return the reason why an item has no place in a stack of pull requests, as `field: why`; empty: it has one.
 
-    It has check commands, or depends on items of which none stands on all others: a pull request has one base.
+    It has none when it has check commands, or depends on several items of which none stands on all the others: a pull
+    request has one base.
     """
     if item.check:
         return "check: runs with each landing on the branch of the backlog, and a stack has none: leave it out"

@@ -77,7 +77,8 @@ def gate_question(gate: Gate, state: DeliveryState) -> GateQuestion:
 
 
 def landing_obstacle(state: DeliveryState) -> str:
-    """Return the reason why the change could not land, in one line: the files in conflict, or the red tests."""
+    """Return the reason why the change could not land, in one line: the first files in conflict, or the summary of the
+    red tests."""
     if state.landing.conflicts:
         more = len(state.landing.conflicts) - 3
         return f"conflicts in {', '.join(state.landing.conflicts[:3])}" + (f" and {more} more" if more > 0 else "")

@@ -263,9 +263,10 @@ class Inbox:
         return f"it is at {state.gates.hold_reason or activity}"
 
     def _check_answer(self, name: str, decision: decisions.DecisionUpdate, pending: decisions.PendingDecision) -> None:
-        """Raise NotCounted for an answer that is none of the choices, or neither yes nor no where that was asked.
+        """Raise NotCounted for an answer that is none of a question's choices, or neither yes nor no to a question of
+        that kind.
 
-        Other decisions always pass.
+        Other answers and decisions always pass.
         """
         question = pending.question
         if not isinstance(decision, decisions.Answer) or question is None:
@@ -329,7 +330,8 @@ class DeliveryAttached(PublishedModel):
 
 
 def delivery_attached(request: DeliveryRequest, delivery_id: str, run_id: str) -> DeliveryAttached:
-    """Return the answer to update `attach`: the facts that whoever attaches can compare with what they meant."""
+    """Return the answer to update `attach`: the delivery's and its run's id, repository, request and issue, which
+    whoever attaches can compare with what they meant."""
     return DeliveryAttached(
         delivery_id=delivery_id,
         run_id=run_id,
@@ -354,10 +356,8 @@ def conflicting_delivery(existing: DeliveryRequest, sent: DeliveryRequest) -> st
 
 
 def request_key(request: DeliveryRequest) -> tuple[str, ...]:
-    """Return what a request is for, as texts that are equal for equal requests.
-
-    They are repository, text or issue, base, branch, phases, plan, fix and push; price, model and gates do not count.
-    """
+    """Return the texts that say what a request is for, equal for equal requests: repository, text or issue, base,
+    branch, phases, plan, fix and push. Price, model and gates do not count."""
     repository = "/".join(
         parse_repository_address(request.repository) or (request.repository.rstrip("/").removesuffix(".git"),)
     )

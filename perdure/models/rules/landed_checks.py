@@ -30,7 +30,8 @@ def due_checks(state: BacklogState) -> dict[str, tuple[str, ...]]:
 
 
 def _select_checks(state: BacklogState, landed: list[ItemState]) -> dict[str, tuple[str, ...]]:
-    """Return the commands of the landed items that are due first, by item, at most CHECKS_MOST commands.
+    """Return, by item, the commands of those landed items whose checks have not run for longest, then of those that
+    most items depend on; at most CHECKS_MOST commands.
 
     It stops at the first item whose commands do not fit: if shorter ones went before it, it would never have its turn.
     """

@@ -167,7 +167,8 @@ def best_attempt(attempts: Iterable[AttemptResult]) -> AttemptResult | None:
 
 
 def _attempt_rank(attempt: AttemptResult) -> tuple[bool, int, int, int, int, bool, float, int]:
-    """Return an attempt's sort key for the choice, smallest is best."""
+    """Return an attempt's sort key for the choice, smallest is best: soundness, tests, review, size of the change,
+    price, number."""
     verdicts = _TESTS_RANKS[attempt.tests], _REVIEW_RANKS[attempt.review.status], attempt.review.blockers
     return (
         not attempt.is_sound,

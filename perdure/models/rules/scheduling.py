@@ -265,7 +265,8 @@ def _offsets(state: BacklogState) -> tuple[Offset, ...]:
 
 
 def _closed_reason(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
-    """Return the reason why no item at all may begin now: a hold, or the window; empty: items may."""
+    """Return the reason why no item at all may begin now: the backlog is held, or its window is closed; empty: items
+    may."""
     if state.hold_reason:
         return state.hold_reason
     if request.window and not (window := Window.parse(request.window)).is_open(now, _offsets(state)):
@@ -296,8 +297,8 @@ def unreserved_usd(request: BacklogRequest, state: BacklogState) -> float | None
 
 
 def _reserved_usd(item_state: ItemState) -> float:
-    """Return the dollars that an item takes from the budget: while it is built all that it may pay, else what it
-    paid."""
+    """Return the dollars that an item takes from the backlog's budget: while it is built the most that it may pay, else
+    what it has paid."""
     return (
         max(item_state.child.usd, item_state.child.granted_usd or 0.0)
         if item_state.phase is ItemPhase.BUILDING

@@ -1,1 +1,1 @@
-"""Markdown and summaries that people read in the Temporal Web UI."""
+"""Markdown and short texts that people read in the Temporal Web UI."""

@@ -168,7 +168,8 @@ def _waiting_section(items: list[ItemView], state: BacklogState) -> list[str]:
 
 
 def _fact_lines(request: BacklogRequest, state: BacklogState) -> list[str]:
-    """Return the list of facts: repository, branch, money, concurrency, pull request and the newest three notes."""
+    """Return the list of facts: repository, branch, money, how many run at once and in which window, pull request and
+    the newest three notes."""
     lines = [f"- repository {code_span(request.repository)}"]
     if state.opened is not None:
         position = f" at `{state.landing.head[:7]}`" if state.landing.head else ""
@@ -196,7 +197,7 @@ def _item_row(item: ItemView, gap: str) -> str:
 
 
 def _pull_request_row(state: BacklogState, id: str) -> str:
-    """Return an item's row in the pull request: id, caption, what became of it, commit and cost."""
+    """Return an item's row in the table of the pull request: id, caption, outcome and its reason, commit and cost."""
     item = state.items[id]
     why = "" if item.phase is ItemPhase.LANDED else item.message or item.child.reason
     outcome = item.phase.value if item.phase is not ItemPhase.WAITING else "not begun"

@@ -209,7 +209,8 @@ def _steps_table(steps: list[StepRecord], remaining_bytes: int) -> list[str]:
 
 
 def _step_row(record: StepRecord) -> str:
-    """Return a step's row: mark, name, result, and how long it took and what it cost."""
+    """Return a step's row in the table: a mark for its status, name, result, and how long it took and what it cost, as
+    far as known."""
     name = step_name(record.step, record.attempt)
     result = " · ".join(
         part
