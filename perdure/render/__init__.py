@@ -1,1 +1,1 @@
-"""Facts as people read them, in text, Markdown and HTML: below the command line and the page, which both show them."""
+"""Facts as people read them, in text, Markdown and HTML; the command line and the page both show them."""

@@ -79,7 +79,8 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     """Return a comparison as lines for a terminal: two columns beside the labels, then notes, the cost together, the
     files.
 
-    Each cell is wrapped, so that it can be read from 60 columns on.
+    Rows without a text on either side are left out. Each cell is wrapped, so that it can be read from 60 columns on. At
+    most _FILES_SHOWN files; a line says how many more there are.
     """
     cell_width = max((width - _LABEL - 4) // 2, 16)
     lines = [

@@ -28,7 +28,7 @@ async def pending_details(delivery: Delivery, pending_decision: PendingDecision)
     """Fetch what is to be decided and return its lines by gate: the plan or items, the tests that fail, or the results
     and files of the change. Empty for other gates.
 
-    Where the delivery's host does not answer, a line says so.
+    When any of it cannot be fetched, as from a host that does not answer, the last line says so instead.
     """
     lines: list[str] = []
     try:
@@ -137,7 +137,10 @@ def budget_json(progress: Progress) -> dict[str, Any]:
 
 async def _promise_lines(delivery: Delivery) -> list[str]:
     """Fetch the newest report and review, and return lines about the tests of the base that the change does not keep,
-    with the words of the request that ask for it. Empty without any."""
+    with the words of the request that ask for it.
+
+    Empty when nothing was tested or all of them are kept. Raises PerdureError when worker or host does not answer.
+    """
     progress = await delivery.progress()
     if not progress.report:
         return []
@@ -150,8 +153,12 @@ async def _promise_lines(delivery: Delivery) -> list[str]:
 
 
 async def _change_lines(delivery: Delivery) -> list[str]:
-    """Fetch the delivery's diff page by page and return the number of lines changed in each file. A diff of more than
-    STAT_PAGES pages is counted as far as it was read, and a line says so."""
+    """Fetch the delivery's diff page by page and return the number of lines changed in each file, at most STAT_FILES
+    files.
+
+    A diff of more than STAT_PAGES pages is counted as far as it was read, and a line says so. Raises PerdureError when
+    worker or host does not answer.
+    """
 
     queue = (await delivery.progress()).queue
     patch, offset = "", 0
@@ -221,8 +228,11 @@ def pending_summary(pending_decision: PendingDecision) -> str:
 
 
 def resolve_choice(question: Question, choice: str) -> str:
-    """Return the choice that a person means by its number or beginning. Where it means none or several, what was typed
-    is returned: the delivery refuses it."""
+    """Return the choice that a person means by its number or beginning.
+
+    What was typed is returned as it is when it means none or several: the delivery refuses it. A number counts only for
+    a question with choices of its own, not for yes or no.
+    """
     choices, typed = choices_of(question), choice.strip()
     if question.kind is QuestionKind.CHOICE and typed.isdecimal() and 1 <= int(typed) <= len(choices):
         return choices[int(typed) - 1]

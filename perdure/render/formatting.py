@@ -44,7 +44,7 @@ def wrap_visible(text: str, width: int = 86) -> Iterator[str]:
 
 
 def align_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Return rows as lines of left-aligned columns, two spaces apart.
+    """Return rows, at least one, as lines of left-aligned columns, two spaces apart.
 
     Each cell is one line of at most 80 characters, the last of 400. Lines longer than `width` are cut, which shortens
     the last column; at least 12 characters of it stay. `width` None: no line is cut.

@@ -135,10 +135,11 @@ class ProgressReporter:
     def current_line(
         self, progress: Progress | None, pending: Sequence[PendingActivity], clock_s: float
     ) -> StepLine | None:
-        """Return the line about what goes on at this moment; None where nothing does, or where it is reported already.
+        """Return the line about what goes on at this moment, or about the last steps when they ended and are not
+        reported yet.
 
-        `clock_s`: any clock in seconds, by which the duration of the current step is counted from when it was first
-        seen.
+        None when nothing was begun, or all of it is reported already. `clock_s`: any clock in seconds, by which the
+        duration of the current step is counted from when it was first seen here.
         """
         steps = list(progress.steps) if progress else []
         current = next((activity for activity in pending if activity.activity in SHOWN_ACTIVITIES), None)
@@ -183,9 +184,10 @@ class ProgressReporter:
         return lines
 
     def new_retry_line(self, pending: PendingActivity) -> str:
-        """Return a line about an attempt that is not the first, and note it; empty where it is reported already.
+        """Return a line about an attempt that is not the first, and note it as reported.
 
-        A worker's death is reported at each attempt, an error once.
+        Empty for a first attempt, one whose predecessor has left no reason, and what is reported already. A worker's
+        death is reported at each attempt, an error once.
         """
         if pending.attempt < 2 or not (pending.failure or pending.died):
             return ""

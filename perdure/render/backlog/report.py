@@ -77,7 +77,10 @@ class BacklogReport:
 
 
 def backlog_report_lines(report: BacklogReport) -> list[str]:
-    """Return the whole report as lines for a terminal; the table is as wide as it needs to be."""
+    """Return the whole report as lines for a terminal: status, table of the items, graph, receipt.
+
+    The table is as wide as it needs to be.
+    """
     rows = [("", "item", "state", "commit", "cost", "wanted")]
     rows += [
         (

@@ -168,10 +168,11 @@ def deciding_command(backlog: str, view: ItemView, pending_decision: PendingDeci
 
 
 def change_lines(before: BacklogProgress | None, after: BacklogProgress) -> list[str]:
-    """Return a line for each item whose phase has changed since `before`, for a new item, and for what stops the
-    backlog.
+    """Return a line for each item that is in another phase than in `before` or waits for another decision, and for what
+    stops the backlog.
 
-    `before` None: everything is new, and items that only wait for their turn are not named.
+    A new item gets a line, too. `before` None: everything is new, and items that only wait for their turn are not
+    named.
     """
     previous_views = {view.id: view for view in before.items} if before is not None else {}
     lines = []

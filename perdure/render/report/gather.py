@@ -77,8 +77,10 @@ class HostReader:
             return None
 
     async def read_pictures(self, shots: Screenshots) -> dict[str, bytes]:
-        """Read the screenshots, as PNG by SHA-256, until they are too much for one page; note in `unread` what is left
-        out."""
+        """Read the screenshots and return them as PNG by SHA-256.
+
+        Left out, and noted in `unread`, are those that cannot be read, are no PNG, or would make the page too large.
+        """
         pictures: dict[str, bytes] = {}
         for shot in shots.pictures:
             what = f"the picture of {shot.page[:80]}"
@@ -97,8 +99,10 @@ class HostReader:
         return pictures
 
     async def read_diff(self) -> str:
-        """Read the change against the base: its beginning where a page cannot hold all of it. Empty where a part cannot
-        be read."""
+        """Read the change against the base: its beginning, with a line that says so, when a page cannot hold all of it.
+
+        Empty when a part cannot be read, which is noted in `unread`.
+        """
         text, offset = "", 0
         while len(text) < REPORT_DIFF_CHARS:
             if (page := await self._read_page("diff", offset, "the change")) is None:
@@ -110,7 +114,10 @@ class HostReader:
         return f"{text}\n… and more: perdure diff shows all of it\n"
 
     async def add_transcripts(self, turns: list[ReportTurn]) -> list[ReportTurn]:
-        """Return the turns with their transcripts, read from the host; empty in those of which the host has none."""
+        """Return the turns with their transcripts, read from the host; empty in those of which the host has none.
+
+        What cannot be read is noted in `unread`.
+        """
         transcripts: dict[str, str] = {}
         offset: int | None = 0 if turns else None
         while offset is not None:
@@ -233,7 +240,7 @@ async def gather_report(delivery: Delivery, *, passive: bool = False) -> Deliver
     passive  for who only looks, again and again: no workflow is asked, which would wake one that waits, and the bytes
     of the screenshots are left out
 
-    Raises BadInput when there is no such delivery.
+    Raises BadInput when there is no such delivery, and RPCError when the server does not give its history.
     """
     described = await delivery.describe()
     past = await delivery.past()
@@ -288,9 +295,11 @@ async def _read_facts(
     *,
     ask: bool,
 ) -> dict[str, Any]:
-    """Read the fields of a report that result or progress have; without a worker fold them from history.
+    """Read the fields of a report that result or progress have; of a running delivery without a worker from history.
 
-    `ask` False: a running workflow is not asked. Adds to `unread` what could not be read.
+    `ask` False: a running workflow is not asked. Adds to `unread` what could not be read, and to `state` the steps and
+    what the workflow itself says of costs and change. When no worker said how a delivery ended, its result is made from
+    `state`, with Temporal's word as its status.
     """
     request = request_of(past)
     status, message, waiting = "", "", ""

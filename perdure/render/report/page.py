@@ -29,7 +29,10 @@ Tile = tuple[str, list[str], str]
 
 
 def tests_tile(report: DeliveryReport) -> Tile:
-    """Return the tile about tests: how many passed, other counts below, good where they are green."""
+    """Return the tile about tests: how many passed, and other counts below.
+
+    Its tone is good when they are green and bad when not; a warning when a delivery has ended without tests.
+    """
     result = report.tests
     if result.status in (TestsStatus.SKIPPED, TestsStatus.NONE):
         return "not run" if result.status is TestsStatus.SKIPPED else "no tests", [], "warn" * (not report.running)
@@ -39,7 +42,11 @@ def tests_tile(report: DeliveryReport) -> Tile:
 
 
 def review_tile(report: DeliveryReport) -> Tile:
-    """Return the tile about the review: how many blockers, other counts below, good where it found the change clean."""
+    """Return the tile about the review: how many blockers, and other counts below.
+
+    Its tone is good when it found the change clean and bad with blockers; a warning when a delivery has ended without
+    one.
+    """
     result = report.review
     if view.report_review_line(report) == "not done":
         return "not done", [], "warn" * (not report.running)

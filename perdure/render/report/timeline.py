@@ -142,6 +142,7 @@ def _make_row(report: DeliveryReport, group: StepGroup, first_step: int, times: 
     """Return the row of a group of steps: a bar for each whose start is known, with its turns, and the deaths of
     workers within the bars.
 
+    A step that was cut off ends with its last turn, or at once; one that runs lasts until the report was read.
     `first_step`: the place of the group's first step among all steps of the report.
     """
     line = line_of(group, ended=not report.running)
