@@ -21,9 +21,10 @@ LOADED_AFTER_S = 5.0
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in an event loop of its own and return its result.
+    """Run a coroutine in an event loop of its own, wait for it and return its result, or raise its error.
 
-    asyncio is imported only here: help and mistakes do not need it.
+    asyncio is imported only here: help and mistakes do not need it. After LOADED_AFTER_S seconds garbage collection
+    begins, without what is loaded by then.
     """
 
     async def run_after_start() -> T:

@@ -1,5 +1,4 @@
-"""Access of a command to Temporal: the delivery or backlog that a person means, an event loop, a client, a worker or
-the message that none answers; and how Ctrl-C ends it."""
+"""Access of a command to Temporal: a client, a worker, and the delivery or backlog that a person's words name."""
 
 from __future__ import annotations
 
@@ -91,8 +90,10 @@ def only_waiting_id(
 
 
 def match_id_prefix(text: str, ids: list[str]) -> str:
-    """Return the id that is `text`, or else the only one that begins with it. Raises BadInput with the candidates, or
-    the most similar id."""
+    """Return the id that is `text`, or else the only one that begins with it.
+
+    Raises BadInput when several begin with it, with the candidates, or none does, with the most similar id.
+    """
     matches = sorted({id for id in ids if id.startswith(text)})
     if text in matches or len(matches) == 1:
         return text if text in matches else matches[0]
@@ -207,7 +208,11 @@ def run_with_backlog(screen: Screen, id: str, work: Callable[[Backlog], Awaitabl
 
 
 async def read_pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
-    """Yield the text of `logs` or `diff`, page by page as its host reads it. Raises HostSilent and HostRefused."""
+    """Yield the text of `logs` or `diff`, page by page as the delivery's host reads it; one empty text when it has no
+    host yet.
+
+    Raises NoWorker when nobody can say which host it has, HostSilent or HostRefused when that does not answer or fails.
+    """
     queue = (await delivery.progress()).queue
     offset: int | None = 0
     while offset is not None:

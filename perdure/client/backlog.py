@@ -147,7 +147,7 @@ class Backlog:
         return await self._send_update("add", {"item": _item_json(item)})
 
     async def edit(self, item: BacklogItem | dict[str, Any]) -> str:
-        """Replace the item of the same id, as long as that has not landed; return the backlog's reply."""
+        """Replace the item of the same id, as long as it has not begun; return the backlog's reply."""
         return await self._send_update("edit", {"item": _item_json(item)})
 
     async def skip(self, item: str, note: str = "", *, by: str = "") -> str:

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 
 def add(id: str, json: bool, **params: Any) -> None:
-    """Add one more item."""
+    """Build an item from the options of `perdure backlog add`, add it to the backlog, and print its reply, or that as
+    JSON.
+
+    Raises BadInput or InvalidRequest when the options are no valid item, BadInput when the issue that they name cannot
+    be read or the backlog refuses, has ended or cannot be found, and NoWorker when no worker answers.
+    """
     new_item = _build_item(params, {})
 
     async def work(backlog: Backlog) -> str:
@@ -40,7 +45,13 @@ def add(id: str, json: bool, **params: Any) -> None:
 
 
 def edit(id: str, json: bool, **params: Any) -> None:
-    """Change an item that has not begun; what no option names stays as it was given."""
+    """Change an item that has not begun, and print the backlog's reply, or that as JSON; what no option names stays as
+    it was.
+
+    With `--file` the file's item replaces it. Raises BadInput or InvalidRequest when the options are no valid item,
+    BadInput when the issue that they name cannot be read or the backlog refuses, has ended or cannot be found, and
+    NoWorker when no worker answers.
+    """
 
     async def work(backlog: Backlog) -> tuple[str, str]:
         new_item = _build_item(
@@ -66,14 +77,22 @@ def retry(id: str, item: str, json: bool) -> None:
 
 
 def prioritise(id: str, item: str, priority: int, json: bool) -> None:
-    """Let an item begin sooner, or later, among those that are ready."""
+    """Set an item's priority, so that it begins sooner or later among those that are ready; print the backlog's reply.
+
+    Raises BadInput when the backlog refuses, has ended or cannot be found, and NoWorker when no worker answers.
+    """
     _apply_change(
         id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=login_name())
     )
 
 
 def follow(id: str, leave: bool, note: str, json: bool) -> None:
-    """Look at the base branch now and bring the landed items onto it; with --leave, propose them as they are."""
+    """Have the backlog look at its base branch now and bring the landed items onto it; with `leave`, leave its branch
+    as it is.
+
+    Prints the backlog's reply, or that as JSON. Raises BadInput when the backlog refuses, has ended or cannot be found,
+    and NoWorker when no worker answers.
+    """
     _apply_change(
         id,
         json,
@@ -94,7 +113,12 @@ def resume(id: str, json: bool) -> None:
 
 
 def cancel(id: str, item: str | None, yes: bool, json: bool) -> None:
-    """Stop one item, or all of it; what has landed stays."""
+    """Stop one item, or without `item` the whole backlog, and print that; what has landed stays.
+
+    On a terminal, without `yes`, the person is asked before the whole backlog is stopped; raises typer.Exit with code 1
+    after a no. Does not wait for the end. Raises BadInput when the backlog refuses, has ended or cannot be found, and
+    NoWorker when no worker answers for one item.
+    """
     if item is not None:
         _apply_change(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=login_name()))
         return
@@ -155,8 +179,11 @@ async def _previous_item(backlog: Backlog, item: str) -> dict[str, Any]:
 
 
 def _apply_change(id: str, json: bool, item: str, done: str, work: Callable[[Backlog], Awaitable[str | None]]) -> None:
-    """Find the backlog, run `work` on it and print its reply; an empty reply: that `item`, or else the backlog, is
-    `done`."""
+    """Find the backlog, run `work` on it and print the reply that this returns; an empty one: that `item`, or else the
+    backlog, is `done`.
+
+    Raises BadInput when `id` names no single backlog, and what `work` raises.
+    """
     screen = Screen(json=json)
     backlog_ids: list[str] = []
 

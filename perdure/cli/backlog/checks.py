@@ -113,10 +113,10 @@ def _check_gates(request: BacklogRequest, checked: CheckedRequest) -> None:
 
 
 def find_issue_forge(text: str, repository: str, env: Mapping[str, str]) -> tuple[HostedForge, IssueQuery]:
-    """Return the repository's forge and the parsed `--issues`.
+    """Return (the repository's forge, the parsed query of `--issues`).
 
-    Raises BadInput where the text is no query for issues, or the repository has no forge whose issues can be read.
-    Blocks on git and the network.
+    Raises BadInput when the text is no query for issues, the repository cannot be found, or it has no forge whose
+    issues can be read. Blocks on git and the network.
     """
     try:
         query = IssueQuery.parse(text)
@@ -134,7 +134,7 @@ def find_issue_forge(text: str, repository: str, env: Mapping[str, str]) -> tupl
 
 
 def list_open_issues(forge: HostedForge, query: IssueQuery) -> tuple[tuple[int, ...], Mapping[int, int]]:
-    """Ask the forge for the open issues of the query: their numbers, the oldest first.
+    """Ask the forge for the open issues of a query; return (their numbers, the oldest first; pull requests by issue).
 
     The second value has, by issue, the number of an open pull request that Perdure made for it. Raises BadInput when no
     issue is open, too many are, or the forge refuses or does not answer.

@@ -21,7 +21,13 @@ from perdure.render.backlog.text import status_lines
 
 
 def status(id: str, watch: bool, json: bool) -> None:
-    """First what waits for you, with the command that decides it; then every item by its state."""
+    """Print a backlog's state as lines or JSON: what waits for a person, with the command that decides it, then every
+    item.
+
+    With `watch`, follow it until it ends. Raises typer.Exit with the exit code; after Ctrl-C while watching it says how
+    to come back and exits with 130. Raises BadInput when `id` names no single backlog, and NoWorker when no worker
+    answers for a running one.
+    """
     screen, backlog_ids = Screen(json=json), list[str]()
 
     async def work(backlog: Backlog) -> int:
@@ -44,7 +50,12 @@ def status(id: str, watch: bool, json: bool) -> None:
 
 
 def graph(id: str, format: str, json: bool) -> None:
-    """Draw which item depends on which, with states, and the longest chain marked."""
+    """Print which item of a backlog depends on which, in `format`: text, mermaid or svg; with `json` inside a JSON
+    object.
+
+    Needs a worker while the backlog runs. Raises BadInput when there is no such format or `id` names no single backlog,
+    and NoWorker when no worker answers.
+    """
     if format not in FORMATS:
         fix = suggest_name("--format", format, list(FORMATS))
         raise BadInput(f"there is no format {format[:60]!r}", where="--format", fix=fix)
@@ -60,7 +71,12 @@ def graph(id: str, format: str, json: bool) -> None:
 
 
 def report(id: str, html: str, json: bool) -> None:
-    """One page: every item with what came of it, the graph, and the night's receipt, counted from history and git."""
+    """Print the report of a backlog: every item with what came of it, the graph, and the receipt.
+
+    `html`: write it as one page to this file, `-` for standard output; empty: print lines, or with `json` JSON. Raises
+    BadInput when both want standard output, the file cannot be written, or `id` names no single backlog; NoWorker when
+    no worker answers for a running one.
+    """
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
     target = target_of(html)

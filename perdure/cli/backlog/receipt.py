@@ -46,9 +46,11 @@ class RemoteState:
 
 
 def make_receipt(progress: BacklogProgress, history: BacklogHistory, remote: RemoteState) -> BacklogReceipt:
-    """Compare the items that were ever given, what the backlog shows of each, and what is on its branch.
+    """Return the receipt: compare the items that were ever given, what the backlog shows of each, and what is on its
+    branch.
 
-    Where the branch could not be read, the commits count that deliveries said they landed.
+    When the branch could not be read, the commits count that deliveries said they landed. What is not known is in
+    `unread`.
     """
     views = {view.id: view for view in progress.items}
     ids_by_key = {delivery_key(f"{progress.backlog_id}/{id}"): id for id in (*history.items, *views)}

@@ -57,7 +57,12 @@ number."""
 
 
 def start(options: BacklogOptions) -> None:
-    """Land many requests on one branch: each built, tested and reviewed, several at a time."""
+    """Check a backlog's request and start it, attach to the same one, or with `at` or `every` make a schedule of it.
+
+    Follows it until it ends unless `detach`. Starts server and worker where they are missing. Raises typer.Exit with
+    the exit code; after Ctrl-C it says how to come back and exits with 130. Raises BadInput or InvalidRequest, before
+    anything is started, when the request is not valid.
+    """
     if options.request is not None:
         options = replace(options, request=text_or_stdin(options.request, REQUEST_BYTES))
     screen, start_time = Screen(json=options.json), parse_start_time(options.at, options.every)

@@ -76,7 +76,11 @@ def _approve_edited(id: str, note: str, target: str, yes: bool, file: Path | Non
 
 
 def reject(id: str, note: str | None, target: str, json: bool) -> None:
-    """Send back what a delivery waits with: planning or fixing begins again with your words."""
+    """Send back what a delivery waits with; planning or fixing begins again with `note`, `-` for standard input.
+
+    Prints what became of it and raises typer.Exit with code 0. Raises BadInput when no reason is given, `id` names no
+    single delivery, or it waits for nothing, for another `target`, or for something that cannot be rejected.
+    """
     reason = text_or_stdin(note or "")
     if not reason.strip():
         fix = f'perdure reject {id} --note "what is wrong, and what instead"'
@@ -91,7 +95,12 @@ def reject(id: str, note: str | None, target: str, json: bool) -> None:
 
 
 def answer(id: str, text: str | None, choice: str | None, target: str, json: bool) -> None:
-    """Answer the question a delivery waits with; the agent reads it in its next turn."""
+    """Send the answer to the question a delivery waits with: `text`, `-` for standard input, or the `choice` it names.
+
+    A choice may be meant by its number or beginning. Prints what became of it and raises typer.Exit with code 0. Raises
+    BadInput when both or neither are given, the answer is none of the choices, `id` names no single delivery, or it
+    waits for no question or for another `target`.
+    """
     if text is not None and choice is not None:
         raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
 
@@ -168,7 +177,11 @@ def _run_decision(
 
 
 def say(id: str, text: str, json: bool) -> None:
-    """Tell the agent something: its next turn reads it, exactly once, worker up or down."""
+    """Send a message for the agent's next turn, which reads it exactly once; `-` reads it from standard input.
+
+    No worker needs to run. Prints that it is recorded, or its id as JSON. Raises BadInput when it is empty, `id` names
+    no single delivery, or the delivery has ended; InvalidRequest when it is too long.
+    """
     message = text_or_stdin(text)
     if not message.strip():
         raise BadInput("there are no words", where="TEXT", fix=f'perdure say {id} "…"')
@@ -181,7 +194,12 @@ def say(id: str, text: str, json: bool) -> None:
 
 
 def hold(id: str, note: str, json: bool) -> None:
-    """Begin no further turn until resume; the one that runs goes on to its end."""
+    """Send the signal after which a delivery begins no further turn until `resume`; the one that runs goes on to its
+    end.
+
+    No worker needs to run. Prints that it is recorded. Raises BadInput when `id` names no single delivery, or it has
+    ended.
+    """
 
     async def begin_hold(delivery: Delivery) -> tuple[str, dict[str, Any]]:
         await delivery.hold(note, by=login_name())
@@ -191,7 +209,10 @@ def hold(id: str, note: str, json: bool) -> None:
 
 
 def resume(id: str, json: bool) -> None:
-    """Go on after a hold."""
+    """Send the signal that ends a hold, and print that it is recorded; no worker needs to run.
+
+    Raises BadInput when nobody holds the delivery, as far as a worker can tell, when `id` names none, or it has ended.
+    """
 
     async def end_hold(delivery: Delivery) -> tuple[str, dict[str, Any]]:
         await _check_is_held(delivery)
@@ -202,8 +223,11 @@ def resume(id: str, json: bool) -> None:
 
 
 async def _check_is_held(delivery: Delivery) -> None:
-    """Raise BadInput, which says what the delivery does or waits for, when no person holds it. Nothing is raised where
-    no worker can tell, or the hold may not be received yet."""
+    """Raise BadInput, which says what the delivery does or waits for, when no person holds it.
+
+    Nothing is raised when it has ended, no worker can tell, or messages wait that no worker has read: a hold may be
+    among them.
+    """
     if not (await delivery.describe()).running:
         return  # delivery.resume refuses it with a message of its own
     try:
@@ -225,8 +249,12 @@ async def _check_is_held(delivery: Delivery) -> None:
 def _run_signal(
     id: str, json: bool, send: Callable[[Delivery], Awaitable[tuple[str, dict[str, Any]]]], next_command: str = "watch"
 ) -> None:
-    """Find the delivery, send it a signal by `send` and print the message that it returns, with the next command, or
-    its facts as JSON."""
+    """Find the delivery, call `send` with it and print the message that it returns with the next command, or its facts
+    as JSON.
+
+    `send` sends a signal and returns (message, facts). Raises BadInput when `id` names no single delivery, and what
+    `send` raises.
+    """
     screen = Screen(json=json)
 
     async def send_and_report(delivery: Delivery) -> None:

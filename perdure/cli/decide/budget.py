@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 
 def budget(id: str, add: float | None, tokens: int | None, time: str | None, shared: bool, json: bool) -> None:
-    """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
+    """Print what a delivery has spent and may spend, as lines or JSON; with an amount, let it spend more and print the
+    reply.
+
+    `shared`: print the day's budgets that deliveries share, or add `add` dollars to the one that `id` names. Raises
+    BadInput for amounts that are not possible (InvalidRequest for a wrong time) and when `id` names no single delivery
+    or budget, NoWorker when no worker can show it.
+    """
     screen = Screen(json=json)
     if shared:
         _run_shared(screen, "" if id == LAST else id, add, tokens, time)
@@ -79,8 +85,12 @@ def _run_shared(screen: Screen, name: str, add: float | None, tokens: int | None
 
 
 async def show_budgets(screen: Screen) -> None:
-    """Show all shared budgets, and the deliveries that have something of one reserved or wait for it, as tables or
-    JSON."""
+    """Read the shared budgets and print them, with the deliveries that have something reserved or wait, as tables or
+    JSON.
+
+    Amounts are those of today (UTC), also when nobody has spent since midnight. Raises BadInput when no budgets are
+    shared, and NoWorker when no worker answers.
+    """
     table, now = await read_budget_table((await connect_client(screen)).client), datetime.now(UTC)
     note = table.note
     if BudgetAllocator(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
@@ -106,8 +116,11 @@ def check_amount(name: str, usd: float) -> None:
 
 
 async def add_for_today(screen: Screen, name: str, usd: float) -> None:
-    """Add dollars to a shared budget for today (UTC) and print the result. Deliveries that wait for it go on at once,
-    in the order in which they began to wait."""
+    """Add dollars to a shared budget for today (UTC) and print the result, or that no worker has received it yet.
+
+    Deliveries that wait for it go on at once, in the order in which they began to wait. Raises BadInput for an unknown
+    budget.
+    """
     table = await _add_and_read((await connect_client(screen)).client, name, usd)
     if screen.json:
         screen.print_json({"added": {"budget": name, "usd": usd}, "read": table is not None})
@@ -118,8 +131,11 @@ async def add_for_today(screen: Screen, name: str, usd: float) -> None:
 
 
 async def _add_and_read(client: Client, name: str, usd: float) -> TreasuryTable | None:
-    """Add dollars to a shared budget and return the table of all budgets after that; None where no worker has received
-    it yet. Raises BadInput for an unknown name."""
+    """Add dollars to a shared budget and return the table of all budgets after that; None when no worker answers.
+
+    In that case they are added all the same, without a check of the name. Raises BadInput for an unknown name, and when
+    no budgets are shared.
+    """
     try:
         table = await read_budget_table(client)
     except BadInput:

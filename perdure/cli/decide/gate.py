@@ -93,8 +93,8 @@ async def _handle_key(
     """Do what a key stands for: show diff or tests, edit, approve, or reject with a reason that is asked for. Return
     True when it is decided.
 
-    True also when the delivery did not count the decision, since somebody else was faster. Errors are printed and
-    return False.
+    True also when the delivery did not count the decision, since somebody else was faster. False after a look, an edit
+    that was not approved, or a rejection without a reason. Errors are printed and return False.
     """
 
     facts = {
@@ -175,8 +175,10 @@ _EDITORS = ("sensible-editor", "nano", "vi")
 
 
 async def print_plan(delivery: Delivery, screen: Screen, target: str = "") -> None:
-    """Print the plan that waits as a text to edit; as JSON with its name, which `--of` takes. Raises BadInput when no
-    plan waits, or not `target`."""
+    """Print the plan that waits as a text to edit; with --json as an object with its name, which `--of` takes.
+
+    Raises BadInput when no plan or items wait, or not `target`; PerdureError when the delivery's host does not answer.
+    """
     pending_decision = await _find_pending_plan(delivery, target)
     text, *_ = await fetch_editable_plan(delivery)
     if screen.json:

@@ -13,7 +13,11 @@ from perdure.render.formatting import align_columns, with_tilde
 
 
 def agents(json: bool) -> None:
-    """The agents of this host: what each can do, and whether it is installed."""
+    """Print the agents of this host, one a line with state, abilities and model, then how to install what is missing;
+    or JSON.
+
+    Starts each installed agent's program to ask for its version.
+    """
     screen = Screen(json=json)
     agent_rows = list_agents()
     if json:

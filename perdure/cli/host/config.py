@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def config(origin: bool, repo: str, base: str | None, file: Path | None, json: bool) -> None:
-    """The settings a delivery of this repository would run with."""
+    """Print the settings that a delivery of this repository would run with, as a table or JSON; with `origin` where
+    each comes from.
+
+    Asks the repository's remote. Raises BadInput when a setting is wrong, or the repository or branch cannot be found.
+    """
     screen = Screen(json=json)
     effective_settings = _read_effective(repo, base, file)
     values = dict(sorted(_flatten_settings(effective_settings.config.model_dump(mode="json", by_alias=True))))
@@ -43,9 +47,11 @@ def config(origin: bool, repo: str, base: str | None, file: Path | None, json: b
 
 
 def _read_effective(repo: str, base: str | None, file: Path | None) -> EffectiveConfig:
-    """Read the settings of the repository `repo` on branch `base`, with those of `--config`, and return what counts.
+    """Return the settings of the repository `repo` on branch `base`, with those of `--config`, and where each comes
+    from.
 
-    Setup and test commands that are not set are detected, where there is a checkout. Asks the remote; raises BadInput.
+    Setup and test commands that are not set are detected when there is a checkout. Asks the remote. Raises BadInput
+    when a setting is wrong, or the repository or branch cannot be found.
     """
     option_settings = load_repository_config(read_config(file), str(file)) if file else None
     target = resolve_repository(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
@@ -63,8 +69,8 @@ def read_base_settings(
     """Return the settings that count for a delivery from the base branch, and where each comes from.
 
     Merges the host's settings, the branch's perdure.toml and PERDURE_* variables of this process. That file is read
-    where its commit is on this machine, else left out; nothing is fetched. `overrides`, the settings of `--config`,
-    count instead of that file. Raises BadInput.
+    when its commit is on this machine, else left out; nothing is fetched. `overrides`, the settings of `--config`,
+    count instead of that file. Raises BadInput when a setting is wrong or there is no such branch.
     """
     host = load_host_config(os.environ)
     name, sha = target.base_branch(base)

@@ -1,4 +1,6 @@
-"""`perdure doctor` and `perdure agents`: what this host has, what it lacks, and what to do about it."""
+"""`perdure doctor`: what this host has, what it lacks, and what to do about it; checks that look outside are in
+`remote_checks`.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def check_git() -> list[Checkup]:
 def check_home() -> list[Checkup]:
     """Check that the home directory can be used, and report its free space and other people's accounts.
 
-    Directories that the check makes are removed again. Raises PerdureError where the home cannot be used.
+    Directories that the check makes are removed again. Raises BadInput when the home cannot be used.
     """
     root = Home.find().root
     missing_paths = [path for path in (root, *root.parents) if not path.exists()]
@@ -112,7 +114,8 @@ def _find_other_accounts() -> list[Checkup]:
 def check_sandbox() -> list[Checkup]:
     """Check that the sandbox of the configured grade works here, and report the grade and a command's limits.
 
-    The grades off and reduced are noted, since they protect less.
+    The grades off and reduced are noted, since they protect less; a sandbox that does not work is MISSING. Raises
+    BadInput when the host's settings are wrong.
     """
     host = load_host_config(os.environ)
     grade, caps = host.sandbox, ResourceCaps.from_limits(host.commands)
@@ -154,7 +157,9 @@ def _worker_process() -> Path:
 
 
 def check_key() -> list[Checkup]:
-    """Check that there is a key for the model, and for a publisher that there is none."""
+    """Check that there is a key for the model, else return a MISSING line; note it for a publisher, which should have
+    none.
+    """
     env = environment()
     if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
         held_keys = [name for name in validation.KEYS if env.get(name, "").strip()]
@@ -170,7 +175,8 @@ def check_key() -> list[Checkup]:
 def check_temporal() -> list[Checkup]:
     """Check that the configured Temporal server answers; report the embedded server's version, and where it runs.
 
-    An embedded server that does not run is fine: the next delivery starts it.
+    An embedded server that does not run is fine: the next delivery starts it. Raises PerdureError when the server does
+    not answer, or the `temporal` program is missing.
     """
     home, config = Home.find(), external_server_config()
     if config is not None:
@@ -230,7 +236,11 @@ def _read_local_config() -> RepositoryConfig | None:
 
 
 def check_settings() -> list[Checkup]:
-    """Report every variable named PERDURE_… that means nothing, and what is wrong with the perdure.toml here."""
+    """Report every variable named PERDURE_… that means nothing, as a note, and a perdure.toml here that is wrong, as
+    MISSING.
+
+    The file is that of the current directory or the nearest one above. Returns no line when nothing is wrong.
+    """
     checkups = [
         Checkup("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
         for name in unknown_variables(os.environ)
@@ -243,7 +253,10 @@ def check_settings() -> list[Checkup]:
 
 
 def check_browser() -> list[Checkup]:
-    """Look for a browser, where the perdure.toml here or in a directory above asks for screenshots by `[app] start`."""
+    """Look for a browser, when the perdure.toml here or in a directory above asks for screenshots by `[app] start`.
+
+    Returns no line when it does not ask or cannot be read. A missing browser is only noted.
+    """
     try:
         config = _read_local_config()
     except BadInput:  # check_settings reports it
@@ -284,7 +297,12 @@ def check_agents() -> list[Checkup]:
 
 
 def doctor(sandbox: bool, notify: bool, json: bool) -> None:
-    """Check this host, and the repository you are in: every line says what to do."""
+    """Run all checks of this host and of the repository in the current directory, and print a line for each finding, or
+    JSON.
+
+    `sandbox`: only that check; `notify`: only send a test to every webhook. Raises typer.Exit, with code 1 when
+    something needed is missing.
+    """
     if notify:
         checks: tuple[Callable[[], list[Checkup]], ...] = (try_notify,)
     else:

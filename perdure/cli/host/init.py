@@ -48,7 +48,13 @@ _FIRST_COMMIT = "git add -A && git commit --allow-empty -m first"
 
 
 def init(repo: Path, force: bool, dry_run: bool) -> None:
-    """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
+    """Detect setup and test commands, write perdure.toml, run them once in a scratch clone of HEAD, and print how they
+    ended.
+
+    `dry_run`: only print what would be written. Raises BadInput when there is no checkout with a commit, or a
+    perdure.toml and no `force`; PerdureError when setup fails or a required test command cannot start; typer.Exit with
+    code 1 when tests are red.
+    """
     screen, root = Screen(), _find_root(repo)
     path = root / CONFIG_FILE
     if os.path.lexists(path) and not (force or dry_run):

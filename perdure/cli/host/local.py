@@ -23,7 +23,11 @@ from perdure.text import pluralise
 
 
 def up(detach: bool) -> None:
-    """Run Temporal, a worker and the page for this home; a worker that dies is started again at once."""
+    """Start Temporal, a worker and the page for this home: until Ctrl-C, or with `detach` in the background.
+
+    What runs already is kept. Raises BadInput when the host's settings are wrong, and PerdureError when something does
+    not start.
+    """
     from perdure.adapters.repository.host import load_host_config
     from perdure.local.up import bring_up as run
 
@@ -39,7 +43,10 @@ def down() -> None:
 
 
 def worker(publisher: bool) -> None:
-    """Run one worker in the foreground, for service managers and containers; SIGTERM lets it finish its turns."""
+    """Replace this process by a worker of this home, as service managers and containers run one; never returns.
+
+    `publisher`: it only publishes. Raises BadInput when the home cannot be used.
+    """
     home = Home.find()
     check_home(home.root)
     command = worker_command()
@@ -51,8 +58,13 @@ def worker(publisher: bool) -> None:
 
 
 def gc(days: int, unmerged: bool, dry_run: bool, json: bool) -> None:
-    """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago. What runs, and what was committed
-    and is not merged, stays. Exit code 1 when something could not be removed."""
+    """Remove worktrees, checkpoints and artifacts of deliveries that ended `days` ago, and print a verdict on each, or
+    JSON.
+
+    What runs, and what was committed and is not merged, stays; the latter goes with `unmerged`. `dry_run`: only print.
+    Raises typer.Exit, with code 1 when something could not be removed, and TemporalUnreachable when the server does not
+    run.
+    """
     from perdure.local.connect import connect_to_temporal
     from perdure.local.retention import RetentionVerdict, collect_garbage
 
@@ -94,7 +106,11 @@ def demo(
     yes: bool,
     json: bool,
 ) -> None:
-    """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
+    """Play the demo of a delivery, or of a backlog, that survives kills of its worker; raise typer.Exit with its exit
+    code.
+
+    A scripted model replies: no key is needed. `no_kill` counts as no `kills`.
+    """
     from perdure.demo.demos import DemoOptions
     from perdure.demo.demos import run_demo as run
 

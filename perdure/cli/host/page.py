@@ -22,7 +22,12 @@ def page(
     proxy: list[str] | None,
     json: bool,
 ) -> None:
-    """The page with all that runs and waits for you, in a browser, where you decide too."""
+    """Print the address of the page that `perdure up` keeps; without one, run a page until Ctrl-C or SIGTERM.
+
+    A page is run, too, when another address, port, certificate or proxy is named. On a terminal, with `open_`, it is
+    opened in a browser. Raises BadInput for an address that strangers could listen on, TemporalUnreachable when no
+    server runs.
+    """
     screen, names = Screen(json=json), tuple(proxy or ())
     place = ListenAddress(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
     if place == ListenAddress() and port is None and (running_page := page_address(Home.find())):

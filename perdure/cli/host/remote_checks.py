@@ -61,7 +61,8 @@ def failed_checkup(name: str, error: PerdureError, mark: str = MISSING) -> Check
 
 
 def check_repository() -> list[Checkup]:
-    """Check the repository of the current directory, and what this environment may do on its forge.
+    """Check the repository of the current directory, and what this environment may do on its forge; return a line for
+    each finding.
 
     Being in no repository is only noted. Blocks on git and the network, for a minute at most.
     """

@@ -31,7 +31,10 @@ def stop() -> None:
 
 
 def status(json: bool) -> None:
-    """Say if it runs, and where; exit code 3 when it does not."""
+    """Print where this home's embedded server runs, as a line or JSON.
+
+    Raises TemporalUnreachable (exit code 3) when it does not run or does not answer.
+    """
     home, screen = _home(), Screen(json=json)
     info = run_coroutine(find_server(home))
     if info is None:
@@ -43,7 +46,12 @@ def status(json: bool) -> None:
 
 
 def ui(show: bool) -> None:
-    """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
+    """Print the address of the Web UI, and of the page when one runs; on a terminal, unless `show`, open the Web UI in
+    a browser.
+
+    Raises TemporalUnreachable when the embedded server does not run, and PerdureError when another server is configured
+    and PERDURE_UI_URL does not say where its Web UI is.
+    """
 
     home = _home()
     web_ui = run_coroutine(web_ui_url(home))
@@ -61,7 +69,11 @@ def ui(show: bool) -> None:
 
 
 def temporal(context: typer.Context) -> None:
-    """The bundled Temporal command line, against this home's server: perdure temporal workflow list."""
+    """Replace this process by the bundled `temporal` program with the same arguments; never returns.
+
+    It is led to this home's server, or to the one that TEMPORAL_* variables name, and gets no secret but theirs. Raises
+    TemporalUnreachable when the embedded server is needed and does not run, BadInput when the program is missing.
+    """
     passed_variables = {
         name: value for name, value in environment().items() if not is_secret(name) or name.startswith("TEMPORAL_")
     }

@@ -1,4 +1,7 @@
-"""The claims of a receipt, each checked against what history, git, vault, ledger and forge say now; pure functions."""
+"""The claims of a receipt, each judged by what history, git, vault, ledger and forge say now; pure functions.
+
+`perdure verify` prints them. A judgement is (verified, contradicted or unknown; the explanation).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from perdure.text import money, pluralise, short_sha
 
 
 def check_start(evidence: Evidence) -> Judgement:
-    """Check that prepare's checkpoint holds exactly the files of the commit that the delivery began on.
+    """Judge whether prepare's checkpoint holds exactly the files of the commit that the delivery began on.
 
-    A file more in that checkpoint would come from no turn, and be shipped.
+    A file more in that checkpoint would come from no turn, and be shipped. Unknown when the host's facts are, or one of
+    the two commits is not in the vault.
     """
     host = evidence.host
     if isinstance(host, UnknownFacts):
@@ -28,10 +32,11 @@ def check_start(evidence: Evidence) -> Judgement:
 
 
 def check_commits(evidence: Evidence) -> Judgement:
-    """Check that each commit of the branch is one of this delivery or of its plan's tasks, is in history, and holds the
-    files of its checkpoint.
+    """Judge whether each commit of the branch is one of this delivery or of its plan's tasks, is in history, and holds
+    the files of its checkpoint.
 
-    Commits from the delivery that it was forked from are not judged.
+    Commits from the delivery that it was forked from are left out. Verified, too, when history has none. Unknown when
+    the host's facts are, or history has none and its first runs are gone. Contradicted with at most three problems.
     """
     host, history, result = evidence.host, evidence.history, evidence.result
     if isinstance(host, UnknownFacts):
@@ -92,11 +97,11 @@ def _count_inherited_checkpoints(evidence: Evidence) -> int | None:
 
 
 def check_checkpoints(evidence: Evidence) -> Judgement:
-    """Check that the checkpoints are a chain without a hole, one for each turn in history, all this delivery's, and the
-    last kept by a ref.
+    """Judge whether the checkpoints are a chain without a hole, one for each turn in history, all this delivery's, and
+    the last kept by a ref.
 
-    Those from the delivery that it was forked from are left out. Unknown where Temporal does not have the first runs
-    any more.
+    Those from the delivery that it was forked from are left out. Unknown when the host's facts are, or Temporal does
+    not have the first runs any more and no problem is found. Contradicted with at most three problems.
     """
     host, history, chain = evidence.host, evidence.history, evidence.checkpoints
     if isinstance(host, UnknownFacts):
@@ -160,9 +165,10 @@ _COUNTS = (
 
 
 def check_claims(evidence: Evidence) -> Iterator[Claim]:
-    """Check the claims of a receipt and yield each as it is judged, those left out that do not apply to this delivery.
+    """Judge the claims of a receipt and yield each as it is judged, those left out that do not apply to this delivery.
 
-    The two that need work of their own, the replay and the tests that are run again, are not among them.
+    One that ended before it had a workspace has only the first few. The two that need work of their own, the replay and
+    the tests that are run again, are not among them.
     """
     yield _make_claim("ended as it says", _check_status(evidence))
     yield _make_claim(
@@ -187,11 +193,11 @@ def _make_claim(name: str, judgement: Judgement) -> Claim:
 
 
 def _check_status(evidence: Evidence) -> Judgement:
-    """Check that the result's status fits the way the workflow ended, and its pull request, last commit and accepted
+    """Judge whether the result's status fits the way the workflow ended, and its pull request, last commit and accepted
     red tests fit history.
 
-    It is contradicted, too, where it says delivered although its tests are red and nobody let them through, or blockers
-    remained.
+    It is contradicted, too, when it says delivered although its tests are red and nobody let them through, or blockers
+    remained. Never unknown.
     """
     result, history = evidence.result, evidence.history
     expected = "completed" if result.status in SUCCESSES else "cancelled" if result.status == "cancelled" else "failed"
@@ -225,10 +231,11 @@ def _check_status(evidence: Evidence) -> Judgement:
 
 
 def _check_pull_requests(evidence: Evidence) -> Judgement:
-    """Check that the pull request which the result names exists, proposes the result's commit, and is the only open one
-    of the branch.
+    """Judge whether the pull request which the result names exists, proposes the result's commit, and is the only open
+    one of the branch.
 
-    Where the result names none, no open one may be ours. Unknown where no forge could be asked.
+    When the result names none, none of Perdure's may be open. Verified when the delivery ended before it had a branch;
+    unknown when no forge could be asked.
     """
     result, published = evidence.result, evidence.published
     branch = result.branch or (evidence.history.prepared.branch if evidence.history.prepared else "")
@@ -265,11 +272,11 @@ def _check_pull_requests(evidence: Evidence) -> Judgement:
 
 
 def _check_tested_tree(evidence: Evidence) -> Judgement:
-    """Check that the tests ran on the tree of the newest commit: by the vault, by history, by the test report and by
+    """Judge whether the tests ran on the tree of the newest commit: by the vault, by history, by the test report and by
     the remote.
 
-    The report's counts have to be the result's. Unknown where the host cannot be asked, and where there is a pull
-    request and the remote cannot.
+    The report's counts have to be the result's. Unknown when the host cannot be asked, and when there is a pull request
+    and the remote cannot.
     """
     result, host = evidence.result, evidence.host
     tests, head = result.tests, result.head_sha or ""
@@ -309,10 +316,12 @@ def _has_experiment(evidence: Evidence) -> bool:
 
 
 def _check_experiment(evidence: Evidence) -> Judgement:
-    """Check the line about the experiments in result and receipt against the report, from whose lists it was added up
+    """Judge the line about the experiments in result and receipt by the test report, from whose lists it is added up
     again.
 
-    The experiments are the base's tests on the change, its tests without it, and canaries.
+    The experiments are the base's tests on the change, its tests without it, and tests that must fail. Contradicted,
+    too, when the report has none, or says that tests were bent although the result is green. Unknown when the host's
+    facts are.
     """
     result, host = evidence.result, evidence.host
     if isinstance(host, UnknownFacts):
@@ -355,10 +364,10 @@ def _compare_remote(evidence: Evidence, head: str) -> tuple[str, str]:
 
 
 def _check_counts(evidence: Evidence) -> Iterator[Claim]:
-    """Check how many worker deaths, redone turns, replies paid twice and cut replies the receipt says; yield a claim
-    each.
+    """Judge how many worker deaths, redone turns, replies paid twice and cut replies the receipt says; yield a claim
+    for each.
 
-    Each is compared with the host's journal or spend log, and with the receipt in history; unknown where the host's are
+    Each is compared with the host's journal or spend log, and with the receipt in history; unknown when the host's are
     not here. A death that history tells and the journal has not contradicts the receipt too.
     """
     host = evidence.host
@@ -385,9 +394,11 @@ def _check_counts(evidence: Evidence) -> Iterator[Claim]:
 
 
 def _check_cost(evidence: Evidence) -> Judgement:
-    """Check the cost and the amount at risk in the result against the ledger's, and these against the steps and turns.
+    """Judge whether the cost and the amount at risk in the result are the ledger's, and whether these fit the steps and
+    turns.
 
-    The latter only where the chain of checkpoints is whole. Unknown where the price of a model is not known.
+    The latter only when the chain of checkpoints is whole. Unknown when the host's facts are, or neither result nor
+    ledger know a model's price; contradicted when only one of them does.
     """
     result, host = evidence.result, evidence.host
     if isinstance(host, UnknownFacts):

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def compare(first: str, second: str, json: bool) -> None:
-    """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
+    """Print two deliveries side by side, as lines or JSON: what each changed, tests, review, cost, turns.
+
+    Read from their histories and hosts. Raises BadInput when one of the ids names no single delivery, or both name the
+    same.
+    """
     screen = Screen(json=json)
 
     async def work() -> Comparison:

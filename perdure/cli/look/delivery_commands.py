@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 
 def watch(id: str, no_wait: bool, json: bool) -> None:
-    """Follow a delivery until it ends."""
+    """Follow a delivery until it ends, and raise typer.Exit: code 0 when what was asked for exists, 1 when not, 5 when
+    it was cancelled.
+
+    With `no_wait`, leaves with code 4 when it waits. After Ctrl-C it says how to come back and exits with 130. Raises
+    BadInput when `id` names no single delivery, TemporalUnreachable when the server goes away for good.
+    """
     screen, delivery_ids = Screen(json=json), []
 
     async def work(delivery: Delivery) -> int:
@@ -46,7 +51,11 @@ def watch(id: str, no_wait: bool, json: bool) -> None:
 
 
 def show(id: str, json: bool) -> None:
-    """Show where a delivery stands, or how it ended."""
+    """Print where a delivery stands, or how it ended: as lines, or as JSON of its progress or result.
+
+    When no worker answers, its state is folded from history and a line says so; with `json` NoWorker is raised. Raises
+    BadInput when `id` names no single delivery, PerdureError when it ended without a result.
+    """
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
@@ -87,7 +96,12 @@ def show(id: str, json: bool) -> None:
 
 
 def list_(limit: int, waiting: bool, json: bool) -> None:
-    """Those that wait for you, the longest first, and below them the newest by start."""
+    """Print the deliveries that wait for a person, the longest first, then the newest deliveries and backlogs, `limit`
+    of each.
+
+    `waiting`: only those that wait. With `json`, prints one list of objects: those that wait with `waiting`, else the
+    newest deliveries and backlogs. No worker is needed.
+    """
 
     screen = Screen(json=json)
 
@@ -121,7 +135,12 @@ def list_(limit: int, waiting: bool, json: bool) -> None:
 
 
 def diff(id: str) -> None:
-    """Show what the delivery has changed so far, against its base."""
+    """Print what a delivery has changed so far, against its base, coloured on a terminal; on standard error that it is
+    nothing.
+
+    Read from the delivery's host. Raises BadInput when `id` names no single delivery, NoWorker or HostSilent when
+    nobody answers.
+    """
     screen = Screen()
 
     async def work(delivery: Delivery) -> None:
@@ -169,10 +188,11 @@ def verify(id: str, no_tests: bool, json: bool) -> None:
 
 
 async def _check_and_print(screen: Screen, id: str, *, tests: bool) -> int:
-    """Check the claims of a delivery's receipt and print each as it is judged; return the exit code, 1 where one is
+    """Check the claims of a delivery's receipt and print each as it is judged; return the exit code, 1 when one is
     contradicted.
 
-    `tests`: run the tests again, too. With --json all claims are printed at the end.
+    `tests`: run the tests again, too. With --json all claims are printed at the end. Raises BadInput when the delivery
+    still runs or `id` names no single one.
     """
     perdure = await connect_client(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))

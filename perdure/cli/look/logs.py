@@ -37,7 +37,11 @@ LOGS_EVERY_S = 1.0
 
 
 def logs(id: str, step: str | None, follow: bool) -> None:
-    """Show what the agent said and did, turn by turn, with times (UTC)."""
+    """Print what the agent said and did, turn by turn, with times (UTC); `step`: only the turns of this step.
+
+    `follow`: go on with what is added until the delivery ends; Ctrl-C then exits with 130. Raises BadInput when no
+    model works in that step or `id` names no single delivery, PerdureError when the delivery's host does not answer.
+    """
     step_name = _parse_step(step) if step is not None else ""
     screen = Screen()
     try:
@@ -129,7 +133,12 @@ def _parse_step(text: str) -> str:
 
 
 def events(id: str, follow: bool, since: str, first: int, json: bool) -> None:
-    """Show what happened, in order: steps, turns, tests, decisions, deaths, the end."""
+    """Print what happened, an event a line, as text or JSON: of a delivery, of a backlog, or without `id` of all that
+    ran since.
+
+    `first` is the offset to begin at. `follow`: go on until the delivery or backlog ends, without `id` for ever; Ctrl-C
+    then exits with 130. Raises BadInput when `id` names nothing, or `since` or `first` do not fit. No worker is needed.
+    """
     screen = Screen(json=json)
 
     async def work() -> None:

@@ -22,7 +22,12 @@ from perdure.text import one_line, short_sha, visible
 
 
 def pulls(number: int | None, repo: str, json: bool) -> None:
-    """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
+    """Print the pull requests of a local forge, a repository that is a directory; with `number` one of them, and how to
+    take it.
+
+    Raises BadInput when they have a web page of their own, which it names, or are not kept in a directory; ForgeRefused
+    when there is no such number.
+    """
     screen = Screen(json=json)
     if number is None:
         _print_all(screen, repo)
@@ -44,7 +49,10 @@ def _print_all(screen: Screen, repo: str) -> None:
 
 def _print_one_pull(screen: Screen, repo: str, number: int) -> None:
     """Print one pull request of a local forge: title, state, branches, the git command that takes it, its text; or as
-    JSON."""
+    JSON.
+
+    Raises BadInput when the repository has no local forge, and ForgeRefused when there is no such number.
+    """
     details = _find_local_forge(repo, f"pull/{number}").pull_details(number)
     if screen.json:
         screen.print_json(asdict(details) | {"pull": details.pull.model_dump()})
@@ -88,9 +96,10 @@ def _find_local_forge(repo: str, page: str) -> LocalForge:
 
 
 def _find_origin(path: Path) -> str | None:
-    """Return the address of a working tree's origin; None where there is none or no repository.
+    """Return the address of the origin of the working tree that `path` is in; None when it has none, or there is no
+    repository.
 
-    None for a bare repository, too: people push to it, so it is meant itself.
+    None for a bare repository, too: people push to it, so that it is itself the one that is meant, not its origin.
     """
     folder = path if path.is_dir() else path.parent
     try:

@@ -16,7 +16,12 @@ from perdure.render.report.text import lines_of
 
 
 def report(id: str, html: str, json: bool) -> None:
-    """Timeline, plan, tests, review, cost and screenshots of a delivery, whether it runs or has ended."""
+    """Print everything about a delivery, running or ended: as lines, with `html` as a page in a file, with `json` as
+    JSON.
+
+    `html` `-` is standard output. What could not be read is named, on standard error when it is not in the lines.
+    Raises BadInput when both want standard output, the file cannot be written, or `id` names no single delivery.
+    """
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
     target = target_of(html)

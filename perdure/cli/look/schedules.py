@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 def list_schedules(context: typer.Context, json: bool) -> None:
-    """List all that begins at a time (--at, --every), and what became of it the last time."""
+    """Print all schedules of deliveries and backlogs, and what became of each the last time, as a table or JSON.
+
+    Does nothing when a subcommand of `perdure schedules` follows. Raises BadInput for a server that knows no schedules.
+    """
     if context.invoked_subcommand is not None:
         return
 
@@ -158,8 +161,9 @@ async def schedule_delivery(
     """Make the schedule of a delivery, and print when it begins.
 
     The default id is that of the issue, or made from what is wanted and when: the same request at the same time has one
-    schedule. `name` stands for a single phase in that id, so that it differs from the whole delivery's. Raises the
-    refusal of an issue that cannot be delivered.
+    schedule. `name` stands for a single phase in that id, so that it differs from the whole delivery's. Raises
+    InvalidRequest for an issue that cannot be delivered, such as a closed one, and BadInput when another schedule has
+    the id.
     """
     if checked.work.refusal is not None:
         raise checked.work.refusal

@@ -40,7 +40,12 @@ _ACTION_KEYS = ("a", "r", "s", "h", "o")
 
 
 def top(once: bool, json: bool) -> None:
-    """All deliveries and backlogs, live: what waits for you first, with phase, turn, worker and cost."""
+    """Show all deliveries and backlogs in a live table, what waits for a person first, until q or Ctrl-C; keys decide
+    and steer.
+
+    Prints one table, or with `json` the rows as JSON, and leaves with `once` or when there is no terminal. No worker is
+    needed. Raises TemporalUnreachable when no server runs.
+    """
     screen = Screen(json=json)
 
     async def work() -> None:

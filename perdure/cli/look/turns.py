@@ -20,7 +20,12 @@ from perdure.text import money, one_line, pluralise
 
 
 def fork(id: str, at: str, say: str, model: str, agent: str, name: str, json: bool) -> None:
-    """Start a sibling from a turn of a delivery, running or ended: its files and conversation, then its own way."""
+    """Fork a delivery before a turn, starting server and worker where they are missing; print the sibling and what it
+    inherits, or JSON.
+
+    The same call again finds the same sibling. Raises BadInput when `id` names no single delivery, there is no such
+    turn or it cannot be forked, or there is no key for the model.
+    """
 
     screen = Screen(json=json)
     sibling = run_coroutine(_start_sibling(screen, id, at, say, model, agent, name))
@@ -61,7 +66,10 @@ async def _start_sibling(
 
 
 def turns(id: str, json: bool) -> None:
-    """List the turns a delivery stands on: what each did, its cost, its checkpoint."""
+    """Print the turns that a delivery stands on: what each did, its cost, its checkpoint; as lines or JSON.
+
+    Read from history; no worker is needed. Raises BadInput when `id` names no single delivery.
+    """
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
@@ -93,7 +101,12 @@ def _format_turn(turn: TurnRecord, place_width: int) -> str:
 
 
 def rewind(id: str, to: str, say: str, model: str, agent: str, repeat: bool, json: bool) -> None:
-    """Go back to before a turn of a delivery: files and conversation as they were, taken anew from there."""
+    """Go back to before a turn of a delivery, and print which turn it takes again, or JSON.
+
+    One that has ended gets a new run; server and worker are started for it where they are missing. The same rewind
+    again does nothing and says so, unless `repeat`. Raises BadInput when `id` names no single delivery, or there is no
+    such turn or it cannot be taken again; PerdureError when the server refuses.
+    """
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:

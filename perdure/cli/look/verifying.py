@@ -49,8 +49,8 @@ Say = Callable[[str], None]
 async def check_receipt(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
     """Check the receipt of a delivery that has ended, and yield each claim as it is judged.
 
-    `tests`: run the tests again where there is a verdict; `say` is told of that. Raises BadInput while the delivery
-    runs.
+    `tests`: run the tests again when there is a verdict, in a delivery of its own; `say` is told of that. Raises
+    BadInput while the delivery runs, and PerdureError when it ended without a result.
     """
     described = await delivery.describe()
     if described.running:

@@ -58,8 +58,12 @@ def exit_code(result: DeliveryResult) -> int:
 
 
 async def follow_delivery(delivery: Delivery, screen: Screen, *, wait: bool = True) -> int:
-    """Show a delivery until it ends, print how it ended, and return the exit code; with `wait` False leave when it
-    waits."""
+    """Show a delivery until it ends, print how it ended, and return the exit code: 0, 1, or 5 when it was cancelled.
+
+    With `wait` False, prints how to come back and returns 4 as soon as it waits for something. Raises
+    TemporalUnreachable when the server has been away for WATCH_LOST_S, PerdureError when the delivery ended without a
+    result.
+    """
     watcher = DeliveryWatcher(delivery, screen)
     result = await watcher.watch(wait=wait)
     if result is None:
@@ -233,7 +237,8 @@ class DeliveryWatcher:
         self._printed_decision = key
 
     async def _describe(self) -> RunDescription | None:
-        """Read what the server knows of the delivery; None while the server does not answer.
+        """Read what the server knows of the delivery; None while the server does not answer, or another home's answers
+        in its place.
 
         Says once that it is away. Raises TemporalUnreachable after WATCH_LOST_S without an answer.
         """

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 
 def deliver(options: DeliverOptions) -> None:
-    """Turn one request into one tested, reviewed pull request."""
+    """Submit one request, or attach to the delivery of the same one, and follow it until it ends.
+
+    With `detach` it leaves at once; with `at` or `every` a schedule is made instead. Starts server and worker where
+    they are missing. Raises typer.Exit with the exit code; after Ctrl-C it says how to come back and exits with 130.
+    Raises BadInput or InvalidRequest, before anything is started, when the request is not valid.
+    """
     screen = Screen(json=options.json)
     submitted: list[Submission] = []
     start_time = parse_start_time(options.at, options.every)
@@ -69,7 +74,11 @@ async def _submit_and_follow(
 
 
 def run(options: RunOptions) -> None:
-    """Carry out one phase alone: plan, build, test, review or ship."""
+    """Carry out one phase alone, plan, build, test, review or ship, and print what it wrote.
+
+    Submits and follows as `deliver` does, and exits in the same ways. A plan alone goes to standard output. Raises
+    BadInput for options that the phase does not have.
+    """
     wanted_phase = parse_phase(options.phase)
     screen = Screen(json=options.json, to_stderr=wanted_phase is Phase.PLAN and not options.detach)
     submitted: list[Submission] = []

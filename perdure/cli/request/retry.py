@@ -30,7 +30,12 @@ ended."""
 
 
 def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
-    """Go on from the last checkpoint of a delivery that ended without delivering."""
+    """Start a delivery that ended without delivering again, from its last checkpoint, and follow it unless `detach`.
+
+    Starts server and worker where they are missing. Raises typer.Exit with the exit code; after Ctrl-C it says how to
+    come back and exits with 130. Raises BadInput when `id` names no single delivery, it runs or has delivered, or there
+    is no key for the model.
+    """
     screen = Screen(json=json)
     started: list[str] = []
     try:
@@ -42,7 +47,12 @@ def retry(id: str, budget: float | None, detach: bool, json: bool) -> None:
 
 
 def cancel(id: str, now: bool, json: bool) -> None:
-    """Stop a delivery and wait until it has ended."""
+    """Stop a delivery, wait until it has ended, and print its result; raise typer.Exit, with code 1 when it was not
+    cancelled but ended otherwise.
+
+    The turn that runs may end first, for at most CANCEL_TURN_S, unless `now`; the delivery is held meanwhile, which
+    Ctrl-C leaves so and says. Raises BadInput when it has ended or `id` names no single delivery.
+    """
     screen, delivery_ids = Screen(json=json), list[str]()
 
     async def work(delivery: Delivery) -> int:
@@ -92,8 +102,11 @@ async def _let_turn_end(delivery: Delivery, waits_for_person: bool, screen: Scre
 
 
 async def _wait_for_result(delivery: Delivery, screen: Screen) -> DeliveryResult:
-    """Wait until the delivery has ended and return its result. Where it still runs after WATCH_SILENCE_S, ask it once
-    for its progress, and print a line when no worker answers that could end it."""
+    """Wait until the delivery has ended and return its result.
+
+    When it still runs after WATCH_SILENCE_S, query it once for its progress, and print a line when no worker answers
+    that could end it. Raises PerdureError when it ended without a result.
+    """
 
     result = asyncio.ensure_future(delivery.result())
     finished, _ = await asyncio.wait([result], timeout=WATCH_SILENCE_S)
