@@ -167,16 +167,16 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
 
     def is_over(self) -> bool:
         """Return True when nothing can move any more, and the branch stands on its newest base or a person left it
-        where it is. Starts a look at the base, in a task of its own, when one is due."""
+        where it is. When it is due, this also starts the task that brings the branch onto a base that has moved."""
         nothing_moves = is_finished(self.request, self.state, workflow.now())
         return self.base_follower.look_if_due(is_last=nothing_moves) and nothing_moves
 
     async def wait_for_change(self) -> None:
-        """Wait for a message, the end of a child, or a time at which items may start; then look up deliveries that may
-        have ended without saying so.
+        """Wait for a message, the end of a child, or a time at which items may start; then look up, on the server,
+        deliveries that may have ended without saying so.
 
         While deliveries run it waits BACKLOG_LOOK at most, and looks all of them up after that. Raises CancelledError
-        when the backlog was cancelled.
+        when the backlog was cancelled, ActivityError when they cannot be looked up.
         """
         now = workflow.now()
         wakes_at = next_start_time(self.request, self.state, now)
@@ -230,8 +230,8 @@ class Backlog(BacklogInbox, FollowUpdate, TaskMessages):
 
     def continue_in_new_run(self) -> None:
         """Continue as a new run, which ends this one, when its history is long and no handler runs, no change is unseen
-        and no look at the base is in progress; else do nothing. Only the state goes along; deliveries run on, and
-        signal the same workflow id."""
+        and the branch is not being brought onto its base; else do nothing. Only the state goes along; deliveries run
+        on, and signal the same workflow id."""
         is_idle = workflow.all_handlers_finished() and not self.items.changed and not self.base_follower.is_busy
         info = workflow.info()
         is_long = info.is_continue_as_new_suggested() or info.get_current_history_length() > HISTORY_MOST

@@ -71,25 +71,26 @@ class BaseFollower:
 
     @property
     def is_busy(self) -> bool:
-        """Return True while a look at the base is in progress, cleaning up included; at its end `items.changed` is
-        set."""
+        """Return True while the base is fetched or the branch is rebased, tested or moved, cleaning up included; at the
+        end of that `items.changed` is set."""
         return self._look_task is not None and not self._look_task.done()
 
     @property
     def is_settled(self) -> bool:
         """Return True when nothing has to be done before the end: there is nothing to follow or check, a person left
-        the branch as it is, nothing landed, or the last look at the end succeeded."""
+        the branch as it is, nothing landed, or the branch was found current at the end."""
         state, opened = self._state, self._state.opened
         if opened is None or state.base.stays or not (opened.follows_base or self._has_owed_checks()):
             return True
         return self._is_current or not self._has_landed_items()
 
     def look_if_due(self, *, is_last: bool) -> bool:
-        """Start a look at the base, in a task of its own, when one is due; return True when nothing has to be done
-        before the end. Removes a question whose reason is gone from the state.
+        """Fetch the base when that is due and, when it has moved, rebase and test the branch, all in a task of its own,
+        which this method starts and does not wait for. Return True when nothing has to be done before the end, else
+        False. Removes a question whose reason is gone from the state.
 
-        A look is due every FOLLOW_LOOK while items are built, and at the end. None starts while one is in progress, a
-        delivery lands, or a person is asked. `is_last`: nothing more will land, unless somebody changes that.
+        It is due every FOLLOW_LOOK while items are built, and at the end; not while the last such task runs, a delivery
+        lands, or a person is asked. `is_last`: nothing more will land, unless somebody changes that.
         """
         state, opened = self._state, self._state.opened
         self._is_current = self._is_current and is_last
@@ -106,13 +107,13 @@ class BaseFollower:
         return False
 
     def stop(self) -> None:
-        """Cancel the look at the base that is in progress, if any."""
+        """Cancel the task that fetches the base or brings the branch onto it, if one runs."""
         if self._look_task is not None:
             self._look_task.cancel()
 
     def apply_decision(self, follow: Follow) -> str:
-        """Apply a person's decision: the branch stays where it is, which becomes a note, or the base is looked at
-        again. Remove the open question, wake the backlog's loop, and return the answer for the sender."""
+        """Apply a person's decision: the branch stays where it is, which becomes a note, or the base is fetched and
+        followed again. Remove the open question, wake the backlog's loop, and return the answer for the sender."""
         state = self._state
         assert state.opened is not None
         question, state.base.question, state.base.failing_items = state.base.question, "", ()
@@ -356,8 +357,8 @@ class FollowUpdate:
         self._parse_follow(raw)
 
     def _parse_follow(self, raw: Any) -> Follow:
-        """Parse a person's decision about the base; nothing at all means another look. Raises ApplicationError
-        NotCounted when it is malformed, or nothing can be decided now."""
+        """Parse a person's decision about the base; nothing at all means that the base is followed again. Raises
+        ApplicationError NotCounted when it is malformed, or nothing can be decided now."""
         try:
             follow = parse_input(Follow, raw if raw is not None else {})
         except InvalidRequest as error:
