@@ -100,10 +100,12 @@ def pull_request_title(work: ShipInput) -> str:
 
 
 def subject_line(kind: str, text: str) -> str:
-    """Return a conventional subject line of at most 72 characters, made of the kind of change and a text of a model.
+    """Return a conventional subject line of at most 72 characters, made of the kind of change and a text of a model,
+    whose references are broken (see neutral_title).
 
     A conventional prefix that the text has already stays; else one is put before it by kind (`chore` for an unknown
-    kind).
+    kind), and the first word begins with a small letter, but for such as `API`. Dots at the end are removed; an empty
+    text becomes `changes`.
     """
     summary = neutral_title(" ".join(text.split())).strip().rstrip(".") or "changes"  # no Markdown: `<` stays
     if not re.match(r"(feat|fix|chore|docs|test|refactor|perf|build|ci|style|revert)(\([^)]*\))?!?: ", summary):

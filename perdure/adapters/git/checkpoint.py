@@ -201,8 +201,8 @@ def worktree_tree(vault: Vault, checkpoint: str) -> str:
 
 
 def _put_files(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar: Sidecar, lock_fd: int) -> None:
-    """Give the worktree exactly these files, modes and empty directories; only what setup made and `.ports.env` stay
-    beside them."""
+    """Give the worktree exactly these files, modes and empty directories, and remove the marker, so that it is at no
+    checkpoint; only what setup made and `.ports.env` stay beside them. The caller holds the worktree's lock."""
     setup_paths = _setup_paths(record)
     _marker_path(workspace).unlink(missing_ok=True)
     git = open_shadow(workspace, record.exact_base, lock_fd)

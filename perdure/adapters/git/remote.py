@@ -82,7 +82,11 @@ def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
 
 def remote_failure(url: str, error: GitError, credential: Credential | None = None) -> StepError:
     """Return the error for a network command of git that failed, with advice: ForgeRefused when it would fail again
-    (refused, too large, damaged), else ForgeUnavailable."""
+    (refused, too large, damaged), else ForgeUnavailable.
+
+    url         of the remote; a credential in it is left out of the error
+    credential  what the remote was shown: it only chooses the advice; None: the owner's own git configuration answered
+    """
     busy_lines = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
     message = next(iter(busy_lines), main_line(error.stderr)) or error.what
     where = redact(url)

@@ -398,10 +398,12 @@ class Workspace:
         return ""
 
     def _keep_files(self, checkouts: CheckoutPool) -> None:
-        """Move the worktree's files into the pool of checkouts, as the base commit has them.
+        """Move the worktree's files into the pool of checkouts, as the base commit has them; remove them where the pool
+        has no room.
 
-        Does nothing unless the record allows it, the directory is still the one that was made, and no attribute changes
-        bytes. Raises OSError, GitError or WorkspaceLost when it fails.
+        Does nothing unless the record allows it, the directory is still the one that was made, no attribute changes
+        bytes, and the worktree has enough files for the pool (CheckoutPool.min_files). Raises OSError, GitError or
+        WorkspaceLost when it fails.
         """
         record = self.record()
         if (

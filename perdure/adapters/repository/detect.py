@@ -186,9 +186,10 @@ class _ProjectFacts:
 
 
 def _find_test_files(root: Path) -> list[Path]:
-    """Return `test_*.py` and `*_test.py` at the top and in tests/ or test/, the first _TEST_FILES_MOST.
+    """Return the test files `test_*.py`, `*_test.py` and `tests.py` at the top, and at any depth in tests/ and test/,
+    the first _TEST_FILES_MOST.
 
-    Symbolic links to these folders are not followed.
+    These two folders are left out where they are symbolic links.
     """
     paths: list[Path] = []
     for folder, pattern in ((root, "*.py"), (root / "tests", "**/*.py"), (root / "test", "**/*.py")):
