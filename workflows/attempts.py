@@ -147,7 +147,7 @@ class PlanAttempts:
 
     async def try_others(self, reason: str) -> bool:
         """Run the other attempts after the delivery's own change has failed for `reason`; return True when one of them
-        is better and its files were taken over, and False when the delivery's own is.
+        is better and its files were taken over, and False when none is.
 
         Also returns False, and runs none, when that is not configured, attempts were run before, or the change already
         stands on what others landed: the plan's checkpoint is from before that. Raises DeliveryStopped when too little

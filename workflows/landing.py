@@ -46,8 +46,9 @@ last of them the turn is kept: somebody may land while the first fix is made, no
 
 
 class Landing:
-    """The landing of a delivery on the branch of its backlog. The methods named `tell_…` do nothing when the delivery
-    is no item of a backlog; the others are for items only."""
+    """The landing of a delivery on the branch of its backlog. `decomposes` and `wait_for_room` serve every delivery,
+    and the methods named `tell_…` do nothing when the delivery is no item of a backlog; the others are for items only.
+    """
 
     def __init__(self, runner: StepRunner, forge: ForgeSteps, steps: Steps) -> None:
         self._runner, self._forge, self._steps = runner, forge, steps

@@ -104,8 +104,8 @@ class DeliveryNotices:
         self.notifies_unprepared = False  # somebody wants to hear of a delivery that could not be prepared
 
     def send_notice(self, event: str) -> None:
-        """Send a notice that the delivery waits for a person (event `waiting` or `reminder`), in a task of its own, and
-        return at once. Does nothing when nobody has subscribed to notices."""
+        """Send a notice that the delivery waits for a person or a shared budget (event `waiting` or `reminder`), in a
+        task of its own, and return at once. Does nothing when nobody has subscribed to notices."""
         prepared = self._state.prepared
         if prepared.decisions.notifies if prepared is not None else self.notifies_unprepared:
             sending = asyncio.create_task(self._send_and_watch(self._make_notice(event)))

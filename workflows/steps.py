@@ -246,8 +246,8 @@ class Steps:
 
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:
         """Run the tests on the newest commit, record the verdict and return it. A first verdict that equals the one an
-        earlier run has left is replaced by that, report included. `check`: when it lands, the commands that other items
-        of its backlog named, by item."""
+        earlier run has left is replaced by that, report included. `check`: when it lands, the commands that items of
+        its backlog named, its own among them, by item."""
         attempt = self._state.testing.runs + 1
         work = TestInput(
             delivery=self._runner.delivery,

@@ -141,8 +141,8 @@ class Treasury:
         self._changed = True
 
     async def _send_answers(self, now: datetime) -> None:
-        """Send all answers at once and empty the list: grants and refusals to deliveries whose turn it is, and refusals
-        to those that have just asked and must wait."""
+        """Send all answers that are due at once, and forget them: answers to requests that need no wait, grants to
+        deliveries that wait and whose turn it is, and refusals to those that have just asked and get nothing yet."""
         answers = self._answers | self._granting.grant_waiting(now)
         for delivery in sorted(self._requesters - answers.keys()):
             if (refusal := self._granting.refusal_answer(delivery, now)) is not None:
