@@ -9,7 +9,7 @@ from perdure.models.budget.ledger import Usage
 
 PRICES_OF = "2026-11-21"
 """The day this table was last compared with the list prices in the vendor's own command line (its version 2.1.330) and
-with the published pages of the models; tests/adapters/agents/test_prices_of_the_vendor.py does the first again."""
+with the published pages of the models; tests/adapters/agents/test_prices.py does the first again."""
 
 WINDOWS_OF = "2026-11-23"
 """The day WINDOWS was last compared with the published pages of the models."""

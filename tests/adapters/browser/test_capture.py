@@ -1,15 +1,19 @@
-"""Pages of real applications, taken by a real browser; what goes wrong is said and fails nothing."""
+"""Pages of applications, taken by a real browser: what goes wrong is said, and what means no good is not believed."""
 
 from __future__ import annotations
 
 import asyncio
+import http.server
+import json
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from app_fixtures import Bench, by_name, quick
+from app_fixtures import Bench, by_name, one_pixel, quick
 
 from perdure.adapters.browser.browser import NoBrowser, find_browser
 from perdure.adapters.browser.capture import (
@@ -21,8 +25,6 @@ from perdure.adapters.browser.capture import (
     sanitize_png,
 )
 from tests.waiting import patient
-
-pytestmark = [pytest.mark.story, pytest.mark.timeout(120)]
 
 PAGES = """
 def page(path):
@@ -59,6 +61,8 @@ require('node:http').createServer((request, response) => {
 """
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_every_page_gets_its_picture_or_a_note_that_says_why_not(bench: Bench) -> None:
     """Of an app that goes into the background, which is waited for."""
     behind = "(sleep 1; exec python3 app.py) >/dev/null 2>&1 &"
@@ -89,6 +93,8 @@ async def test_every_page_gets_its_picture_or_a_note_that_says_why_not(bench: Be
     assert not list(bench.logs.glob("pages-*")), "pictures are left behind outside of the vault"
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 @pytest.mark.slow
 async def test_pages_that_hang_spin_or_eat_memory_cost_their_own_picture_only(bench: Bench) -> None:
     shown = await bench.of_python(PAGES, "/slow", "/spin", "/greedy", "/", timeouts=quick(page_s=5.0))
@@ -100,6 +106,8 @@ async def test_pages_that_hang_spin_or_eat_memory_cost_their_own_picture_only(be
     assert pages["/"].picture is not None
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_an_app_in_node_is_taken_at_a_port_and_an_address_of_its_own_however_much_it_says(bench: Bench) -> None:
     """A flood of output fills neither memory nor disk."""
     (bench.tree / "server.js").write_text(NODE)
@@ -119,6 +127,8 @@ async def test_an_app_in_node_is_taken_at_a_port_and_an_address_of_its_own_howev
     assert len(shown.note) < APP_TAIL_CHARS + 100
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_an_app_that_exits_at_once_is_told_with_its_exit_code_and_last_words(bench: Bench) -> None:
     shown = await bench.take("/", start="echo starting; echo 'cannot find module x' >&2; exit 3", timeouts=quick())
     assert shown.summary == "no pictures: the app exited at once (exit code 3)"
@@ -128,11 +138,15 @@ async def test_an_app_that_exits_at_once_is_told_with_its_exit_code_and_last_wor
     assert gone.summary == "no pictures: the app exited at once (ended by SIGKILL)"
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_an_app_that_is_just_over_is_not_waited_for(bench: Bench) -> None:
     over = await bench.take("/", start="true", timeouts=quick(detached_s=0.5))
     assert over.note == "the app exited (exit code 0) and nothing answers at http://127.0.0.1:9200/"
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_an_app_that_never_answers_is_given_up_with_what_it_said(bench: Bench) -> None:
     shown = await bench.take("/", start="echo compiling; sleep 600", timeouts=quick(ready_s=3.0))
     assert shown.note == "the app was not ready after 3 s: http://127.0.0.1:9200/ does not answer\ncompiling"
@@ -141,6 +155,8 @@ async def test_an_app_that_never_answers_is_given_up_with_what_it_said(bench: Be
     assert shown.note == "the app was not ready after 6 s: http://127.0.0.1:9200/ answers 503"
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_nothing_goes_on_after_the_time_is_over(bench: Bench) -> None:
     marker = f"86{int(time.monotonic() * 1000) % 10**7}"
     shown = await bench.take("/", start=f"(setsid sleep {marker} &); sleep 600", timeouts=quick(whole_s=3.0))
@@ -148,6 +164,8 @@ async def test_nothing_goes_on_after_the_time_is_over(bench: Bench) -> None:
     assert not [p for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [])]
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_what_was_taken_before_an_end_by_force_stays(bench: Bench) -> None:
     killer = "def page(path):\n    if path == '/kill':\n        os.kill(os.getppid(), 9)\n    return html('x')"
     shown = await bench.of_python(killer, "/", "/kill", timeouts=quick())
@@ -157,6 +175,8 @@ async def test_what_was_taken_before_an_end_by_force_stays(bench: Bench) -> None
     assert shown.summary == "1 of 2 pages"
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_cancelling_ends_app_and_browser(bench: Bench) -> None:
     marker = f"87{int(time.monotonic() * 1000) % 10**7}"
     taking = asyncio.ensure_future(bench.take("/", start=f"sleep {marker}"))
@@ -173,6 +193,8 @@ async def test_cancelling_ends_app_and_browser(bench: Bench) -> None:
     assert not running()
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_without_playwright_or_chromium_a_note_says_what_to_install_and_only_so_many_pages_are_listed(
     bench: Bench,
 ) -> None:
@@ -193,7 +215,147 @@ async def test_without_playwright_or_chromium_a_note_says_what_to_install_and_on
     )
 
 
+@pytest.mark.story
+@pytest.mark.timeout(120)
 async def test_a_sandbox_that_cannot_start_is_a_note_too(bench: Bench, tmp_path: Path) -> None:
     tools = replace(find_browser(), visible_paths=(tmp_path / "is not there",))
     shown = await bench.of_python(PAGES, "/", browser=tools)
     assert shown.summary.startswith("no pictures: the sandbox could not run it: ")
+
+
+SPY = """
+import json, socket, subprocess
+
+def reached(host, port):
+    try:
+        socket.create_connection((host, port), 2).close()
+        return True
+    except OSError:
+        return False
+
+found = {
+    "neighbour": reached("127.0.0.1", %(port)d),
+    "outside": reached("192.0.2.1", 80) or reached("1.1.1.1", 443),
+    "files": [path for path in %(paths)r if os.path.exists(path)],
+    "shadow": os.path.exists("/etc/shadow"),
+    "sys": os.path.exists("/sys/class"),
+    "told": sorted(name for name in os.environ if "SECRET" in name or "KEY" in name),
+    "root": os.path.exists("/root/.ssh") or os.path.exists("/root/.bashrc"),
+}
+
+def page(path):
+    words = json.dumps(json.dumps(found))
+    script = "console.error(%%s); fetch('http://127.0.0.1:%(port)d/').catch(e => console.error('fetch: ' + e))" %% words
+    return html("<script>" + script + "</script>")
+"""
+
+FORGER = """
+import json, pathlib
+
+def results():
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode().split(chr(0))
+        except OSError:
+            continue
+        for word in words:
+            if word.startswith("{") and "results" in word:
+                return pathlib.Path(json.loads(word)["results"])
+
+there = results()
+
+def page(path):
+    return html("<h1>x</h1>")
+
+def forge():
+    time.sleep(float(%(wait)r))
+    %(forgery)s
+
+import threading
+threading.Thread(target=forge, daemon=True).start()
+time.sleep(%(before)r)
+"""
+
+
+@pytest.fixture
+def neighbour() -> Iterator[int]:
+    """The port of another delivery's application, listening on this host."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.story
+async def test_it_reaches_nobody_and_sees_nothing_of_the_host(
+    bench: Bench, neighbour: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SECRET_KEY", "s3cret")
+    (bench.root / "home").mkdir(exist_ok=True)
+    (bench.root / "home" / "worker.log").write_text("private")
+    tools = find_browser()
+    beside = [str(Path(tools.package_dirs[0]) / name) for name in ("anthropic", "temporalio", "perdure")]
+    paths = [str(bench.root / "home" / "worker.log"), *beside]
+    assert Path(beside[0]).exists()
+    spy = SPY % {"port": neighbour, "paths": paths}
+    shown = await bench.of_python(spy, "/", f"http://127.0.0.1:{neighbour}/", timeouts=quick())
+    pages = by_name(shown)
+    words = pages["/"].note.removeprefix("errors in its console: ")
+    found, end = json.JSONDecoder().raw_decode(words)
+    nothing = {
+        "neighbour": False,
+        "outside": False,
+        "files": [],
+        "shadow": False,
+        "sys": False,
+        "told": [],
+        "root": False,
+    }
+    assert found == nothing
+    assert "fetch: TypeError: Failed to fetch" in words[end:]
+    assert pages[f"http://127.0.0.1:{neighbour}/"].note.startswith("does not load: net::ERR_CONNECTION_REFUSED")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.story
+@pytest.mark.parametrize(
+    ("forgery", "note"),
+    [
+        ("(there / 'page-1.png').write_bytes(b'no picture'); os._exit(0)", "its picture is not used: it is no PNG"),
+        (
+            "(there / 'page-1.png').write_bytes(bytes(9_000_000)); os._exit(0)",
+            "its picture is not used: it is too large",
+        ),
+        ("(there / 'page-1.png').symlink_to(%(target)r); os._exit(0)", "the app exited"),
+        ("os.mkfifo(there / 'page-1.png'); os._exit(0)", "the app exited"),
+    ],
+    ids=["not a picture", "too large", "a link to a picture of the host", "a pipe"],
+)
+async def test_what_it_puts_in_the_pictures_place_is_not_believed(bench: Bench, forgery: str, note: str) -> None:
+    """It ends before it is ready, so that nothing of the browser's takes the place of what it left there."""
+    target = bench.root / "private.png"
+    target.write_bytes(one_pixel())
+    values = {"forgery": forgery.replace("%(target)r", repr(str(target))), "wait": 0, "before": 30}
+    shown = await bench.of_python(FORGER % values, "/", timeouts=quick(detached_s=0.2))
+    assert not [page for page in shown.pages if page.picture]
+    assert note in (shown.pages[0].note if shown.pages else shown.note)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.story
+async def test_files_in_the_way_and_forged_lines_cost_nothing_but_what_they_say(bench: Bench) -> None:
+    lines = "b'not json' + bytes([10]) + json.dumps({'page': 2, 'note': 'x' * 9999}).encode() + bytes([10])"
+    forgery = f"os.mkfifo(there / 'page-1.png'); open(there / 'said.jsonl', 'ab').write({lines})"
+    shown = await bench.of_python(FORGER % {"forgery": forgery, "wait": 0, "before": 0.5}, "/", "/2", timeouts=quick())
+    assert [page.picture is not None for page in shown.pages] == [True, True]
+    assert all(len(page.note) < 1000 for page in shown.pages)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.story
+async def test_ending_the_browsers_driver_is_a_note(bench: Bench) -> None:
+    shown = await bench.of_python(FORGER % {"forgery": "os.kill(os.getppid(), 9)", "wait": 0.5, "before": 30}, "/")
+    assert shown.summary == "no pictures: the browser's driver ended (exit code 137)"

@@ -1,7 +1,8 @@
-"""Which command lines are recognised as which runner, and what is asked of it."""
+"""Which command lines are recognised as which runner, what is asked of it, and fakes that do as real ones."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 from perdure.adapters.checks.runners import make_invocation
 from perdure.adapters.checks.runners.base import Invocation, ReportRequest
 from perdure.adapters.checks.runners.node import Node
+from perdure.adapters.checks.verdict import verdict_of
+from perdure.models.checks.report import CommandResult
 from perdure.models.config.repository import TestCommand
+from tests.command_fixtures import Bench
+from tests.needs import require
 from tests.project_files import Files
 
 RESULTS = Path("/results")
@@ -134,3 +139,224 @@ def test_a_unittest_that_stops_at_its_first_failure_is_partial() -> None:
         "python -m unittest && true",
     )}  # fmt: skip
     assert list(found.values()) == [True, True, False, True]
+
+
+FAKE = """\
+#!/usr/bin/env -S python3 -S -E
+import json, os, pathlib, sys, tomllib
+
+arguments = sys.argv[1:]
+with open("ran.log", "a") as log:
+    print(json.dumps([pathlib.Path(sys.argv[0]).name, *arguments]), file=log)
+text = " ".join(arguments)
+alone = any(mark in text for mark in ("-run ", "-E ", "-Dtest=", "--tests ", "-t "))
+if "--tool-config-file" in arguments:
+    settings = arguments[arguments.index("--tool-config-file") + 1].removeprefix("perdure:")
+    report = tomllib.loads(pathlib.Path(settings).read_text())["profile"]["default"]["junit"]["path"]
+elif "JEST_JUNIT_OUTPUT_FILE" in os.environ:
+    report = os.environ["JEST_JUNIT_OUTPUT_FILE"]
+else:
+    named = [a.partition("=")[2] for a in arguments if a.startswith(("--junitfile=", "--outputFile.junit="))]
+    report = named[0] if named else "WHERE"
+path = pathlib.Path(report)
+path.parent.mkdir(parents=True, exist_ok=True)
+case = '<testcase classname="CLASS" name="%s" time="0.1">%s</testcase>'
+failure = "" if alone else '<failure message="not alone"/>'
+cases = [case % ("NAME", failure)] + ([] if alone else [case % ("other", "")])
+path.write_text("<testsuites><testsuite>" + "".join(cases) + "</testsuite></testsuites>")
+sys.exit(0 if alone else 1)
+"""
+
+SUREFIRE, GRADLE = "target/surefire-reports/TEST-com.x.CalcTest.xml", "build/test-results/test/TEST-com.x.CalcTest.xml"
+
+
+def fake(where: str, group: str, name: str) -> str:
+    return FAKE.replace("WHERE", where).replace("CLASS", group).replace("NAME", name)
+
+
+def calls(root: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (root / "ran.log").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "group", "name", "first", "again", "reproduces"),
+    [
+        (
+            ".venv/bin/gotestsum", "gotestsum -- -race ./...", "example.com/calc", "TestAdd",
+            ["gotestsum", "--junitfile=F", "--", "-race", "./..."],
+            ["-run", "^TestAdd$"],
+            "gotestsum -- -race ./... -run '^TestAdd$'",
+        ),
+        (
+            ".venv/bin/cargo", "cargo nextest run", "calc", "tests::adds",
+            ["cargo", "nextest", "run", "--no-fail-fast", "--tool-config-file", "perdure:F"],
+            ["--lib", "-E", "test(=tests::adds) | test(=adds)"],
+            "cargo nextest run -E 'test(=tests::adds) | test(=adds)'",
+        ),
+        (
+            "mvnw", "./mvnw -q test", "com.x.CalcTest", "adds",
+            ["mvnw", "-q", "test", "--fail-at-end"],
+            ["-Dsurefire.failIfNoSpecifiedTests=false", "-Dtest=com.x.CalcTest#adds"],
+            "./mvnw -q test -Dsurefire.failIfNoSpecifiedTests=false '-Dtest=com.x.CalcTest#adds'",
+        ),
+        (
+            "gradlew", "./gradlew test", "com.x.CalcTest", "adds(int)[1]",
+            ["gradlew", "test", "--continue"],
+            ["--tests", "com.x.CalcTest.adds"],
+            "./gradlew test --tests com.x.CalcTest.adds",
+        ),
+        (
+            "node_modules/.bin/jest", "npx jest src", "src/x.test.js", "adds (1.5)",
+            ["jest", "src", "--ci", "--reporters=default", "--reporters=jest-junit"],
+            ["-t", r"(^| )adds \(1\.5\)$"],
+            r"npx jest src -t '(^| )adds \(1\.5\)$'",
+        ),
+        (
+            "node_modules/.bin/vitest", "npx vitest run", "src/x.test.ts", "sums > adds",
+            ["vitest", "run", "--reporter=default", "--reporter=junit", "--outputFile.junit=F"],
+            ["-t", "(^| )sums adds$"],
+            "npx vitest run -t '(^| )sums adds$'",
+        ),
+    ],
+    ids=["gotestsum", "nextest", "maven", "gradle", "jest", "vitest"],
+)  # fmt: skip
+async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_test_alone(
+    bench: Bench, files: Files, program: str, command: str, group: str, name: str,
+    first: list[str], again: list[str], reproduces: str,
+) -> None:  # fmt: skip
+    if command.startswith("npx "):
+        require("npm")
+    where = {"mvnw": SUREFIRE, "gradlew": GRADLE}.get(program, "")
+    more = {"node_modules/jest-junit/package.json": "{}", "package.json": "{}"}
+    root = files({program: fake(where, group, name.replace(">", "&gt;")), **more})
+    report = await bench.run(root, command)
+    one, two = calls(root)
+    assert [_plain(word) for word in one] == first
+    assert [_plain(word) for word in two] == [*first, *again]
+    result = report.commands[0]
+    assert [(case.outcome, case.flaky) for case in result.cases] == [("passed", True), ("passed", False)]
+    assert result.cases[0].name == f"{group}::{name}"
+    assert result.cases[0].command == reproduces
+    assert result.cases[0].message == "not alone"
+    assert verdict_of(report).status == "green"
+
+
+def _plain(word: str) -> str:
+    """Without the directory that is another one each time."""
+    head, found, _ = word.partition("/")
+    return f"{head}F" if found and head in ("--junitfile=", "perdure:", "--outputFile.junit=") else word
+
+
+GO_TESTS = """\
+package calc
+
+import (
+	"os"
+	"testing"
+)
+
+func TestAdd(t *testing.T) {
+	t.Run("a+b", func(t *testing.T) {
+		_, err := os.Stat("ran")
+		os.WriteFile("ran", nil, 0o644)
+		if err != nil {
+			t.Error("not yet")
+		}
+	})
+}
+
+func TestBad(t *testing.T) {
+	if Add(1, 2) != 4 {
+		t.Fatal("sum of", os.Args[len(os.Args)-1])
+	}
+}
+"""
+GO = {
+    "go.mod": "module example.com/calc\n\ngo 1.19\n",
+    "calc.go": "package calc\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n",
+    "calc_test.go": GO_TESTS,
+    "none/none.go": "package none\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # Go compiles what it needs anew in each sandbox
+async def test_go_tells_of_each_test_whether_gotestsum_is_there_or_not(bench: Bench, files: Files) -> None:
+    require("go")
+    root = files({**GO, ".venv/bin/gotestsum": "#!/bin/sh\nexit 9\n"})
+    command = "go vet . && go test ./... -args end && echo never"
+    report = await bench.run(root, command)
+    cases = {case.name: (case.outcome, case.flaky) for case in report.commands[0].cases}
+    assert cases == {
+        "example.com/calc::TestAdd": ("passed", True),
+        "example.com/calc::TestAdd/a+b": ("passed", True),
+        "example.com/calc::TestBad": ("failed", False),
+    }
+    assert report.commands[0].cases[0].command == "go vet . && go test -run '^TestBad$' ./... -args end && echo never"
+    assert "sum of end" in report.commands[0].tail
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_go_package_that_does_not_build_is_named(bench: Bench, files: Files) -> None:
+    require("go")
+    root = files({**GO, "broken/broken.go": "package broken\n\nvar X = y\n", "broken/b_test.go": "package broken\n"})
+    result = await bench.one(root, "go test ./... -run None")
+    assert [(case.name, case.outcome) for case in result.cases] == [("example.com/calc/broken", "errored")]
+    assert "undefined: y" in result.tail
+
+
+@pytest.mark.parametrize("file", ["none/none.go", "none/none_test.go"])
+async def test_go_packages_without_tests_are_nothing_to_complain_of(bench: Bench, files: Files, file: str) -> None:
+    require("go")
+    result = await bench.one(files({"go.mod": GO["go.mod"], file: GO["none/none.go"]}), "go test ./...")
+    assert (result.verdict, result.cases) == ("passed", ())
+
+
+UNITTEST = """import pathlib, unittest
+
+class Calc(unittest.TestCase):
+    def test_depends(self):
+        with open("ran.log", "a") as log:
+            log.write("1\\n")
+        self.assertEqual(pathlib.Path("ran.log").read_text().count("1"), 2)
+
+    def test_bad(self):
+        self.fail("always")
+
+    def test_good(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["-m unittest discover -s tests -t .", "-m unittest tests.test_calc", "-m unittest"]
+)
+async def test_unittest_tells_of_each_test_and_runs_one_alone(bench: Bench, files: Files, command: str) -> None:
+    root = files({"tests/__init__.py": "", "tests/test_calc.py": UNITTEST, "tests/test_more.py": UNITTEST[:24]})
+    report = await bench.run(root, f"python3 {command}")
+    cases = {case.name.rpartition("::")[2]: (case.outcome, case.flaky) for case in report.commands[0].cases}
+    assert cases == {"test_bad": ("failed", False), "test_depends": ("passed", True), "test_good": ("passed", False)}
+    assert report.commands[0].cases[0].command == f"python3 {command} -k '*test_calc.Calc.test_bad'"
+    assert "FAILED (failures=2)" in report.commands[0].tail
+    assert verdict_of(report).summary == "1 of 3 fail: test_bad; 1 flaky: test_depends"
+
+
+async def _maven(bench: Bench, files: Files, script: str, **more: str) -> CommandResult:
+    return await bench.one(files({"mvnw": f"#!/bin/bash\n{script}\n", **more}), "./mvnw test")
+
+
+async def test_reports_left_in_the_tree_before_the_run_are_not_read(bench: Bench, files: Files) -> None:
+    stale = '<testsuite><testcase classname="c" name="old"><failure/></testcase></testsuite>'
+    result = await _maven(bench, files, "exit 0", **{SUREFIRE: stale, f"sub/{SUREFIRE}": stale})
+    assert (result.verdict, result.cases) == ("passed", ())
+
+
+async def test_all_modules_reports_are_read_and_a_broken_one_is_a_contradiction(bench: Bench, files: Files) -> None:
+    write = 'mkdir -p {0}; echo \'<testsuite><testcase classname="{1}" name="t"/></testsuite>\' > {0}/TEST-{1}.xml\n'
+    script = "".join(write.format(f"{m}/target/surefire-reports", m) for m in ("a", "b"))
+    result = await _maven(bench, files, script)
+    assert [case.name for case in result.cases] == ["a::t", "b::t"]
+    broken = await _maven(bench, files, script + "echo '<testsuite' > b/target/surefire-reports/TEST-b.xml")
+    assert (broken.verdict, broken.cases) == ("contradicted", ())
+    assert "not valid XML" in broken.reason

@@ -1,4 +1,4 @@
-"""What a model or a stranger wrote can neither call people, nor close issues, nor hide, nor speak for Perdure."""
+"""What a model or a stranger wrote, in a pull request: words that call nobody, close nothing and hide nothing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from perdure.adapters.forges.body import marker, pull_request_body, pull_request_title, subject_line
+from perdure.adapters.forges.artifacts import artifact_files
+from perdure.adapters.forges.body import EngineObservations, marker, pull_request_body, pull_request_title, subject_line
+from perdure.adapters.forges.markdown import code_span, neutral_line, neutral_text, neutral_title, quote_block
+from perdure.adapters.forges.status import status_comment
 from perdure.models.budget.ledger import Spend
 from perdure.models.checks.report import Review, ReviewIssue, Severity
+from perdure.models.delivery.publishing import CommentInput
 from perdure.models.delivery.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
 from perdure.models.delivery.steps import Plan, Task
 from perdure.models.delivery.turn import Contract
 from perdure.models.delivery.work import TestVerdict
 from perdure.models.issue import ForgeIssue as Asked
+from tests.tried import ADD, LINE, QUOTE, REVIEW, VERDICT, report
 
 
 @given(PIECES, PIECES)
@@ -204,3 +209,144 @@ def test_a_body_that_is_too_long_loses_its_longest_parts_and_nothing_that_counts
     assert len(re.findall(r"_… cut here, \d+ more characters_", text)) == 2
     assert "i" * 900 in text
     assert "p" * 20_000 in text
+
+
+def check_harmless(safe: str) -> None:
+    for words in (safe, shown(safe)):
+        assert not re.search(r"[@\uff20\ufe6b][\w.-]", words)
+        assert not re.search(r"(?i)[#\uff03]\d|\bgh-\d|\w://|\bwww\.", words)
+    assert not {"link_open", "image", "html_inline", "html_block"} & set(shapes(safe))
+    assert all(c in "\n\u200b" or c.isprintable() for c in safe)
+
+
+@given(PIECES)
+def test_no_mention_no_closing_word_no_markup_and_no_control_character_survives(text: str) -> None:
+    check_harmless(neutral_text(text))
+    check_harmless(quote_block(text))
+    check_harmless(f"- {neutral_line(text)}")
+    assert not re.search(r"(?m)^\s*/\w", neutral_text(text))
+    assert all(shown.startswith("> ") for shown in quote_block(text).splitlines())
+
+
+@given(PIECES)
+def test_a_line_is_one_whatever_it_holds(text: str) -> None:
+    once = shapes(f"- {neutral_line(text)}\n- ours\n\n### Ours")
+    assert once[:2] == ["bullet_list_open", "list_item_open"]
+    assert once.count("list_item_open") == 2
+    assert once.count("heading_open") == 1
+    assert not {"fence", "code_block", "blockquote_open", "hr", "ordered_list_open"} & set(once)
+
+
+def test_words_stay_apart_where_a_tab_stood_between_them() -> None:
+    assert neutral_text("a\tb\u00a0c\x07") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("if a < b and c: d[0] * e", "if a < b and c: d[0] * e"),
+        ("use `x` and **y**, AT&T, C#, a/b, 50% @ 3", "use `x` and **y**, AT&|T, C#, a/b, 50% @ 3"),
+        ("Fixes ABC-12, for UTF-8", "Fixes ABC|-12, for UTF-8"),
+        ("[a]: /x\n[a][b] [a](/x)", "[a]|: /x\n[a]|[b] [a]|(/x)"),
+        ("> [!NOTE]\n[^1]", "> [|!NOTE]\n[|^1]"),
+        ("gh\\-7 #\\7 https\\:\\/\\/x ftp://x www\\.x", "gh|\\-7 #|\\7 https\\:|\\/\\/x ftp:|//x www|\\.x"),
+        ("\uff20ada, \ufe6bada, @-x", "\uff20|ada, \ufe6b|ada, @|-x"),
+        ("<!-- x --> <?x> </b> <b>", "<|!-- x --> <|?x> <|/b> <|b>"),
+        ("see /etc\n/approve", "see /etc\n|/approve"),
+        ("warn\u034fing \u26a0\ufe0f \U000e0041", "warning \u26a0 "),
+        ("```mermaid\ngraph", "```|mermaid\ngraph"),
+    ],
+)
+def test_what_does_no_harm_stays_as_it_was(text: str, safe: str) -> None:
+    assert neutral_text(text) == safe.replace("|", "\u200b")
+
+
+def test_a_name_cannot_end_its_code_span_and_a_title_keeps_its_brackets() -> None:
+    assert code_span("a`b\n<i>") == "`ab <i>`"
+    assert code_span(" `") == ""
+    assert marker("d") not in code_span(marker("d"))
+    assert neutral_title("list[int](x) <b> & @ada") == "list[int](x) <b> & @\u200bada"
+    assert neutral_line("x" * 30, 10) == "x" * 9 + "…"
+    assert neutral_line("\u202e\n# no heading") == "\u200b# no heading"
+
+
+def test_assumptions_are_listed_one_a_line_between_plan_and_evidence() -> None:
+    assumed = ("Which order? a - b (as in add)\nFloats? yes", "Sign? minus")
+    whole = pull_request_body(WORK.model_copy(update={"assumptions": assumed}), CONTRACT, plan_of("x"), None)
+    said = whole.partition("### Assumptions\n\n")[2].partition("\n\n###")[0]
+    assert said.splitlines() == [
+        "Nobody was asked, so this was assumed:",
+        "",
+        "- Which order? a - b (as in add)",
+        "- Floats? yes",
+        "- Sign? minus",
+    ]
+    assert whole.index("### Tasks") < whole.index("### Assumptions") < whole.index("### Evidence")
+
+
+def test_a_delivery_that_assumed_nothing_says_nothing_about_it() -> None:
+    assert "ssum" not in pull_request_body(WORK, CONTRACT, None, None)
+
+
+@given(st.lists(PIECES, max_size=3))
+def test_an_assumption_calls_nobody_and_closes_nothing(assumed: list[str]) -> None:
+    whole = pull_request_body(WORK.model_copy(update={"assumptions": tuple(assumed)}), CONTRACT, None, None)
+    ours = shapes(whole)
+    assert not {"link_open", "image", "html_inline"} & set(ours)
+    assert (ours.count("html_block"), ours[-1]) == (1, "html_block")
+    assert whole.splitlines()[-1] == marker("d")
+    assert not re.search(r"@\w|#\d", shown(whole))
+
+
+def test_who_let_red_tests_through_stands_among_the_evidence() -> None:
+    whole = pull_request_body(WORK.model_copy(update={"accepted": "approved by Ada: #7 is @old"}), CONTRACT, None, None)
+    (said,) = [line for line in whole.splitlines() if "let through" in line]
+    assert said.startswith("- red tests let through by a person who looked, approved by Ada: ")
+    assert "@old" not in said
+
+
+RECEIPT = Receipt(experiment=LINE)
+
+
+def text_of(draft: str = "") -> str:
+    work = WORK.model_copy(update={"tests": VERDICT, "draft_reason": draft})
+    return pull_request_body(work, CONTRACT, None, REVIEW, RECEIPT, None, EngineObservations(report=report()))
+
+
+def test_a_pull_request_draft_or_not_has_the_line_and_each_promise_with_both_versions_and_its_reason() -> None:
+    for text in (text_of(), text_of("blockers")):
+        assert f"- tests: 46 green · {LINE}, on tree" in text
+        assert f"- judged by experiment: {LINE}" in text
+        assert "## Changed promises" in text
+        assert f"the request says “{QUOTE}”" in text
+        assert "**: nothing in the request asks for it" in text
+        assert ">     -     assert add(1, 2) == 3\n>     +     assert add(1, 2) == -1" in text
+    assert "Changed promises" not in pull_request_body(
+        WORK, CONTRACT, None, REVIEW, RECEIPT, None, EngineObservations()
+    )
+
+
+def test_names_and_versions_of_tests_call_nobody_and_end_nothing() -> None:
+    hostile = report(promises=({"name": "@everyone closes #12", "before": "```\n<b>", "after": "```\n<!-- @ada"},))
+    text = pull_request_body(WORK, CONTRACT, None, None, RECEIPT, None, EngineObservations(report=hostile))
+    assert "@everyone" not in text
+    assert "@ada" not in text
+    assert "#12" not in text
+    assert "**: not reviewed" in text
+
+
+def test_pages_have_the_line_what_is_wrong_and_how_each_test_fails() -> None:
+    files = artifact_files(None, REVIEW, report(written=("tests/t.json",)), RECEIPT)
+    page = files["tests.md"].decode()
+    assert LINE in page
+    assert "- tampered: files of the test side are written while the tests run: tests/t.json" in page
+    assert "> E 3 != -1" in page
+    assert ADD in page
+    assert f'"experiment": "{LINE}"' in files["receipt.json"].decode()
+
+
+def test_the_comment_on_an_issue_says_how_many_promises_are_not_kept() -> None:
+    work = CommentInput(delivery="d", contract="p", workflow_id="d", status="delivered", tests=VERDICT)
+    text = status_comment(work, CONTRACT)
+    assert LINE in text
+    assert "changed promises: 2 tests of `main` that the change does not keep" in text

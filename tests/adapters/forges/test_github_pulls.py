@@ -1,16 +1,29 @@
-"""One pull request for one branch, whatever GitHub answers and whoever was there before."""
+"""One pull request for one branch, whatever GitHub answers, whoever was there before, on an empty repository too."""
 
 from __future__ import annotations
 
 from asyncio import to_thread
+from pathlib import Path
 
 import pytest
 from twin_repository import HEAD, TOKEN, TwinRepository
 
+from perdure.adapters.forges.base import Proposal, PullRequestSnapshot
+from perdure.adapters.forges.body import issue_numbers, marker
 from perdure.adapters.forges.github.errors import raise_forge_errors
 from perdure.adapters.forges.github.transport import open_client
+from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.publish import publish_branch, publish_first_commit
+from perdure.adapters.git.remote import FIRST_COMMIT, write_first_commit
+from perdure.adapters.git.target import resolve_repository
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.home import Home
+from perdure.models.config.repository import RepositoryConfig
 from perdure.models.delivery.result import PullRequest
+from perdure.models.delivery.turn import Contract
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from tests.repositories import git, make_target
 
 MARKER = "<!-- perdure:delivery=d-1 -->"
 
@@ -272,3 +285,173 @@ async def test_a_slow_github_is_given_up(twin: TwinRepository) -> None:
 
     with pytest.raises(ForgeUnavailable, match="does not answer"):
         await to_thread(ask)
+
+
+def test_a_local_forge_tells_open_and_merged_ones_of_the_branch_alone(tmp_path: Path) -> None:
+    bare = make_target(tmp_path / "calc.git")
+    forge, shas = LocalForge(str(bare)), []
+
+    def propose(head: str, delivery: str) -> None:
+        shas.append(git(bare, "commit-tree", "-p", "main", "-m", head, "main^{tree}"))
+        git(bare, "update-ref", f"refs/heads/{head}", shas[-1])
+        forge.open_or_update_pull(
+            Proposal(delivery=delivery, title="x", body="", head=head, head_sha=shas[-1], base="main")
+        )
+
+    propose("topic", "d-1")
+    git(bare, "update-ref", "refs/heads/main", shas[0])
+    propose("topic", "d-2")
+    propose("other", "d-1")
+    assert forge.pulls_of_branch("topic", "d-1") == [
+        PullRequestSnapshot(number=1, state="merged", head_sha=shas[0], ours=True, base="main"),
+        PullRequestSnapshot(number=2, state="open", head_sha=shas[1], ours=False, base="main"),
+    ]
+    assert forge.pulls_of_branch("nowhere", "d-1") == []
+    assert (forge.count_open_pulls("", 9), forge.count_open_pulls("d-1", 9), forge.count_open_pulls("", 1)) == (2, 1, 1)
+
+
+async def test_github_tells_open_and_closed_ones_and_knows_ours_by_the_marker(twin: TwinRepository) -> None:
+    opened = (await to_thread(twin.forge().open_or_update_pull, twin.proposal())).pull_request
+    assert await to_thread(twin.forge().pulls_of_branch, HEAD, "d-1") == [
+        PullRequestSnapshot(number=opened.number, state="open", head_sha=twin.sha, ours=True, base="main")
+    ]
+    assert [pull.ours for pull in await to_thread(twin.forge().pulls_of_branch, HEAD, "d-2")] == [False]
+    twin.hub.close("me/calc", opened.number)
+    theirs = twin.hub.add_pull("me/calc", HEAD, title="By hand", body="Mine.")
+    assert await to_thread(twin.forge().pulls_of_branch, HEAD, "d-1") == [
+        PullRequestSnapshot(number=opened.number, state="closed", head_sha=twin.sha, ours=True, base="main"),
+        PullRequestSnapshot(number=theirs, state="open", head_sha=twin.sha, ours=False, base="main"),
+    ]
+
+
+async def test_github_counts_open_ones_with_a_mark_but_none_of_a_fork_that_has_copied_it(twin: TwinRepository) -> None:
+    await to_thread(twin.forge().open_or_update_pull, twin.proposal())
+    twin.hub.add_pull("me/calc", HEAD, "release", title="By hand", body="Mine.")
+    twin.hub.add_repository("eve/calc", fork_of="me/calc")
+    mark = "<!-- perdure:delivery=d-9 -->"
+    twin.hub.add_pull("me/calc", HEAD, title="Mine!", body=mark, author="eve", fork="eve/calc")
+    assert await to_thread(twin.forge().count_open_pulls, "", 9) == 1
+    assert await to_thread(twin.forge().count_open_pulls, "d-1", 9) == 0
+
+
+async def test_one_that_was_closed_is_opened_again_once(twin: TwinRepository) -> None:
+    opened = (await to_thread(twin.forge().open_or_update_pull, twin.proposal())).pull_request
+    twin.hub.close("me/calc", opened.number)
+    for _ in range(2):
+        await to_thread(twin.forge().reopen_pull, opened.number)
+    assert [one.state for one in await to_thread(twin.forge().pulls_of_branch, HEAD, "d-1")] == ["open"]
+
+
+async def test_an_issue_with_an_open_pull_request_of_ours_is_known_as_built(twin: TwinRepository) -> None:
+    mark = "<!-- perdure:delivery=night -->"
+    ours = twin.hub.add_pull("me/calc", HEAD, title="2 items", body=f"Closes #7, closes #8.\n\n{mark}")
+    assert await to_thread(twin.forge().issue_pull_requests) == {7: ours, 8: ours}
+    twin.hub.close("me/calc", ours)
+    twin.hub.add_pull("me/calc", HEAD, title="Mine", body="Closes #9")
+    assert await to_thread(twin.forge().issue_pull_requests) == {}, (
+        "a closed one is built again, and somebody else's is not ours"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("Closes #12\n\n{mark}", (12,)),
+        ("Closes #12, closes #14.\n\n{mark}", (12, 14)),
+        ("Merging this leaves #3, #4 open.\n\n{mark}", (3, 4)),
+        ("Merging this leaves #3 open.\n\n{mark}", (3,)),
+        ("Closes #12", ()),
+        ("Closes o/r#12, see #5\n\n{mark}", ()),
+    ],
+)
+def test_the_issues_of_a_pull_request_of_ours_are_those_that_it_names_itself(text: str, numbers: tuple[int]) -> None:
+    assert issue_numbers(text.replace("{mark}", marker("night"))) == numbers
+
+
+def test_a_local_pull_request_goes_into_another_branch_as_it_is(tmp_path: Path) -> None:
+    bare = make_target(tmp_path / "calc.git")
+    forge, sha = LocalForge(str(bare)), git(bare, "commit-tree", "-p", "main", "-m", "x", "main^{tree}")
+    git(bare, "update-ref", "refs/heads/topic", sha)
+    git(bare, "branch", "below", "main")
+    proposal = Proposal("d-1", "x", "the body", "topic", sha, "below", attachments={"shot.png": b"png"})
+    number = forge.open_or_update_pull(proposal).pull_request.number
+    forge.change_base(number, "main")
+    forge.change_base(number, "main")
+    shown = forge.pull_details(number)
+    assert (shown.pull.base, shown.state, shown.body, shown.head_sha) == ("main", "open", "the body", sha)
+    assert "shot.png" in git(bare, "ls-tree", "--name-only", f"refs/pull/{number}/record")
+    with pytest.raises(ForgeRefused, match="the base branch nowhere is not there"):
+        forge.change_base(number, "nowhere")
+
+
+async def test_a_pull_request_on_github_goes_into_another_branch_and_a_closed_one_stays(twin: TwinRepository) -> None:
+    git(twin.hub.path("me/calc"), "branch", "below", "main")
+    forge = twin.forge()
+    opened = (await to_thread(forge.open_or_update_pull, twin.proposal(base="below"))).pull_request
+    await to_thread(forge.change_base, opened.number, "main")
+    assert [pull.base for pull in await to_thread(forge.pulls_of_branch, HEAD, "d-1")] == ["main"]
+    twin.hub.close("me/calc", opened.number)
+    await to_thread(forge.change_base, opened.number, "below")
+    assert [pull.base for pull in await to_thread(forge.pulls_of_branch, HEAD, "d-1")] == ["main"]
+
+
+FINE = "github_pat_11AAAAAAA0fine0grained0token0fine0grained0"
+BRANCH = "perdure/d-1"
+NOTE = "me/new is empty: trunk begins with an empty commit, pushed before the branch"
+
+
+@pytest.fixture
+def empty(twin: TwinRepository, tmp_path: Path) -> Path:
+    """Where the twin keeps me/new."""
+    git(tmp_path, "init", "-q", "--bare", "-b", "trunk", "nothing.git")
+    twin.hub.add_repository("me/new", source=tmp_path / "nothing.git")
+    twin.hub.add_token(FINE, login="ada", permissions={"me/new": "write"}, kind="fine-grained")
+    return tmp_path / "hub" / "me" / "new.git"
+
+
+@pytest.mark.parametrize("token", [TOKEN, FINE], ids=["classic", "fine-grained"])
+async def test_an_empty_repository_is_no_obstacle_and_worth_a_word(
+    twin: TwinRepository, empty: Path, token: str
+) -> None:
+    access = await to_thread(twin.forge(token, "me/new").check_access, "trunk", [BRANCH], empty=True)
+    assert access.notes == (NOTE,)
+    assert git(empty, "for-each-ref") == ""
+    with pytest.raises(ForgeRefused, match="me/new has no branch trunk"):
+        await to_thread(twin.forge(token, "me/new").check_access, "trunk", [BRANCH])
+
+
+async def test_a_rule_that_lets_nobody_begin_the_base_is_named_before_any_money_is_spent(
+    twin: TwinRepository, empty: Path
+) -> None:
+    twin.hub.add_ruleset("me/new", "trunk", rules=[{"type": "creation"}])
+    with pytest.raises(ForgeRefused, match=r"a rule of me/new \(creation\) would refuse the push of trunk") as caught:
+        await to_thread(twin.forge(name="me/new").check_access, "trunk", [BRANCH], empty=True)
+    assert "or push a first commit yourself: git commit --allow-empty" in caught.value.fix
+
+
+async def test_it_becomes_the_base_of_a_pull_request_and_the_default_branch(
+    twin: TwinRepository, empty: Path, tmp_path: Path
+) -> None:
+    keys = Forges.from_environment({"PERDURE_GITHUB_URL": twin.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN})
+    target = await to_thread(resolve_repository, f"{twin.hub.url}/me/new", tmp_path, keys)
+    assert (target.empty, target.base_branch()) == (True, ("trunk", FIRST_COMMIT))
+    vault = Vault.open_or_create(Home(tmp_path / "home"), target.url, keys)
+    store = vault.objects
+    terms = Contract(
+        delivery="d-1",
+        repository=target.url,
+        request="",
+        base="trunk",
+        base_sha=write_first_commit(store),
+        branch=BRANCH,
+        config=RepositoryConfig(version=1),
+    )
+    head = store.write_commit(store.write_tree(()), [FIRST_COMMIT], "feat: x\n\nPerdure-Delivery: d-1")
+    await to_thread(publish_first_commit, vault, terms)
+    await to_thread(publish_branch, vault, terms, branch=BRANCH, head=head, retry_command="")
+    proposal = twin.proposal(head=BRANCH, head_sha=head, base="trunk")
+    opened = await to_thread(twin.forge(name="me/new").open_or_update_pull, proposal)
+    assert opened.pull_request.number == 1
+    (pull,) = twin.hub.pulls("me/new")
+    assert (pull["base"]["ref"], pull["base"]["sha"]) == ("trunk", FIRST_COMMIT)
+    assert pull["base"]["repo"]["default_branch"] == "trunk"

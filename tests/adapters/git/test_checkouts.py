@@ -1,4 +1,4 @@
-"""Clean checkouts: those of large repositories are used again, and nobody can tell."""
+"""Clean checkouts: byte for byte the base, used again, and no test of one is there in the next."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from git_pictures import fresh, picture
+from any_trees import TREES, grow
+from git_pictures import Node, fresh, picture
+from hypothesis import HealthCheck, given, settings
 
-from perdure.adapters.git.checkouts import CheckoutPool
+from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.checkouts import CheckoutPool, exact_tree
+from perdure.adapters.git.publish import commit_checkpoint
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.keyed_store import kept_results
 from perdure.models.limits import KEPT_CHECKOUTS
 from tests.disks import small_disk
-from tests.repositories import git, make_origin
+from tests.examples import examples
+from tests.repositories import PERSON, git, make_origin
 
 
 def test_a_checkout_is_clean_and_can_know_its_repository(workspace: Workspace, tmp_path: Path) -> None:
@@ -177,3 +182,240 @@ def test_on_a_disk_that_is_nearly_full_none_is_kept_and_those_that_are_go(
         kept.store.make_in_place("of yesterday")
         assert kept.store.remove_surplus() == []
         assert list(place.glob("checkouts/*")) == []
+
+
+def _same_size_and_time(tree: Path) -> None:
+    before = (tree / "a.py").stat()
+    (tree / "a.py").write_text("x = 9\n")
+    os.utime(tree / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _another_repository(tree: Path) -> None:
+    git(tree / "src", "init", "-q")
+    (tree / "src" / "inner").write_text("x")
+    git(tree / "src", "add", "inner")
+
+
+def _a_link_in_the_way(tree: Path) -> None:
+    shutil.rmtree(tree / "src")
+    (tree / "src").symlink_to(tree.parent)
+
+
+def _marks(tree: Path) -> None:
+    os.setxattr(tree / "src", "user.seen", b"1")
+    os.setxattr(tree / "a.py", "user.seen", b"1")
+    (tree / "src").chmod(0o2777)
+
+
+def _never_read(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    (tree / "a.py").unlink()
+    os.mkfifo(tree / "a.py")
+
+
+def _second_name(tree: Path) -> None:
+    (tree / "a.py").unlink()
+    os.link(tree / "src" / "b.py", tree / "a.py")
+
+
+def _ignored(tree: Path) -> None:
+    (tree / ".gitignore").write_text("*\n")
+    (tree / ".venv").mkdir()
+    (tree / ".venv" / "secret").write_text("x")
+    (tree / "src" / "__pycache__").mkdir(mode=0o500)
+
+
+HARM = (
+    *(_same_size_and_time, _another_repository, _a_link_in_the_way, _marks, _never_read, _second_name, _ignored),
+    lambda tree: (tree / ".git").mkdir(),
+    lambda tree: shutil.rmtree(tree / "src"),
+    lambda tree: (tree / "a.py").chmod(0o4755),
+    lambda tree: (tree / "a.py").chmod(0o4644),
+    lambda tree: (tree / "a.py").chmod(0o600),
+    lambda tree: tree.chmod(0o2700),
+)
+
+
+@pytest.mark.parametrize("harm", HARM, ids=lambda harm: harm.__name__.strip("_"))
+@pytest.mark.parametrize("to", [1, 2])
+def test_nothing_that_a_test_does_to_its_checkout_is_there_in_the_next(
+    commits: tuple[Vault, str, str], kept: CheckoutPool, tmp_path: Path, harm: object, to: int
+) -> None:
+    vault, commit = commits[0], commits[to]
+    kept.check_out(commits[1], tmp_path / "one")
+    there = (tmp_path / "one").stat().st_ino
+    assert callable(harm)
+    harm(tmp_path / "one")
+    kept.put_away(tmp_path / "one")
+    kept.check_out(commit, tmp_path / "two")
+    assert (tmp_path / "two").stat().st_ino == there, "it is the same directory"
+    assert picture(tmp_path / "two") == fresh(vault, commit, tmp_path / "fresh")
+    assert stat.S_IMODE((tmp_path / "two").stat().st_mode) == 0o755
+    assert not [path for path in (tmp_path / "two").rglob("*") if not path.is_symlink() and os.listxattr(path)]
+
+
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=TREES, after=TREES, harm=TREES)
+def test_a_kept_checkout_becomes_any_other_commit_whatever_was_done_to_it(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: dict[tuple[str, ...], Node],
+    after: dict[tuple[str, ...], Node],
+    harm: dict[tuple[str, ...], Node],
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    seed = root / "seed"
+    seed.mkdir()
+    git(seed, "init", "-q", "-b", "main")
+    made = []
+    for tree in (before, after):
+        for path in seed.iterdir():
+            if path.name != ".git":
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        grow(seed, tree)
+        git(seed, "add", "-A", "-f")
+        git(seed, "commit", "-q", "--allow-empty", "-m", "one")
+        made.append(git(seed, "rev-parse", "HEAD"))
+    git(root, "clone", "-q", "--bare", str(seed), "o.git")
+    vault = Vault.open_or_create(Home(root / "home"), str(root / "o.git"))
+    vault.fetch()
+    kept = CheckoutPool(vault, kept_results(Home(root), "checkouts"), min_files=0)
+    kept.check_out(made[0], root / "one")
+    grow(root / "one", harm)
+    kept.put_away(root / "one")
+    kept.check_out(made[1], root / "two")
+    assert picture(root / "two") == fresh(vault, made[1], root / "fresh")
+
+
+def _fills_it(tree: Path, outside: Path) -> None:
+    (tree / "libs" / "sub" / "left").write_text("x")
+    git(tree / "libs" / "sub", "init", "-q")
+
+
+def _leads_elsewhere(tree: Path, outside: Path) -> None:
+    (outside / "sub").mkdir()
+    (outside / "sub" / "precious").write_text("x")
+    shutil.rmtree(tree / "libs")
+    (tree / "libs").symlink_to(outside)
+
+
+@pytest.mark.parametrize("harm", [_fills_it, _leads_elsewhere])
+def test_the_directory_of_a_submodule_is_empty_again_and_nothing_elsewhere_is_removed(
+    home: Home, tmp_path: Path, harm: object
+) -> None:
+    origin = make_origin(tmp_path / "with.git", {"a.py": b"x\n"})
+    git(tmp_path, "clone", "-q", str(origin), "clone")
+    clone, outside = tmp_path / "clone", tmp_path / "outside"
+    outside.mkdir()
+    git(clone, "update-index", "--add", "--cacheinfo", f"160000,{git(clone, 'rev-parse', 'HEAD')},libs/sub")
+    git(clone, "commit", "-q", "-m", "a submodule")
+    git(clone, "push", "-q")
+    vault = Vault.open_or_create(home, str(origin))
+    commit, kept = vault.fetch()[1], CheckoutPool(vault, kept_results(home, "checkouts"), min_files=1)
+    kept.check_out(commit, tmp_path / "one")
+    there = (tmp_path / "one").stat().st_ino
+    assert callable(harm)
+    harm(tmp_path / "one", outside)
+    kept.put_away(tmp_path / "one")
+    kept.check_out(commit, tmp_path / "two")
+    assert (tmp_path / "two").stat().st_ino == there
+    assert picture(tmp_path / "two") == fresh(vault, commit, tmp_path / "fresh")
+    assert [path.name for path in outside.rglob("precious")] == (["precious"] if harm is _leads_elsewhere else [])
+
+
+REWRITTEN = {
+    ".gitattributes": b"*.bat text eol=crlf\n*.id ident\n*.u working-tree-encoding=UTF-16LE\n*.lfs filter=lfs -text\n",
+    "deep/.gitattributes": b"*.c text eol=crlf\nraw.c -text -eol\n",
+    "run.bat": b"one\ntwo\n",
+    "deep/x.c": b"int x;\n",
+    "deep/raw.c": b"int y;\n",
+    "v.id": b"$Id$\n",
+    "wide.u": "größer\n".encode("utf-16-le"),
+    "big.lfs": b"version https://git-lfs.github.com/spec/v1\n",
+    "two\nlines.bat": b"a\n",
+    "plain.txt": b"x\n",
+}
+
+
+def made_of(origin: Path, home: Home) -> Workspace:
+    vault = Vault.open_or_create(home, str(origin))
+    return Workspace.create(home, vault, "demo-1", vault.fetch()[1])
+
+
+def damage(root: Path) -> None:
+    """Damage that a power cut, or somebody with an editor, can do."""
+    for path in [*root.rglob("*.txt"), *root.rglob("*.md"), *root.rglob("*.bat")]:
+        os.truncate(path, 0)
+    (root / "stray.txt").write_text("nobody's")
+    (root / ".stray").mkdir()
+    (root / ".stray" / "f").write_text("nobody's")
+
+
+@pytest.fixture
+def tricky(tmp_path: Path) -> Path:
+    """An origin whose checkout differs from its commits, with links of both kinds."""
+    origin = make_origin(tmp_path / "tricky.git", REWRITTEN)
+    seed = tmp_path / "tricky.git-seed"
+    (seed / "link").symlink_to("plain.txt")
+    sub = git(seed, "rev-parse", "HEAD")
+    git(seed, "add", "link")
+    git(seed, "update-index", "--add", "--cacheinfo", f"160000,{sub},vendor/lib")
+    git(seed, "commit", "-qm", "links")
+    git(seed, "push", "-q", str(origin), "main")
+    return origin
+
+
+def test_the_exact_tree_is_what_a_clone_writes_byte_for_byte(tricky: Path, home: Home, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", str(tricky), "clone")
+    workspace = made_of(tricky, home)
+    listed = git(workspace.vault.path, "ls-tree", "-r", "-z", workspace.record().exact_base)
+    files = {path: about.split() for about, _, path in (line.partition("\t") for line in listed.split("\0") if line)}
+    assert files["vendor/lib"][0] == "160000"
+    assert files["link"][0] == "120000"
+    regular = {path: sha for path, (mode, _, sha) in files.items() if mode.startswith("100")}
+    assert regular.keys() == REWRITTEN.keys()
+    for path, sha in regular.items():
+        show = ["git", "-C", str(workspace.vault.path), "cat-file", "blob", sha]
+        ours = subprocess.run(show, env=PERSON, capture_output=True, check=True).stdout
+        assert ours == (tmp_path / "clone" / path).read_bytes(), path
+    assert (tmp_path / "clone" / "run.bat").read_bytes() == b"one\r\ntwo\r\n", "this repository is rewritten"
+
+
+def test_a_commit_that_no_attribute_rewrites_is_its_own_exact_tree(vault: Vault) -> None:
+    _, base = vault.fetch()
+    assert exact_tree(vault, base) == vault.tree_of(base)
+
+
+def test_the_first_checkpoint_is_the_base_whatever_lies_in_the_worktree(tricky: Path, home: Home) -> None:
+    workspace = made_of(tricky, home)
+    before = picture(workspace.path)
+    cp.restore_checkpoint(workspace, cp.write_initial_checkpoint(workspace, {"summary": "prepared"}))
+    assert picture(workspace.path) == before, "a fresh checkout is what it holds already"
+    damage(workspace.path)
+    first = cp.write_initial_checkpoint(workspace, {"summary": "prepared"})
+    cp.restore_checkpoint(workspace, first)
+    assert picture(workspace.path) == before
+    assert cp.worktree_tree(workspace.vault, first) == workspace.record().exact_base
+    base = workspace.record().base_sha
+    assert commit_checkpoint(workspace, checkpoint=first, parent=base, message="x")[0] == "", "nothing has changed"
+
+
+def test_a_worktree_is_put_back_to_its_base_with_what_setup_made_in_it(workspace: Workspace) -> None:
+    before = picture(workspace.path)
+    damage(workspace.path)
+    cp.restore_base(workspace)
+    assert picture(workspace.path) == before, "before setup is done, nothing is its"
+    (workspace.path / "made").write_text("by setup")
+    workspace.finish_setup()
+    damage(workspace.path)
+    cp.restore_base(workspace)
+    assert picture(workspace.path).keys() - before.keys() == {"made"}
+
+
+def test_what_setup_did_to_tracked_files_is_undone_with_an_index_a_power_cut_has_emptied(workspace: Workspace) -> None:
+    before = picture(workspace.path)
+    for index in (Path(workspace.record().admin) / "index", workspace.shadow / "index"):
+        index.parent.mkdir(parents=True, exist_ok=True)
+        index.write_bytes(b"")
+    (workspace.path / "README.md").write_text("rewritten")
+    workspace.reset_tracked_files()
+    assert picture(workspace.path) == before

@@ -8,13 +8,16 @@ import subprocess
 import tempfile
 
 import pytest
-from git_pictures import picture, take
+from any_trees import TREES, grow
+from git_pictures import Node, picture, take
+from hypothesis import HealthCheck, given, settings
 
 from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.system.home import Home
 from perdure.models.errors import WorkspaceLost
-from tests.repositories import git
+from tests.repositories import git, make_origin
 
 
 def test_restoring_brings_back_every_byte_mode_link_and_empty_directory(workspace: Workspace) -> None:
@@ -216,3 +219,44 @@ def test_a_checkpoint_restored_into_a_new_workspace_is_the_same_tree(workspace: 
     again, _ = Workspace.open_or_rebuild(workspace.home, vault, workspace.delivery, vault.fetch()[1])
     cp.restore_checkpoint(again, commit)
     assert picture(again.path) == before
+
+
+def _unignored(trees: dict[tuple[str, ...], Node]) -> dict[tuple[str, ...], Node]:
+    """Without contents for .gitignore: what it names is in no checkpoint, on purpose."""
+    return {p: ((k, m, b"") if p[-1] == ".gitignore" and k == "file" else (k, m, d)) for p, (k, m, d) in trees.items()}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=TREES.map(_unignored), after=TREES.map(_unignored))
+def test_any_tree_comes_back_whatever_was_done_to_it(
+    tmp_path_factory: pytest.TempPathFactory, before: dict[tuple[str, ...], Node], after: dict[tuple[str, ...], Node]
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    vault = Vault.open_or_create(Home(root / "home"), str(make_origin(root / "o.git", {"a": b"\r\n"})))
+    workspace = Workspace.create(Home(root / "home"), vault, "any", vault.fetch()[1])
+    grow(workspace.path, before)
+    expected = picture(workspace.path)
+    commit = take(workspace)
+    assert picture(workspace.path) == expected, "a snapshot changes nothing"
+    for entry in list(workspace.path.iterdir())[::2]:
+        if entry.name != ".git" and not entry.is_dir():
+            entry.unlink()
+    grow(workspace.path, after)
+    cp.mark_dirty(workspace)
+    cp.restore_checkpoint(workspace, commit)
+    assert picture(workspace.path) == expected
+
+
+@pytest.mark.parametrize("name", [".venv", "build", "a b", "[x]", "*star", "back\\slash", "éclair", "!bang", "deep/er"])
+def test_what_setup_made_is_left_out_also_where_gitignore_names_it(workspace: Workspace, name: str) -> None:
+    made = workspace.path / name
+    made.mkdir(parents=True)
+    (made / "file").write_text("made by setup")
+    workspace.finish_setup()
+    ignored = "".join(f"\\{c}" if c in "\\*?[]! " else c for c in name)
+    (workspace.path / ".gitignore").write_text(f"/{ignored}\n")
+    (workspace.path / "x").write_text("kept")
+    commit = cp.snapshot_worktree(workspace, parent=None, turn={}, transcript=[])
+    listed = workspace.vault.git.execute("ls-tree", "-r", "-z", "--name-only", f"{commit}:tree").names
+    assert "x" in listed
+    assert not [path for path in listed if path.startswith(name)]

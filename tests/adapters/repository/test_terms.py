@@ -16,7 +16,7 @@ from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.turn import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import ForgeIssue
-from tests.engine import git, make_target
+from tests.repositories import git, make_target
 
 
 @pytest.fixture

@@ -1,24 +1,29 @@
-"""How commands end, and that everything they started ends with them."""
+"""How commands end, with everything they started; what is seen of their output, and left on disk."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import re
 import signal
 import sys
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.adapters.sandbox.base import SandboxCommand
 from perdure.adapters.sandbox.bubblewrap import BubblewrapSandbox
-from perdure.adapters.sandbox.status import StatusFile, empty_if_unused, end_sandboxes
+from perdure.adapters.sandbox.status import REGION, StatusFile, empty_if_unused, end_sandboxes, parse_status
 from perdure.adapters.sandbox.supervision import SANDBOX_CHECK_S
 from perdure.adapters.sandbox.usage import describe_kill
+from perdure.adapters.system.output import clean_output, read_excerpt
 from perdure.models.config.repository import SandboxGrade
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.limits import SANDBOX_NICE
@@ -299,3 +304,82 @@ def test_no_proof_is_given_while_someone_holds_the_lock(tmp_path):
         assert not end_sandboxes(tmp_path / "lock", 0.05)
     assert end_sandboxes(tmp_path / "lock", 0.05)
     assert end_sandboxes(tmp_path / "never-made", 0.05)
+
+
+def test_a_short_output_is_shown_whole(tmp_path):
+    (tmp_path / "out").write_text("one\ntwo\n")
+    assert read_excerpt(tmp_path / "out", 10, 10) == "one\ntwo\n"
+    assert read_excerpt(tmp_path / "absent", 10, 10) == ""
+
+
+def test_of_a_long_output_head_and_tail_are_shown_with_what_lies_between(tmp_path):
+    (tmp_path / "out").write_text("a" * 500 + "b" * 500)
+    assert read_excerpt(tmp_path / "out", 5, 3) == "aaaaa\n[… 992 bytes left out …]\nbbb"
+    (tmp_path / "out").write_text("a" * 10 + "b" * 10)
+    assert read_excerpt(tmp_path / "out", 5, 3) == "aaaaa\n[… 12 bytes left out …]\nbbb"
+
+
+def test_characters_of_several_bytes_are_not_cut_in_two(tmp_path):
+    (tmp_path / "out").write_text("€" * 1001)
+    text = read_excerpt(tmp_path / "out", 7, 7)
+    assert text.startswith("€€€€€€€\n[… ")
+    assert text.endswith("\n€€€€€€€")
+    assert "\ufffd" not in text
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path):
+    (tmp_path / "out").write_bytes(b"ok \xff\xfe end")
+    assert read_excerpt(tmp_path / "out", 50, 50) == "ok \ufffd\ufffd end"
+
+
+def test_terminal_control_sequences_are_removed():
+    assert (
+        clean_output("\x1b[31mred\x1b[0m \x1b]0;title\x07x \x1b]8;;http://e\x1b\\link \x1b(B\x00\x9b1m")
+        == "red x link 1m"
+    )
+    assert clean_output("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"
+
+
+def test_a_huge_file_is_read_in_bounded_memory(tmp_path):
+    with open(tmp_path / "out", "wb") as file:
+        file.truncate(200_000_000)
+    tracemalloc.start()
+    read_excerpt(tmp_path / "out", 1000, 1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+@given(st.binary(max_size=300), st.integers(0, 40), st.integers(0, 40))
+def test_an_excerpt_is_never_much_longer_than_asked_for(tmp_path_factory, data, head, tail):
+    path = tmp_path_factory.getbasetemp() / "excerpt"
+    path.write_bytes(data)
+    text = read_excerpt(path, head, tail)
+    assert len(text) <= head + tail + len("\n[… 300 bytes left out …]\n")
+    assert "\x1b" not in text
+
+
+def test_a_reused_process_id_is_not_killed(tmp_path):
+    """The lock file of a host that was restarted names processes that are someone else's now: this one's."""
+    lines = [{"child-pid": os.getpid(), "pid-namespace": 1}, {"child-pid": os.getpid(), "started": 1}]
+    lock = tmp_path / "lock"
+    lock.write_bytes(b"".join((json.dumps(line).encode() + b"\n").ljust(REGION, b"\n") for line in lines))
+    assert end_sandboxes(lock, 1.0)
+    assert lock.stat().st_size == 0
+
+
+def test_a_line_cut_short_by_a_death_counts_as_not_written():
+    status = parse_status(b'{ "child-pid": 7, "pid-namespace": 9 }\n\0\0\n{ "exit-co')
+    assert status.holder is not None
+    assert (status.holder.pid, status.holder.namespace, status.exit_code) == (7, 9, None)
+
+
+def test_a_lock_file_in_use_is_not_emptied(tmp_path):
+    lock = tmp_path / "lock"
+    lock.write_bytes(b"x" * REGION)
+    with open(lock, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        empty_if_unused(lock)
+        assert lock.stat().st_size == REGION
+    empty_if_unused(lock)
+    assert lock.stat().st_size == 0

@@ -1,3 +1,5 @@
+"""A conversation: what is sent, cached and kept for an hour, and how it is made shorter."""
+
 from __future__ import annotations
 
 import json
@@ -8,20 +10,33 @@ import pytest
 from replies import OPENING, PLAN, finished, issue, reply, review, text, use
 
 from perdure.adapters.agents.builtin.conversation import (
+    LONG_S,
     Continue,
     RunTools,
     StepFinished,
     count_identical_calls,
     decide_next,
+    expects_long_wait,
     known_file_versions,
+    model_request_for,
     repetition_nudge,
     results_message,
     schema_for,
 )
+from perdure.adapters.agents.builtin.model import Model, max_cost_usd, parse_window
+from perdure.adapters.agents.builtin.model_request import ModelRequest
+from perdure.adapters.agents.builtin.opening import COMPACT_TURNS, COMPACTED, compact_transcript, is_window_full
+from perdure.adapters.agents.builtin.user_messages import add_user_messages, texts_from_people
+from perdure.models.budget.ledger import Usage
 from perdure.models.checks.report import Review
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.decisions import UserMessage
 from perdure.models.delivery.steps import AGENTIC, Plan
-from perdure.models.delivery.turn import Ending
+from perdure.models.delivery.turn import Contract, Ending
+from perdure.models.errors import BadInput
 from perdure.models.phases import Step
+from perdure.rehearsal.screenplay import Screenplay
+from perdure.rehearsal.server import Rehearsal
 
 
 @pytest.mark.parametrize("step", [Step.CLASSIFY, Step.PLAN, Step.REVIEW])
@@ -243,3 +258,127 @@ def test_only_file_tools_that_succeeded_say_which_version_is_known() -> None:
     ]
     transcript = [OPENING, reply(*uses).message, {"role": "user", "content": results}]
     assert known_file_versions(transcript) == {"a: b.py": "aaaaaaaaaaaa"}
+
+
+def long(turns: int, said: str = "keep the old name") -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = [OPENING]
+    for n in range(turns):
+        call = {"type": "tool_use", "id": f"t{n}", "name": "bash", "input": {"command": f"pytest {n}"}}
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"exit code {n % 2}\nrun {n}"}
+        told += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+        if n == 1:
+            told = add_user_messages(told, [UserMessage(id="w", text=said)])
+    return told
+
+
+def _texts(message: dict[str, Any]) -> str:
+    return json.dumps(message["content"])
+
+
+def test_the_beginning_stays_and_the_change_the_last_failure_and_words_of_people_are_told() -> None:
+    [fresh] = compact_transcript(long(10), "+ def sub")
+    assert fresh["role"] == "user"
+    assert fresh["content"][: len(OPENING["content"])] == OPENING["content"]
+    for words in ("+ def sub", "run 9", "pytest 8", COMPACTED):
+        assert words in _texts(fresh)
+    assert "run 8" not in _texts(fresh), "it went well"
+    assert texts_from_people([fresh]) == ("keep the old name",)
+
+
+def test_a_summary_stands_in_place_of_the_turns_and_the_last_words_and_of_nothing_else() -> None:
+    [fresh] = compact_transcript(long(10), "+ def sub", summary="All of it.")
+    for words in ("All of it.", "+ def sub", "run 9", COMPACTED):
+        assert words in _texts(fresh)
+    assert "pytest 8" not in _texts(fresh)
+    assert texts_from_people([fresh]) == ("keep the old name",)
+    assert _texts(compact_transcript([fresh, *long(10)[1:]], "")[0]).count("All of it.") == 0, (
+        "the next one has it in it"
+    )
+
+
+def test_made_shorter_again_it_has_each_word_once_and_no_more_than_before() -> None:
+    [once] = compact_transcript(long(10), "diff 1")
+    again = compact_transcript([once, *long(10, said="and the new one")[1:]], "diff 2")
+    assert texts_from_people(again) == ("keep the old name", "and the new one")
+    assert _texts(again[0]).count(COMPACTED) == 1
+    assert "diff 1" not in _texts(again[0])
+    assert compact_transcript(long(10), "diff 1") == [once]
+
+
+def test_a_window_is_full_at_sixty_percent_and_never_twice_in_a_row() -> None:
+    enough = Usage(input_tokens=100, cache_read_tokens=400, output_tokens=100)
+    assert is_window_full(long(COMPACT_TURNS), enough, 1000)
+    assert not is_window_full(long(COMPACT_TURNS), enough, 1001)
+    assert not is_window_full(long(COMPACT_TURNS - 1), enough, 1000), "its opening fills it: that cannot be left out"
+    assert not is_window_full(compact_transcript(long(50), ""), enough, 1000)
+
+
+def test_a_window_of_a_variable_is_a_number_of_tokens() -> None:
+    assert parse_window(None) is None
+    assert parse_window("64000") == 64_000
+    for wrong in ("0", "-1", "1e5", "many", "²"):
+        with pytest.raises(BadInput):
+            parse_window(wrong)
+
+
+CONTRACT = Contract(
+    delivery="d", repository="r", request="q", base="main", base_sha="4", branch="b", config=RepositoryConfig(version=1)
+)
+
+
+def said(call: dict[str, Any]) -> list[dict[str, Any]]:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}
+    return [OPENING, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+@pytest.mark.parametrize(
+    ("transcript", "tests_s", "long"),
+    [
+        ([OPENING], 0, False),
+        ([OPENING], LONG_S, True),
+        (said(use("bash", command="make")), LONG_S - 1, False),
+        (said(use("bash", command="make", timeout=120)), 0, False),
+        (said(use("bash", command="make", timeout=600)), 0, True),
+        (said(use("bash", command="make", timeout="long")), 0, False),
+        (said(use("ask", text="Which?")), 0, True),
+        (said(use("assume", question="Which?")), 0, False),
+    ],
+)
+def test_long_tests_long_commands_and_questions_to_people_are_long_waits(
+    transcript: list[dict[str, Any]], tests_s: float, long: bool
+) -> None:
+    assert expects_long_wait(transcript, tests_s) is long
+
+
+def marks(question: ModelRequest) -> set[str]:
+    body = question.body()
+    blocks = [*body["system"], *(block for message in body["messages"] for block in message["content"])]
+    found = [body["cache_control"], *(block["cache_control"] for block in blocks if "cache_control" in block)]
+    return {mark.get("ttl", "5m") for mark in found}
+
+
+def test_then_every_mark_is_for_an_hour_and_the_most_it_can_cost_is_more() -> None:
+    quick = model_request_for(Step.IMPLEMENT, CONTRACT, [OPENING], tests_s=10)
+    slow = model_request_for(Step.IMPLEMENT, CONTRACT, [OPENING], tests_s=600)
+    assert (marks(quick), marks(slow)) == ({"5m"}, {"1h"})
+    below, above = max_cost_usd(quick), max_cost_usd(slow)
+    assert below is not None
+    assert above is not None
+    assert above > below
+    assert quick.key() != slow.key()
+
+
+async def test_what_was_sent_is_still_there_after_ten_minutes_and_what_it_cost_to_keep_is_counted() -> None:
+    now = 0.0
+    transcript = [{"role": "user", "content": [{"type": "text", "text": "words " * 2000}]}]
+    async with Rehearsal(Screenplay.parse('[[line]]\nsay = "Done."'), clock=lambda: now) as twin:
+        model = Model("sk-rehearsal-0123456789", twin.url)
+        for tests_s, kept in ((600.0, True), (0.0, False)):
+            question = model_request_for(Step.FIX_TESTS, CONTRACT, transcript, tests_s=tests_s)
+            now += 4000
+            first = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
+            now += 600
+            second = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
+            assert first.usage.cache_write_1h_tokens == (first.usage.cache_write_tokens if kept else 0)
+            assert (second.usage.cache_read_tokens > 0) is kept
+        await model.aclose()

@@ -1,19 +1,26 @@
+"""The model's client: requests, settings, streams, errors, and the effort that each step is worth."""
+
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from anthropic.types.beta import BetaUsage
 
-from perdure.adapters.agents.builtin.errors import SummaryRefused
+from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S, SummaryRefused, retry_after_seconds
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, usage_of
-from perdure.models.errors import ModelRefusesUs, ModelUnavailable
+from perdure.adapters.agents.resolve_agents import next_efforts
+from perdure.models.config.repository import StepSettings, StepsSettings
+from perdure.models.errors import BadInput, ModelRefusesUs, ModelUnavailable
 from tests.waiting import patient
 
 PlayedModel = Callable[..., Awaitable[tuple[Any, Model]]]
@@ -291,3 +298,105 @@ asyncio.run(main())
     )
     out, _ = await asyncio.wait_for(process.communicate(), patient(60))
     assert float(out) < 0.1, "seconds of the loop's own processor time between two ticks"
+
+
+def test_keys_are_taken_out_of_the_environment() -> None:
+    environ = {
+        "ANTHROPIC_API_KEY": "sk-one-0123456789",
+        "ANTHROPIC_AUTH_TOKEN": "two",
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Gateway: let-me-in-please\nbroken",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+        "PATH": "/bin",
+    }
+    model = Model.from_environment(environ)
+    assert model is not None
+    assert set(environ) == {"ANTHROPIC_BASE_URL", "PATH"}
+    assert model.secrets == ("sk-one-0123456789", "let-me-in-please")
+
+
+def test_without_a_key_there_is_no_model() -> None:
+    assert Model.from_environment({"ANTHROPIC_API_KEY": "  ", "ANTHROPIC_BASE_URL": "nonsense"}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANTHROPIC_BASE_URL", "api.example.org"),
+        ("ANTHROPIC_BASE_URL", "file:///etc/passwd"),
+        ("PERDURE_MODEL_SILENCE_S", "soon"),
+        ("PERDURE_MODEL_SILENCE_S", "nan"),
+        ("PERDURE_MODEL_SILENCE_S", "-1"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(name: str, value: str) -> None:
+    with pytest.raises(BadInput) as bad:
+        Model.from_environment({"ANTHROPIC_API_KEY": "k", name: value})
+    assert bad.value.where == name
+
+
+def test_the_anthropic_library_is_not_imported_until_a_model_is_asked() -> None:
+    code = (
+        "import sys, perdure.adapters.agents.builtin.model, perdure.adapters.agents.builtin.conversation;"
+        "print(any(name in sys.modules for name in ('anthropic', 'httpx2')))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert out.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "4000000"}, RETRY_AFTER_CAP_S),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+    ],
+)
+def test_a_pause_is_bounded_and_nonsense_is_ignored(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_seconds(headers) == seconds
+
+
+def test_a_date_in_retry_after_is_a_pause_from_now() -> None:
+    later = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))
+    seconds = retry_after_seconds({"retry-after": later})
+    assert seconds is not None
+    assert 50 < seconds <= 60
+
+
+def test_without_retry_after_the_latest_reset_of_what_is_used_up_counts() -> None:
+    soon, later = (datetime.fromtimestamp(time.time() + seconds, UTC).isoformat() for seconds in (20, 60))
+    headers = {
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": soon,
+        "anthropic-ratelimit-tokens-remaining": "400",
+        "anthropic-ratelimit-tokens-reset": later,
+    }
+    assert 10 < (retry_after_seconds(headers) or 0) <= 20
+    assert 50 < (retry_after_seconds({**headers, "anthropic-ratelimit-tokens-remaining": "0"}) or 0) <= 60
+    assert retry_after_seconds({**headers, "anthropic-ratelimit-requests-reset": "soon"}) is None
+    assert retry_after_seconds({"anthropic-ratelimit-requests-remaining": "0"}) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "last"),
+    [
+        ("claude-sonnet-5-5", None, "xhigh"),
+        ("claude-opus-5-5", None, "high"),
+        ("claude-sonnet-5-5", "low", "medium"),
+        ("claude-sonnet-5-5", "xhigh", "max"),
+        ("claude-sonnet-5-5", "max", None),
+        ("a-gateway's", "low", "medium"),
+        ("a-gateway's", None, None),
+    ],
+)
+def test_it_is_one_step_above_the_settings_or_the_models_own_and_never_beyond_the_highest(
+    model: str, effort: str | None, last: str | None
+) -> None:
+    settings = StepSettings.model_validate({"model": model, "effort": effort})
+    found = next_efforts(StepsSettings(fix_tests=settings))
+    assert found.get("fix_tests") == last
+    assert "implement" not in found

@@ -1,16 +1,20 @@
-"""A shell beside the agent has the socket, too: all it can do with it is ask the model."""
+"""What the proxy refuses: errands, bodies, too many of them, and anything but asking the model."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 import pytest
 from proxied_agents import KEY, Books, Played, Serve, says
 
-from perdure.adapters.agents.proxied.proxy import Proxy
+from perdure.adapters.agents.proxied import proxy as proxied
+from perdure.adapters.agents.proxied.base import REQUEST_BYTES
+from perdure.adapters.agents.proxied.proxy import CONNECTIONS, REQUESTS, SOCKET_BACKLOG, Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from tests.waiting import patient
 
@@ -200,3 +204,265 @@ async def test_no_other_protocol_is_spoken(serve: Serve, books: Books, protocol:
         )
     assert b" 400 " in answer.split(b"\r\n")[0], answer
     assert not upstream.calls
+
+
+async def test_a_body_larger_than_the_model_takes_is_refused_as_it_comes(
+    serve: Serve, http: Http, books: Books
+) -> None:
+    async def endless() -> Any:
+        for _ in range(REQUEST_BYTES // 1_000_000 + 10):
+            yield b"a" * 1_000_000
+
+    async with Played(says(REPLY)) as upstream:
+        served = await serve(upstream.upstream(ANTHROPIC))
+        answer = await http(served).post("/v1/messages", content=endless())
+        assert answer.status_code == 413
+        assert answer.json()["error"]["type"] == "request_too_large"
+        told = await raw(served, b"POST /v1/messages HTTP/1.1", b"host: m", b"content-length: 99999999999", body=b"a")
+        assert b" 413 " in told
+        assert (await http(served).post("/v1/messages", json=BODY)).status_code == 200
+    assert len(upstream.calls) == 1
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    serve: Serve, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxied, "REQUEST_READ_S", 0.3)
+    async with Played(says(REPLY)) as upstream:
+        answer = await raw(
+            await serve(upstream.upstream(ANTHROPIC)),
+            b"POST /v1/messages HTTP/1.1",
+            b"host: m",
+            b"content-length: 500",
+            body=b'{"model":',
+        )
+    assert b" 408 " in answer.split(b"\r\n")[0], answer
+    assert not upstream.calls
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b'{"model": NaN}',
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        b'{"model": "m", "messages": "text"}',
+        b'{"model": "m", "messages": [1]}',
+        b'{"model": "m", "messages": []}',
+        b'{"model": 5, "messages": [{"role": "user", "content": "a"}]}',
+        b'{"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "a"}]}',
+        b'{"model": "m", "max_tokens": true, "messages": [{"role": "user", "content": "a"}]}',
+        b'{"model": "m", "max_tokens": 1, "tools": {"a": 1}, "messages": [{"role": "user", "content": "a"}]}',
+        b'{"model": "m", "n": ' + b"9" * 10_000 + b"}",
+    ],
+)
+@pytest.mark.parametrize("wire", [ANTHROPIC, RESPONSES, CHAT, GEMINI])
+async def test_what_is_no_request_is_refused_in_the_words_of_the_wire(
+    serve: Serve, http: Http, books: Books, wire: str, body: bytes
+) -> None:
+    paths = {
+        ANTHROPIC: "/v1/messages",
+        RESPONSES: "/v1/responses",
+        CHAT: "/v1/chat/completions",
+        GEMINI: "/v1beta/models/m:generateContent",
+    }
+    async with Played(says(REPLY)) as upstream:
+        answer = await http(await serve(upstream.upstream(wire))).post(paths[wire], content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    assert not upstream.calls
+    assert not books.seen
+
+
+@pytest.mark.parametrize("packed", ["gzip", "deflate", "br", "zstd"])
+async def test_a_packed_request_is_not_unpacked(serve: Serve, http: Http, packed: str) -> None:
+    async with Played(says(REPLY)) as upstream:
+        client = http(await serve(upstream.upstream(ANTHROPIC)))
+        answer = await client.post("/v1/messages", content=SENT, headers={"content-encoding": packed})
+    assert answer.status_code == 400
+    assert not upstream.calls
+
+
+ASIDE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "mcp_servers": (
+        ANTHROPIC,
+        {**BODY, "mcp_servers": [{"type": "url", "url": "https://evil.example"}], "container": "c"},
+        BODY,
+    ),
+    "web_search": (
+        ANTHROPIC,
+        {
+            **BODY,
+            "tools": [{"type": "web_search_20250305", "name": "web_search"}, {"name": "bash", "input_schema": {}}],
+        },
+        {**BODY, "tools": [{"name": "bash", "input_schema": {}}]},
+    ),
+    "web_fetch alone": (
+        ANTHROPIC,
+        {**BODY, "tools": [{"type": "web_fetch_20250910", "name": "w"}], "tool_choice": {"type": "any"}},
+        BODY,
+    ),
+    "responses": (
+        RESPONSES,
+        {
+            "model": "m",
+            "input": "a",
+            "tools": [
+                {"type": "web_search"},
+                {"type": "mcp", "server_url": "https://evil.example"},
+                {"type": "code_interpreter", "container": {"type": "auto"}},
+                {"type": "shell", "environment": {"type": "container_auto"}},
+                {"type": "namespace", "name": "n", "tools": [{"type": "mcp"}, {"type": "function", "name": "f"}]},
+            ],
+        },
+        {
+            "model": "m",
+            "input": "a",
+            "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}],
+        },
+    ),
+    "gemini": (
+        GEMINI,
+        {"contents": [{"parts": [{"text": "a"}]}], "tools": [{"googleSearch": {}}, {"urlContext": {}}]},
+        {"contents": [{"parts": [{"text": "a"}]}], "tools": []},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(ASIDE))
+async def test_the_apis_own_servers_get_no_errand(serve: Serve, http: Http, case: str) -> None:
+    wire, body, expected = ASIDE[case]
+    paths = {ANTHROPIC: "/v1/messages", RESPONSES: "/v1/responses", GEMINI: "/v1beta/models/m:generateContent"}
+    async with Played(says(REPLY)) as upstream:
+        await http(await serve(upstream.upstream(wire))).post(paths[wire], json=body)
+    assert upstream.calls[0][2] == expected
+
+
+URL = "https://evil.example/?secret"
+FETCHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "image": (
+        "/v1/messages",
+        {**BODY, "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": URL}}]}]},
+    ),
+    "image in a result": (
+        "/v1/messages",
+        {
+            **BODY,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "a",
+                            "content": [{"type": "document", "source": {"type": "url", "url": URL}}],
+                        }
+                    ],
+                }
+            ],
+        },
+    ),
+    "responses": (
+        "/v1/responses",
+        {"model": "m", "input": [{"role": "user", "content": [{"type": "input_image", "image_url": URL}]}]},
+    ),
+    "responses, a file": (
+        "/v1/responses",
+        {"model": "m", "input": [{"role": "user", "content": [{"type": "input_file", "file_url": URL}]}]},
+    ),
+    "responses, a file of the account": (
+        "/v1/responses",
+        {"model": "m", "input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]},
+    ),
+    "responses, what somebody else said": ("/v1/responses", {"model": "m", "input": "a", "previous_response_id": "r"}),
+    "responses, in the background": ("/v1/responses", {"model": "m", "input": "a", "background": True}),
+    "chat": (
+        "/v1/chat/completions",
+        {"model": "m", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": URL}}]}]},
+    ),
+    "chat, many replies": (
+        "/v1/chat/completions",
+        {"model": "m", "n": 99, "messages": [{"role": "user", "content": "a"}]},
+    ),
+    "gemini": (
+        "/v1beta/models/m:generateContent",
+        {"contents": [{"parts": [{"fileData": {"fileUri": URL}}]}]},
+    ),
+    "gemini, under another name": (
+        "/v1beta/models/m:generateContent",
+        {"contents": [{"parts": [{"text": "a"}]}], "generation_config": {"candidate_count": 8}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(FETCHED))
+async def test_what_the_api_would_fetch_or_has_kept_is_refused(
+    serve: Serve, http: Http, books: Books, case: str
+) -> None:
+    path, body = FETCHED[case]
+    wires = {"/v1/messages": ANTHROPIC, "/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
+    async with Played(says(REPLY)) as upstream:
+        answer = await http(await serve(upstream.upstream(wires.get(path, GEMINI)))).post(path, json=body)
+    assert answer.status_code == 400
+    assert not upstream.calls
+    assert not books.seen
+
+
+async def test_many_connections_cost_the_worker_no_more_than_a_few(serve: Serve, http: Http, books: Books) -> None:
+    async with Played(says(REPLY)) as upstream:
+        served = await serve(upstream.upstream(ANTHROPIC))
+        opened = []
+        for _ in range(CONNECTIONS + 3 * SOCKET_BACKLOG):
+            one = socket.socket(socket.AF_UNIX)
+            one.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(one, str(served.socket))
+            opened.append(one)
+        await asyncio.sleep(0.3)
+        assert served._runner is not None
+        assert served._runner.server is not None
+        assert len(served._runner.server.connections) <= CONNECTIONS + SOCKET_BACKLOG
+        for one in opened:
+            one.close()
+        async with asyncio.timeout(patient(30)):
+            while served._runner.server.connections:
+                await asyncio.sleep(0.05)
+        assert (await http(served).post("/v1/messages", json=BODY)).status_code == 200
+
+
+async def test_more_requests_at_a_time_than_an_agent_has_are_told_to_come_again(
+    serve: Serve, http: Http, books: Books
+) -> None:
+    books.gate.clear()
+    async with Played(says(REPLY)) as upstream:
+        client = http(await serve(upstream.upstream(ANTHROPIC)))
+        waiting = [
+            asyncio.ensure_future(client.post("/v1/messages", json={**BODY, "max_tokens": number + 1}))
+            for number in range(REQUESTS)
+        ]
+        async with asyncio.timeout(patient(30)):
+            while len(books.seen) < REQUESTS:
+                await asyncio.sleep(0.01)
+        refused = await client.post("/v1/messages", json={**BODY, "max_tokens": 999})
+        assert refused.status_code == 529
+        assert refused.headers["retry-after"] == "1"
+        books.gate.set()
+        assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_what_is_sent_is_what_was_understood(serve: Serve, http: Http) -> None:
+    """A field that is there twice is read as one by some and as the other by others."""
+    twice = (
+        b'{"model":"a","mcp_servers":[],"model":"claude-sonnet-5-5","max_tokens":10,"messages":[{"content":"\\ud800"}]}'
+    )
+    async with Played(says(REPLY)) as upstream:
+        answer = await http(await serve(upstream.upstream(ANTHROPIC))).post("/v1/messages", content=twice)
+    assert answer.status_code == 200
+    assert list(upstream.calls[0][2]) == ["model", "max_tokens", "messages"]
+    assert upstream.calls[0][2]["model"] == "claude-sonnet-5-5"

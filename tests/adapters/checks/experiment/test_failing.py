@@ -1,4 +1,4 @@
-"""Test files in which each test fails at its end, in the text of their languages."""
+"""Canaries: test files in which each test fails at its end, beside all that honest tests do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from perdure.adapters.checks.junit import read_junit
-from perdure.adapters.checks.runners.base import EVERY
+from perdure.adapters.checks.runners.base import EVERY, Runner
 from perdure.adapters.checks.runners.go import fail_go_tests
 from perdure.adapters.checks.runners.java import Maven
 from perdure.adapters.checks.runners.javascript import fail_javascript_tests
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
-from perdure.adapters.checks.runners.python import plant_python_canaries
+from perdure.adapters.checks.runners.python import Unittest, plant_python_canaries
 from perdure.adapters.checks.runners.rust import plant_rust_canaries as in_rust
 from tests.needs import require
 
@@ -228,3 +228,85 @@ def test_each_test_that_pytest_runs_fails_at_its_end_and_each_canary_by_itself(t
     assert {case.outcome for case in said.values()} == {"failed"}
     assert all("assert 1 == 2" in said[name].message for name in found.names)
     assert {case.message for name, case in said.items() if name not in found.names} == {"x"}
+
+
+HELPERS = """\
+import functools
+
+def common(self):
+    self.x = 1
+
+def decorated(real):
+    @functools.wraps(real)
+    def inner(self):
+        return real(self)
+    return inner
+
+class Asserting:
+    def assertFoo(self, x):
+        self.assertTrue(x)
+"""
+HONEST = """\
+import dataclasses
+import unittest
+from unittest import mock
+
+from helpers import Asserting, common, decorated
+
+@dataclasses.dataclass
+class Thing:
+    a: int = 1
+
+class Base(unittest.TestCase):
+    setUp = common
+
+    def assertOwn(self, x):
+        self.assertTrue(x)
+
+class First(Asserting, Base):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.late = lambda self: 1
+
+    @decorated
+    def tearDown(self):
+        self.longMessage = True
+
+    def test_one(self):
+        self.assertFoo(True)
+        self.assertOwn(Thing() == Thing())
+        with mock.patch.object(First, "assertOwn"), mock.patch("helpers.common"):
+            self.assertOwn(False)
+
+    @mock.patch("os.getcwd")
+    def test_two(self, getcwd):
+        self.assertEqual(self.x, 1)
+
+class Late(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.y = 1
+
+    async def test_it(self):
+        self.assertEqual(self.y, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("runner", "command", "said"),
+    [(Pytest(), "-m pytest -q --tb=line -p no:cacheprovider", "12 failed"), (Unittest(), "-m unittest", "failures=12")],
+)
+def test_all_are_red_beside_what_honest_tests_do_with_their_classes(
+    tmp_path: Path, runner: Runner, command: str, said: str
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/__init__.py").touch()
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    canaries = runner.make_canaries({f"tests/test_{name}.py": HONEST for name in "ab"}, "tok")
+    for path, text in canaries.files.items():
+        (tmp_path / path).write_text(text)
+    ran = subprocess.run(
+        [sys.executable, *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert said in ran.stdout + ran.stderr

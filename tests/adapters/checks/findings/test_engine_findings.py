@@ -1,9 +1,10 @@
-"""What the engine itself finds in a change: each rule on a real repository, bounded, and never a crash."""
+"""What the engine itself finds in a change: on a real repository, bounded, and never a crash."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from changes import Work, github_token, of
@@ -11,8 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.checks.findings.content_findings import CHANGE_FILES, CHANGE_LINES
-from perdure.adapters.checks.findings.engine_findings import FINDINGS_MOST
-from perdure.models.checks.report import FindingRule, Findings, Severity
+from perdure.adapters.checks.findings.engine_findings import FINDINGS_MOST, find_lost_tests, find_unproven_change
+from perdure.models.checks.report import (
+    CommandExperiment,
+    Experiment,
+    Finding,
+    FindingRule,
+    Findings,
+    Severity,
+    TestReport,
+)
+from perdure.models.config.repository import RepositoryConfig
+from perdure.models.delivery.turn import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
 from tests.untraced import untraced
 
@@ -268,3 +279,93 @@ def test_a_huge_change_is_looked_through_in_bounded_time(work: Work) -> None:
     found = work.look()
     assert found.secrets == 1
     assert time.monotonic() - started < 100
+
+
+def contract(**tests: Any) -> Contract:
+    config = RepositoryConfig.model_validate({"version": 1, "tests": tests})
+    return Contract(
+        delivery="d", repository="r", request="x", base="main", base_sha="0" * 40, branch="perdure/d", config=config
+    )
+
+
+def report(touched: tuple[str, ...] = ("tests/test_x.py",), **of: Any) -> TestReport:
+    one = CommandExperiment(name="unit", command="pytest", **{"base_tests": 2, "base_passed": 2, **of})
+    tried = Experiment(base="0" * 40, change="1" * 40, branch="main", touched=touched, commands=(one,))
+    return TestReport(commit="1" * 40, tree="2" * 40, experiment=tried)
+
+
+@pytest.mark.parametrize("kind", ["bug", "feature"])
+def test_tests_that_pass_without_the_change_too_prove_nothing(kind: str) -> None:
+    (one,) = find_unproven_change(contract(), report(proving=()), kind)
+    assert (one.severity, one.title) == (Severity.TECH_DEBT, "the new tests prove nothing")
+    assert "passes on main as well" in one.description
+
+
+def test_a_change_without_any_test_has_nothing_that_would_tell_if_it_were_undone() -> None:
+    (one,) = find_unproven_change(contract(), report(touched=(), proving=None), "feature")
+    assert one.title == "no test comes with the change"
+
+
+def test_the_repository_says_how_bad_it_is() -> None:
+    (one,) = find_unproven_change(contract(new_tests_must_fail_before="blocker"), report(proving=()), "bug")
+    assert one.severity is Severity.BLOCKER
+    assert find_unproven_change(contract(new_tests_must_fail_before="off"), report(proving=()), "bug") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (report(proving=("tests/test_x.py::test_new",)), "bug"),
+        (report(proving=()), "chore"),
+        (report(proving=()), ""),
+        (report(proving=None), "bug"),
+        (report(touched=(), proving=None, base_tests=None), "feature"),
+        (None, "bug"),
+    ],
+    ids=["proved", "a chore", "of no kind", "not asked", "no test is known by name", "no report"],
+)
+def test_nothing_is_found_where_something_proves_it_or_nobody_could_be_asked(
+    given: TestReport | None, kind: str
+) -> None:
+    assert find_unproven_change(contract(), given, kind) == []
+
+
+TESTS = "def test_a():\n    assert f(1) == 2\n\n\ndef test_b():\n    assert f(2) == 3\n"
+LESS = "def test_a():\n    assert f(1) == 2\n"
+NAME = "tests/test_x.py::test_b"
+
+
+def found(tmp_path: Path, files: dict[str, str | None], allowed: bool = False) -> list[Finding]:
+    work = Work(tmp_path / "work", {"app.py": "x = 1\n", "tests/test_x.py": TESTS})
+    change = work.commit(files)
+    tried = Experiment(
+        base=work.base,
+        change=change,
+        branch="main",
+        touched=tuple(files),
+        allowed=allowed,
+        commands=(CommandExperiment(name="unit", command="pytest", base_tests=2, base_passed=2, lost=(NAME,)),),
+    )
+    return find_lost_tests(work.repository, TestReport(commit=change, tree="0" * 40, experiment=tried))
+
+
+def test_a_test_that_is_gone_though_it_would_pass_is_tech_debt(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, {"tests/test_x.py": LESS})
+    assert (one.rule, one.severity) == (FindingRule.LOST_TEST, Severity.TECH_DEBT)
+    assert one.title == "1 test of main is gone: test_b"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tests/test_x.py": TESTS.replace("test_b", "test_two")},
+        {"tests/test_x.py": LESS, "tests/test_y.py": "def test_b():\n    assert f(2) == 3\n"},
+    ],
+    ids=["renamed", "moved"],
+)
+def test_a_renamed_or_moved_test_is_not_lost(tmp_path: Path, files: dict[str, str | None]) -> None:
+    assert found(tmp_path, files) == []
+
+
+def test_where_the_request_is_about_tests_nothing_is_lost(tmp_path: Path) -> None:
+    assert found(tmp_path, {"tests/test_x.py": LESS}, allowed=True) == []

@@ -32,8 +32,8 @@ from perdure.models.delivery.work import (
     TestVerdict,
 )
 from perdure.models.ids import run_ref
-from tests.engine import git, make_target
 from tests.homes import fresh_home
+from tests.repositories import git, make_target
 
 BRANCH = "perdure/night"
 FILES = {"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", "perdure.toml": "version = 1\n"}

@@ -14,7 +14,7 @@ from perdure.models.delivery.work import CloseInput, TestVerdict
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from tests.engine import heads
+from tests.repositories import heads
 
 BROKEN = """
 title = "a bad line"

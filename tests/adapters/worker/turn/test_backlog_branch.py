@@ -17,8 +17,8 @@ from perdure.models.backlog.landing import CloseBacklogInput, CloseBacklogResult
 from perdure.models.backlog.state import OpenBacklogResult
 from perdure.models.delivery.request import request_proof, schedule_proof
 from perdure.models.errors import ForgeRefused, InvalidRequest
-from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
+from tests.repositories import CALC, git, make_target
 from tests.twins.github import GitHubTwin
 
 OWN = "perdure/night"

@@ -1,23 +1,23 @@
-"""An agent with a process of its own that goes in circles: it is told so once, then its step ends by that name."""
+"""Agents with a process of their own: told once that they go in circles, and none of a killed worker is left."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from turn_fixtures import Bench, working
 
 from perdure.adapters.agents.builtin.progress import STANDING_STOP, STANDING_WARN, STUCK
 from perdure.adapters.worker.attempt import current_facts
+from perdure.adapters.worker.turn.process import _remove_leftovers
 from perdure.models.delivery.decisions import UserMessage
 from perdure.models.delivery.turn import Ending, TurnResult
 from tests import needs
-from tests.adapters.worker.turn.turn_fixtures import Bench, working
 from tests.stand_in_agent import TWO_FILES, StandIn
-
-pytestmark = [pytest.mark.story, pytest.mark.timeout(300)]
 
 CIRCLES = """
 [[line]]
@@ -54,6 +54,8 @@ def told(bench: Bench) -> list[bool]:
     return [STUCK in json.dumps(call.body) for call in bench.rehearsal.calls if call.step == "implement"]
 
 
+@pytest.mark.story
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("spoken", "resumes"), [(False, True), (True, True), (True, False)])
 async def test_it_is_told_once_then_ended_by_name(
     spoken: bool, resumes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +77,8 @@ async def test_it_is_told_once_then_ended_by_name(
         assert agent.alive() == []
 
 
+@pytest.mark.story
+@pytest.mark.timeout(300)
 async def test_words_of_a_person_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     StandIn(tmp_path)
@@ -94,6 +98,8 @@ class Told(dict[str, object]):
         self.said += [fact["doing"] for fact in (*facts, more) if "doing" in fact]
 
 
+@pytest.mark.story
+@pytest.mark.timeout(300)
 async def test_people_see_the_command_that_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     StandIn(tmp_path)
@@ -108,6 +114,8 @@ async def test_people_see_the_command_that_it_runs(tmp_path: Path, monkeypatch: 
         assert len(shown) == 3
 
 
+@pytest.mark.story
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "agent",
     [
@@ -126,3 +134,29 @@ async def test_one_that_heeds_the_word_ends_well(agent: str, tmp_path: Path, mon
         assert (outcome.ending, outcome.summary) == (Ending.DONE, "Add none")
         assert told(bench) == [False] * (len(bench.rehearsal.calls) - 1) + [True]
         assert bench.rehearsal.report()["repeated"] == 0
+
+
+def test_what_a_killed_worker_left_of_an_agent_is_removed(tmp_path: Path) -> None:
+    sockets = Path(tempfile.mkdtemp(prefix="perdure-agent-"))
+    (sockets / "model").touch()
+    (tmp_path / "agent-home-1").mkdir()
+    (tmp_path / "agent-home-1.socket").write_text(str(sockets))
+    _remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert not sockets.exists()
+
+
+@pytest.mark.parametrize("torn", ["", ".", "/", "..", "\0\0\0", "{elsewhere}"])
+def test_a_torn_or_forged_name_of_a_socket_removes_nothing_else(
+    torn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    for place in (elsewhere, here, tmp_path / "work"):
+        place.mkdir()
+        (place / "kept").touch()
+    monkeypatch.chdir(here)
+    (tmp_path / "work" / "agent-home-1.socket").write_text(torn.replace("{elsewhere}", str(elsewhere)))
+    _remove_leftovers(tmp_path / "work")
+    assert (elsewhere / "kept").exists()
+    assert (here / "kept").exists()
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["kept"]

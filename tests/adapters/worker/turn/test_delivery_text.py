@@ -1,4 +1,4 @@
-"""What people and programs read of a delivery, page by page."""
+"""What a step's first message shows of the repository, and people and programs of a delivery."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import json
 from datetime import datetime
 
 import pytest
-from turn_fixtures import DELIVERY, Bench
+from turn_fixtures import DELIVERY, Bench, vault
 
+from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES
+from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import snapshot_worktree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -20,14 +22,16 @@ from perdure.adapters.worker.turn.delivery_text import (
     TURNS_PAGE_CHARS,
     delivery_page,
 )
+from perdure.adapters.worker.turn.materials import map_material
 from perdure.cli.look.logs import turns_of_step
 from perdure.models.delivery.turn import TURN_BEGINS, TextPage, VaultReadInput
 from perdure.models.errors import BadInput, WorkspaceLost
+from perdure.models.phases import Step
 
 PAYLOAD = 64 * 1024
 
 
-def vault(bench: Bench) -> Vault:
+def vault_of_text(bench: Bench) -> Vault:
     return Workspace.open(bench.host.home, DELIVERY).vault
 
 
@@ -37,7 +41,7 @@ def pages(bench: Bench, what: str, checkpoint: str = "") -> list[TextPage]:
     found, offset = [], 0
     while True:
         work = VaultReadInput(delivery=DELIVERY, what=what, offset=offset, checkpoint=checkpoint)
-        found.append(delivery_page(vault(bench), record, work))
+        found.append(delivery_page(vault_of_text(bench), record, work))
         if (then := found[-1].next) is None:
             return found
         assert then > offset
@@ -47,14 +51,14 @@ def pages(bench: Bench, what: str, checkpoint: str = "") -> list[TextPage]:
 async def test_an_artifact_of_any_bytes_arrives_as_it_was_in_pages_below_64_kib(bench: Bench) -> None:
     for size in (0, 1, ARTIFACT_PAGE_BYTES, ARTIFACT_PAGE_BYTES + 1, 200_000):
         data = hashlib.shake_256(b"seed").digest(size)
-        sha256 = vault(bench).put_artifact(DELIVERY, data)
+        sha256 = vault_of_text(bench).put_artifact(DELIVERY, data)
         read = pages(bench, "artifact64", sha256)
         assert b"".join(base64.b64decode(page.text) for page in read) == data, size
         assert len(read) == max(1, -(-size // ARTIFACT_PAGE_BYTES))
         assert max(len(page.model_dump_json()) for page in read) < PAYLOAD
 
     text = "ä€" * PAGE_CHARS
-    read = pages(bench, "artifact", vault(bench).put_artifact(DELIVERY, text.encode()))
+    read = pages(bench, "artifact", vault_of_text(bench).put_artifact(DELIVERY, text.encode()))
     assert "".join(page.text for page in read) == text
     assert len(read) == 2, "a text is paged by characters"
 
@@ -104,3 +108,58 @@ async def test_many_turns_come_in_pages_and_a_long_one_is_cut(bench: Bench) -> N
     assert all(len(turn["said"]) < TURN_SAID_CHARS + 10 for turn in told)
     assert len(read) == -(-20 // (TURNS_PAGE_CHARS // (TURN_SAID_CHARS + 200)))
     assert max(len(page.model_dump_json()) for page in read) < PAYLOAD
+
+
+def opening(bench: Bench, call: int = -1) -> str:
+    body = bench.rehearsal.calls[call].body
+    return "\n".join(block["text"] for block in body["messages"][0]["content"])
+
+
+async def test_a_plan_and_a_build_begin_with_a_map_and_the_tests_time_and_verdict_on_the_base(bench: Bench) -> None:
+    for step in (Step.PLAN, Step.IMPLEMENT):
+        await bench.take(bench.work(1, bench.prepared.checkpoint, step), run=str(step))
+        said = opening(bench)
+        assert '<data name="repository"' in said
+        assert "  calc.py: add()" in said
+        assert "  test_calc.py: AddTest(" in said
+        tests = next(line for line in said.splitlines() if line.startswith("- ") and "unittest" in line)
+        assert "(passed on main in " in tests
+    await bench.take(bench.work(1, bench.prepared.checkpoint, Step.CLASSIFY), run="classify")
+    assert '<data name="repository"' not in opening(bench)
+
+
+async def test_a_turn_that_is_done_again_shows_the_same_bytes_and_is_not_paid_twice(bench: Bench) -> None:
+    work = bench.work(1, bench.prepared.checkpoint)
+    await bench.take(work)
+    calls = len(bench.rehearsal.calls)
+    vault(bench).git.execute("update-ref", "-d", f"refs/perdure/{DELIVERY}/run-1")
+    (bench.host.home.tree(DELIVERY) / "calc.py").write_text("def other(): ...\n")
+    other = bench.again()
+    await bench.take(work, host=other)
+    await other.close()
+    assert len(bench.rehearsal.calls) == calls
+
+
+async def test_the_map_is_of_the_checkpoint_and_shows_nothing_that_lies_beside_it(bench: Bench) -> None:
+    tree = bench.host.home.tree(DELIVERY)
+    (tree / ".env").write_text("SECRET=1")
+    (tree / "later.py").write_text("def later(): ...")
+    (tree / "away.py").symlink_to("/etc/passwd")
+    found = map_material(vault(bench), bench.prepared.checkpoint, Step.PLAN)["repository"]
+    assert "calc.py: add()" in found
+    assert not any(word in found for word in ("later", ".env", "away"))
+
+
+async def test_what_a_turn_wrote_is_in_the_next_steps_map_but_links_and_large_files_names_are_not(bench: Bench) -> None:
+    line = next(line for line in bench.rehearsal.screenplay.lines if line.use and line.use[0].tool == "bash")
+    large = f"python3 -c \"print('def large(): ...' + ' ' * {MAP_FILE_BYTES})\" > large.py"
+    line.use[0].input["command"] = f"echo 'def new(): ...' > new.py; ln -s /etc/passwd away.py; {large}"
+    first = await bench.take(bench.work(1, bench.prepared.checkpoint))
+    second = await bench.take(bench.work(2, first.checkpoint))
+    found = map_material(vault(bench), second.checkpoint, Step.REVIEW)["repository"]
+    assert "  new.py: new()" in found
+    assert "large.py" in found
+    assert "large()" not in found
+    assert "away" not in found
+    told = checkpoints.read_transcript(vault(bench), second.checkpoint)
+    assert "new()" not in json.dumps(told[0]), "a conversation keeps the map that it began with"

@@ -15,7 +15,7 @@ from perdure.models.checks.report import CommandResult, Review, ReviewIssue, Sev
 from perdure.models.delivery.turn import FixAttempt
 from perdure.models.phases import Step
 from perdure.models.rules.gates import TRIES_KEPT, fix_attempts_material, with_fix_attempt
-from tests.engine import git, make_target
+from tests.repositories import git, make_target
 
 
 @pytest.fixture

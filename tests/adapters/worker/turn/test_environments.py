@@ -22,8 +22,8 @@ from perdure.adapters.worker.workspace_setup import read_setup_record
 from perdure.models.delivery.request import DeliveryRequest, request_proof
 from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.errors import SetupFailed
-from tests.engine import CALC, git, make_target
 from tests.homes import fresh_home
+from tests.repositories import CALC, git, make_target
 
 MADE = "date +%s%N >.venv/made"
 SETUP = f"mkdir -p .venv pkg/lib && cp requirements.txt .venv/installed && cp requirements.txt pkg/lib/own && {MADE}"

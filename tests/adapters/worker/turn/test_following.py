@@ -22,7 +22,7 @@ from perdure.models.backlog.following import (
 from perdure.models.delivery.request import DeliveryRequest
 from perdure.models.delivery.work import CloseInput
 from perdure.models.errors import ForgeRefused
-from tests.engine import git
+from tests.repositories import git
 
 __all__ = ["night"]
 

@@ -1,4 +1,4 @@
-"""A question ends a turn, and what people say is in the next one: once, whatever dies in between."""
+"""People and a turn: their questions and words, once; a word about untested edits; what who watches sees."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from turn_fixtures import DELIVERY, Bench, in_activity, working
 
 from activities.prepare import PrepareActivity
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.worker.attempt import current_facts
+from perdure.adapters.worker.turn.builtin_agent import StreamTail, last_whole_words
 from perdure.models.crash import CrashPoint
 from perdure.models.delivery.decisions import Question, QuestionKind, UserMessage
 from perdure.models.delivery.request import DeliveryRequest
-from perdure.models.delivery.turn import TurnInput, TurnResult
+from perdure.models.delivery.turn import Ending, TurnInput, TurnResult
 from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.phases import Phase, Step
 from tests.states import with_fields
@@ -221,3 +225,52 @@ async def test_prepare_tells_the_workflow_where_people_decide_and_a_retry_can_ad
         bench.host = bench.again()
         assert (await again(made, tokens=9000)).limits.budget_tokens == 700
         assert (await again(older)).limits.budget_tokens == 700
+
+
+EDITS = """
+[[line]]
+step = "implement"
+turn = 1
+use = [{ tool = "write", input = { path = "new.py", content = "x = 1" } }]
+[[line]]
+step = "implement"
+turn = 2
+say = "Add x"
+"""
+
+
+@pytest.mark.parametrize(("most", "turns"), [(60, 3), (2, 2)])
+async def test_it_is_told_once_and_never_in_its_last_turn(tmp_path: Path, most: int, turns: int) -> None:
+    config = f"version = 1\n[limits]\nturns_per_step = {most}\n"
+    async with working(tmp_path, EDITS, config=config) as bench:
+        checkpoint, outcomes = bench.prepared.checkpoint, []
+        for turn in range(1, turns + 1):
+            result = await bench.take(bench.work(turn, checkpoint))
+            checkpoint = result.checkpoint
+            outcomes.append(result.outcome)
+        assert outcomes[:-1] == [None] * (turns - 1)
+        last = outcomes[-1]
+        assert last is not None
+        assert (last.ending, last.summary) == (Ending.DONE, "Add x")
+        said = [str(call.body["messages"][-1]) for call in bench.rehearsal.calls]
+        assert sum("Not tested since your last edit" in words for words in said) == turns - 2
+
+
+def test_a_stream_that_comes_in_pieces_is_shown_in_whole_words() -> None:
+    told: dict[str, object] = {}
+    token = current_facts.set(told)
+    try:
+        shown = StreamTail()
+        for piece in ("I will think ov", "er for a while. ", "Then I wr", "ite"):
+            shown.add(piece)
+    finally:
+        current_facts.reset(token)
+    assert told["doing"] == "I will think over for a while. Then I write"
+
+
+@given(st.lists(st.text(alphabet="abc", min_size=1, max_size=30), min_size=1, max_size=40))
+def test_what_is_shown_is_the_end_of_the_text_and_begins_with_a_word(words: list[str]) -> None:
+    shown = last_whole_words("  ".join(words))
+    assert 0 < len(shown) <= 80
+    assert " ".join(words).endswith(shown)
+    assert shown.split()[0] in words

@@ -27,7 +27,7 @@ from perdure.models.delivery.work import PrepareInput
 from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from tests.engine import CALC, make_target
+from tests.repositories import CALC, make_target
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -23,8 +23,9 @@ from perdure.models.delivery.work import PreparedWorkspace, PrepareInput
 from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from tests.engine import HAPPY, make_target
+from tests.engine import HAPPY
 from tests.homes import fresh_home
+from tests.repositories import make_target
 
 DELIVERY = "calc-sub"
 

@@ -25,7 +25,7 @@ from perdure.adapters.worker.verify import (
 from perdure.models.budget.ledger import Usage
 from perdure.models.delivery.verify import CheckpointFact, CommitFact
 from perdure.models.limits import VERIFY_PAGE
-from tests.engine import git, make_target
+from tests.repositories import git, make_target
 
 KEY = "calc-sub"
 TRAILERS = f"\n\nPerdure-Delivery: {KEY}\nPerdure-Step: implement/1\n"
