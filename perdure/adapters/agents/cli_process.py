@@ -270,8 +270,9 @@ class AgentClaim:
 
 
 def parse_output(preset: Preset, output: bytes) -> AgentClaim:
-    """Return what an agent's output says, found by the selectors of its preset. Lines that are no JSON object are
-    passed over."""
+    """Return what an agent's output says about its end, found by the selectors of its preset; fields that it does not
+    tell are empty or False. Lines that are no JSON object are passed over, and of a long output only the end is
+    parsed."""
     events = _parse_events(preset, output[-AGENT_OUTPUT_BYTES:])
     result = preset.result
     answer = _select_value(events, result.answer)

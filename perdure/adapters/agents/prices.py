@@ -1,4 +1,5 @@
-"""The cost of a request by published list prices; that of a model not listed is "unknown", never zero."""
+"""The cost of a request by published list prices, and how many tokens each model takes; the cost of a model that is not
+listed is unknown (None), never zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small rules for text that models write and people read."""
+"""Texts that pass between models and people: the first line of an answer, frames that mark a text as data or as a
+person's so that its content cannot end them, and texts without secrets."""
 
 from __future__ import annotations
 

@@ -183,7 +183,8 @@ async def capture_page(browser: AppBrowser, spec: dict[str, Any], number: int, a
     """Save a picture of one page as `page-<number>.png`, and return the notes about the page as one line; empty: none.
 
     Notes are about a page that does not load, crashes, answers with an error or leads elsewhere, the errors in its
-    console, and why there is no picture. Its browser profile is closed in any case.
+    console, and why there is no picture. Its browser profile is closed in any case. Raises what Playwright raises when
+    the browser does not start.
     """
     limits = spec["limits"]
     notes: list[str] = []
@@ -284,7 +285,7 @@ async def main(spec: dict[str, Any]) -> None:
     application is killed at the end.
 
     Where the application does not answer, the report has only the reason and its last output; else a line for each
-    page, and {"done": true} as the last one.
+    page, one about an application that ended with an error meanwhile, and {"done": true} as the last one.
     """
     _raise_oom_score()
     report = ReportWriter(os.path.join(spec["results"], "said.jsonl"))

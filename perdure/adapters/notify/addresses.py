@@ -100,10 +100,10 @@ class Listeners:
 
 
 def _name_addresses(urls: Iterable[str], where: str) -> Iterable[Address]:
-    """Yield an Address for each URL, named by its host; a further one at the same host is named `hooks.example.com
-    (2)`.
+    """Yield an Address for each URL, named by its host and port; a further one at the same host is named
+    `hooks.example.com (2)`.
 
-    Raises BadInput for a URL that cannot be an address, with its number.
+    Raises BadInput for a URL that cannot be an address, with its number and without showing it.
     """
     host_counts: dict[str, int] = {}
     for number, url in enumerate(urls, 1):

@@ -74,9 +74,9 @@ async def post_notice(
     timeout_s    seconds for all of it
     min_pause_s  the shortest pause, in seconds, that an answer may ask for
 
-    Raises NoticeUnheard when another try may help, with the pause that the answer asks for; NoticeRefused when it will
-    not: a 4xx, or a redirect, which would carry the notice to somebody nobody named. Neither error shows more of the
-    address than its host.
+    Raises NoticeUnheard when another try may help (no answer in time, no connection, 408, 425, 429 or 5xx), with the
+    pause that the answer asks for; NoticeRefused when it will not: any other 4xx, an invalid address, or a redirect,
+    which would carry the notice to somebody nobody named. Neither error shows more of the address than its host.
     """
     client = await in_thread(_make_client, address, timeout_s)
     import httpx2  # loaded by now, in the thread
@@ -131,7 +131,8 @@ def _check_status(address: Address, status: int, retry_after_header: str, min_pa
 
 def parse_retry_after(text: str, now: datetime | None = None, *, min_pause_s: float = 1.0) -> float | None:
     """Parse a `retry-after` header, a number of seconds or a date, and return the pause in seconds, at least
-    `min_pause_s` and at most NOTIFY_RETRY_AFTER_S; None without one."""
+    `min_pause_s` and at most NOTIFY_RETRY_AFTER_S; None for any other text, or an empty one. `now`: None: the present
+    time."""
     try:
         seconds = float(text)
     except ValueError:
@@ -255,7 +256,8 @@ def _message_text(notice: Notice, links: Links) -> str:
 
 
 def _headline(notice: Notice) -> str:
-    """Return the first line, without markup: what is waited for, or how the delivery has ended."""
+    """Return the first line, without markup: what is waited for (a decision, in a reminder for how long, or anything
+    else), or at the end how the delivery has ended, with the reason."""
     if notice.pending_decision is not None:
         prefix = f"Still waiting for you{_waiting_time(notice)}" if notice.event == "reminder" else "Waiting for you"
         return f"{prefix}: {_neutral_text(notice.summary, 300)}"

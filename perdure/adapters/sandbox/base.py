@@ -212,7 +212,7 @@ class CommandSlots:
     @asynccontextmanager
     async def acquire_slot(self, on_wait: Callable[[str], None]) -> AsyncIterator[None]:
         """Hold one of the slots while the block runs, and wait for it as long as it takes. `on_wait` is called with a
-        message while it waits, again at each try."""
+        message: once where commands of this worker hold all slots, then at each try while those of other workers do."""
         message = f"waiting for one of {self.count} places: other deliveries' tests or setups run"
         if self._local_slots.locked():
             on_wait(message)

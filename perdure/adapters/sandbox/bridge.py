@@ -1,7 +1,8 @@
-"""A script run inside setup's network namespace: it serves a TCP port there that leads to a Unix socket from outside.
+"""A script run inside a sandbox's network namespace, setup's or a CLI agent's: it serves a TCP port there that leads to
+a Unix socket from outside.
 
-Package installers speak to proxies by address and port only. Standard library only: it runs isolated (`-I -S`).
-Arguments: the socket's path, the port, and the command that this process becomes once the port is open.
+Package installers and agents speak to proxies by address and port only. Standard library only: it runs isolated (`-I
+-S`). Arguments: the socket's path, the port, and the command that this process becomes once the port is open.
 """
 
 from __future__ import annotations

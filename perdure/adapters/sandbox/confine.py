@@ -64,7 +64,8 @@ def filter_program(machine: str, *, internet: bool = True) -> bytes:
     there is no network namespace. Cached.
 
     Programs of another architecture are killed. System calls younger than NEWEST, and clone3, give ENOSYS, so that
-    programs do without. Everything else that is not allowed gives EPERM, a socket family EAFNOSUPPORT.
+    programs do without. Everything else that is not allowed gives EPERM, a socket family EAFNOSUPPORT. Raises KeyError
+    for a machine that is not in AUDIT.
     """
     lines = [
         *((LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, AUDIT[machine]), (RETURN, 0, 0, KILL)),  # 32-bit programs
@@ -254,8 +255,8 @@ def _add_path_rule(ruleset: int, path: str, rights: int, tree: str) -> None:
 
 
 def _load_filter(program: bytes) -> None:
-    """Load a seccomp program (seccomp.filter_program) for this process, which cannot be undone. Without network it
-    allows no sockets but Unix ones: Landlock does not know UDP. Raises OSError."""
+    """Load a seccomp program, as `filter_program` makes it, for this process, which cannot be undone. Raises OSError
+    when that fails."""
     code = ctypes.create_string_buffer(program, len(program))
     prog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
     _raise_on_error(_libc.prctl(PR_SET_SECCOMP, 2, prog, 0, 0), "seccomp")

@@ -2,8 +2,9 @@
 
 systemd marks a group that it leaves to the processes inside (`Delegate=`, of the system or of a user) with the
 attribute `user.delegate`. Only such a group is divided: every other belongs to its manager, whoever may write to it.
-Processor time is counted here and limited by the worker, which looks: what the kernel limits is a rate. The cpu
-controller stays off, because `nice` between sandbox and worker counts only while they share a group of it.
+Processor time is only read here, and the worker ends a sandbox that has used too much: the kernel limits the rate, not
+the sum. The cpu controller stays off, because `nice` between sandbox and worker counts only while they share a group of
+it.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def find_delegated_group(process: Path = Path("/proc/self")) -> Path | None:
 
 
 def make_control_group(name: str, caps: ResourceCaps) -> ControlGroup | None:
-    """Make a control group with these limits for one sandbox and return it; None, with a warning in the log where it
-    failed: then the UsageWatcher alone enforces the limits. Blocks."""
+    """Make a control group with these limits for one sandbox and return it; None where none was delegated, and, with a
+    warning in the log, where it failed: then the UsageWatcher alone enforces the limits. Blocks."""
     root = find_delegated_group()
     if root is None:
         return None
@@ -169,10 +170,10 @@ def _hold_lock(root: Path) -> Iterator[None]:
 
 
 def _enable_controllers(root: Path) -> None:
-    """Enable the memory and process limits for groups below the delegated group `root`. Its processes are moved into a
-    group of their own for this.
+    """Enable the memory and process limits for groups below the delegated group `root`, unless they are. Its processes
+    are moved into a group of their own for this.
 
-    Raises OSError EBUSY when after SANDBOX_GROUP_ROUNDS some processes are still in it that cannot be moved.
+    Raises OSError when they cannot be enabled: EBUSY when after SANDBOX_GROUP_ROUNDS some processes are still in it.
     """
     controllers = {"memory", "pids"} & _read_names(root / "cgroup.controllers")
     for rounds_left in reversed(range(SANDBOX_GROUP_ROUNDS)):
@@ -190,8 +191,8 @@ def _enable_controllers(root: Path) -> None:
 
 
 def _remove_dead_groups(root: Path) -> None:
-    """Remove the groups of dead workers, which nobody has locked. Their sandboxes died with them, or are ended by
-    whoever takes over the work."""
+    """Remove the groups of dead workers, which nobody has locked; one that cannot be removed is left. Their sandboxes
+    died with them, or are ended by whoever takes over the work."""
     for group in root.glob(f"{GROUP_PREFIX}*"):
         with contextlib.suppress(OSError):
             fd = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

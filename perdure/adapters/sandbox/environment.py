@@ -213,8 +213,8 @@ class _PathWalk:
 
 @functools.lru_cache(maxsize=256)
 def _outward_targets(directory: str, state: str) -> tuple[str, ...]:
-    """Return the paths to which a directory's links and shebangs lead, outside the system and /etc. `state`: the
-    toolchain_state that the cached answer is for."""
+    """Return the paths to which a directory's links and shebangs lead, outside the system and /etc; empty where it
+    cannot be read. `state`: the toolchain_state that the cached answer is for."""
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
@@ -357,8 +357,8 @@ def command_variables(
 
 
 def search_path(command: SandboxCommand, binds: Binds) -> str:
-    """Return a command's PATH: tools installed in the directory it starts in, then those at the worktree's top, then
-    the owner's entries."""
+    """Return a command's PATH: tools installed in the directory it starts in, then those at the worktree's top, as far
+    as their directories exist, then the owner's entries; /usr/bin and /bin where there is nothing of these."""
     tops = dict.fromkeys((command.directory, ""))
     names = [f"{top}/{name}".lstrip("/") for top in tops for name in (".venv/bin", "node_modules/.bin")]
     existing = [name for name in names if (command.worktree / name).is_dir()]

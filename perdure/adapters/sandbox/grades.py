@@ -1,5 +1,5 @@
-"""The sandbox of the grade that was asked for, never a weaker one in silence; and the check that it works on this host,
-and if not, exactly why and what to paste."""
+"""The sandbox of the grade that the caller names, never a weaker one in silence; the check that it works on this host,
+and if not, exactly why and which commands to paste; and the two grades without bubblewrap, `reduced` and `off`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def probe_layers(home: Path) -> tuple[BubblewrapProgram, str]:
     """Return the bubblewrap that can put layers over package caches in the PERDURE_HOME `home`, with ''; or an empty
     program, with the reason.
 
-    Not every file system takes a layer, so it is tried there. Blocks for some 10 ms; a success is remembered.
+    Not every file system takes a layer, so a layer is made there on trial. Blocks for some 10 ms; a success is
+    remembered for this process.
     """
     if (remembered := _layering_programs.get(home)) is not None:
         return remembered, ""
@@ -141,7 +142,8 @@ _layering_programs: dict[Path, BubblewrapProgram] = {}
 
 
 def gather_facts() -> ProbeFacts:
-    """Run `true` under bubblewrap and return all facts that explain the outcome."""
+    """Run `true` under bubblewrap, where there is one, and return all facts that explain the outcome. Blocks,
+    SANDBOX_PROBE_S at most."""
     program = find() if sys.platform == "linux" else BubblewrapProgram()
     sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read_setting(Path("/proc/sys") / name))}
     container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))
@@ -279,11 +281,12 @@ class _LauncherSandbox:
         self._output_limit, self._caps = output_limit, caps
 
     async def run_command(self, command: SandboxCommand) -> SandboxResult:
-        """Run a command under the launcher and return its result, as Sandbox.run_command says. Raises Superseded when
-        somebody else owns the workspace, or what `command.fence` raises.
+        """Run a command under the launcher and return its result; everything it started is dead then. Raises Superseded
+        when somebody else owns the workspace, and what `command.fence` raises, before anything starts; RuntimeError
+        outside of the main thread.
 
-        It gets a private home and temporary directory, removed at the end. A `source` is run where it is: nothing is
-        mounted here, and what setup made is linked.
+        The command gets a private home and temporary directory, removed at the end, with those that are older than a
+        week. A `source` is run where it is: nothing is mounted here, and what setup made is linked.
         """
         parent = self._home.root / "sandbox" / "tmp"
         parent.mkdir(parents=True, exist_ok=True)

@@ -96,8 +96,8 @@ def _exec_command(spec: dict[str, Any]) -> None:
 
 
 def _wait_for_command(child: int, wake: int) -> int | None:
-    """Wait for the command's end and return its exit code, 128+n for signal n; None when stdin closes or SIGTERM comes
-    before. Other children that end meanwhile are reaped.
+    """Wait for the command's end and return its exit code, 128+n for signal n; 1 when it cannot be waited for; None
+    when stdin closes or SIGTERM comes before. Other children that end meanwhile are reaped.
 
     wake  descriptor that becomes readable when a signal arrives
     """

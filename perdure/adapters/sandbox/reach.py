@@ -81,7 +81,8 @@ EVERYWHERE = Reach()
 
 
 def is_outside(address: str) -> bool:
-    """Return whether an IP address is another machine's, on the public network."""
+    """Return whether an IP address is another machine's, on the public network. Raises ValueError for a text that is no
+    address."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped

@@ -1,5 +1,6 @@
-"""Setup's view beyond a normal command's (the network, the owner's index settings), and what it leaves for later
-commands: package caches, and directories in the checkouts that tests run in.
+"""The surroundings of a setup command beyond those of others (name service, the owner's package settings), and what it
+leaves for later commands: package caches, and directories in the checkouts that tests run in. The commands are run
+elsewhere.
 
 Maven, Gradle, Deno and others write locks and notes beside the packages that they only read. What a command writes
 there lies in a layer in memory and is gone with it; where the host allows no layer, packages are read-only.
@@ -138,8 +139,8 @@ def package_source_variables(owner: Mapping[str, str], owner_home: Path) -> dict
 
 
 def package_source_settings(owner: Mapping[str, str], owner_home: Path) -> list[object]:
-    """Return all that says where packages come from, variables and contents of files: only to be compared by its
-    digest, because it may be secret."""
+    """Return all that says where packages come from, as [variables, contents of files]: only to be compared by its
+    digest, because it may be secret. A file that is missing counts as an empty text."""
     files = _package_setting_files(owner_home)
     texts = [file.read_text(errors="replace") if file.is_file() else "" for file in files]
     return [package_source_variables(owner, owner_home), texts]

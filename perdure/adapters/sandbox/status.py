@@ -263,5 +263,6 @@ def wait_for_end(pidfd: int, timeout_s: float) -> bool:
 
 
 def start_time(pid: int) -> int:
-    """Return the clock ticks after boot at which a process started, from /proc/PID/stat (field 22)."""
+    """Return the clock ticks after boot at which a process started, from /proc/PID/stat (field 22). Raises OSError when
+    there is no such process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

@@ -215,14 +215,14 @@ def process_tree(root: int) -> Iterator[int]:
 
 def _anonymous_bytes(pid: int) -> int:
     """Return the bytes of a process's resident memory that belong to no file; a page that a child still shares with its
-    parent counts for both."""
+    parent counts for both. Raises OSError or ValueError when the process has ended."""
     resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
     return (int(resident) - int(shared)) * PAGE
 
 
 def _proportional_bytes(pid: int) -> int:
     """Return the bytes of a process's anonymous memory; a page that n processes share counts as an n-th of a page for
-    each. Before Linux 5.3 as `_anonymous_bytes`."""
+    each. Before Linux 5.3 as `_anonymous_bytes`. Raises OSError or ValueError when the process has ended."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss_Anon:"):
             return int(line.split()[1]) * 1024
@@ -315,7 +315,7 @@ class LimitCheck:
 
     def __call__(self, root: int) -> str:
         """Check the processes below the pid `root`, and return the limit that they are over, in words; '' for none.
-        Sets `due` for the next check to nine times as long as this one took."""
+        Sets `due`: the pause before the next check is nine times as long as this one took."""
         started_at = time.monotonic()
         exceeded = self._find_exceeded(root)
         ended_at = time.monotonic()
@@ -367,8 +367,9 @@ class UsageWatcher:
         )
 
     def _check_disk(self, root: int) -> str:
-        """Measure the worktree and return the limit that is exceeded, in words; '' for none. A command that began near
-        or over the limit may write SANDBOX_DISK_SLACK_BYTES, so that it can clean up."""
+        """Measure the worktree and return the limit that is exceeded, in words; '' for none, or where no worktree is
+        measured. The first size is kept: a command that began near or over the limit may write SANDBOX_DISK_SLACK_BYTES
+        beyond it, so that it can clean up."""
         if self._disk_usage is None:
             return ""
         size = self._disk_usage.measure(self.caps.disk, root)

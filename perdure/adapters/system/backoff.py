@@ -7,7 +7,8 @@ from datetime import timedelta
 
 
 def doubled_pause(failures: int, first: timedelta, longest: timedelta) -> timedelta:
-    """Return the pause after so many failures: `first` after one, doubled by each further one, `longest` at most."""
+    """Return the pause after so many failures, at least 1: `first` after one, doubled by each further one, `longest` at
+    most."""
     return min(longest, first * (1 << min(failures - 1, 20)))
 
 

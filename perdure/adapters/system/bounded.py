@@ -133,7 +133,7 @@ def read_beginning(path: Path, limit: int = _READ_BYTES) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the table of a TOML file; empty where there is none that parses."""
+    """Return the table of a TOML file; empty where there is none, it does not parse, or it is too large."""
     try:
         return parse_toml(read_beginning(path, PROJECT_FILE_BYTES + 1))
     except ValueError:
@@ -141,7 +141,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file; empty where there is none that parses."""
+    """Return the object of a JSON file; empty where there is none, it does not parse, holds something else or is too
+    large."""
     try:
         data = parse_json(read_beginning(path, PROJECT_FILE_BYTES + 1))
     except ValueError:

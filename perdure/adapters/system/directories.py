@@ -97,8 +97,9 @@ def first_difference(root: Path, entries: Iterable[DirectoryEntry], *, bytes_too
 def copy_entries(source: Path, target: Path, entries: Iterable[DirectoryEntry], linked_names: Container[str]) -> None:
     """Copy these entries from `source` to `target`, where nothing may stand in their place.
 
-    A file below one of the top-level names in `linked_names` is hard-linked: nobody may ever write to it. Other files
-    share their blocks where the file system can do that, and are copied where it cannot. Directories above are made.
+    A file below one of the top-level names in `linked_names` is hard-linked, where the file system can: nobody may ever
+    write to it. Other files share their blocks where the file system can do that, and are copied where it cannot.
+    Directories above are made. Raises OSError when something cannot be copied; what was copied before stays.
     """
     directories: list[tuple[str, int]] = []
     for entry in entries:
@@ -118,9 +119,9 @@ def copy_entries(source: Path, target: Path, entries: Iterable[DirectoryEntry], 
 
 
 def _link_file(old: str, new: str) -> bool:
-    """Create a hard link `new` to the file `old`, and the directory above where that is missing.
+    """Create a hard link `new` to the file `old`, and the directory above where that is missing, and return True.
 
-    Returns False where the file system cannot link here.
+    Returns False where the file system cannot link here. Raises OSError for any other failure, as when `new` exists.
     """
     try:
         os.link(old, new, follow_symlinks=False)
@@ -135,7 +136,8 @@ def _link_file(old: str, new: str) -> bool:
 
 
 def _copy_file(old: str, new: str, entry: DirectoryEntry) -> None:
-    """Copy a file, with mode and time of its entry; share its blocks where the file system can."""
+    """Copy a file to a new one, with mode and time of its entry; share its blocks where the file system can. Raises
+    OSError, as when `new` exists."""
     with open(old, "rb") as source, open(new, "xb") as target:
         try:
             fcntl.ioctl(target, _CLONE, source.fileno())
@@ -153,7 +155,8 @@ def _digest(path: str) -> str:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file or a whole directory, whose directories may be closed to their owner, and of any depth.
+    """Remove a file or a whole directory, whose directories may be closed to their owner, and of any depth. A path that
+    does not exist is fine. Raises OSError when something cannot be removed.
 
     It goes level by level, and moves each directory to the top before it looks into it: what a runaway program nests
     thousands deep has paths longer than the system takes, and `shutil.rmtree` ends in a RecursionError.

@@ -1,5 +1,6 @@
-"""Small files that must be whole or absent, bounded reading of others, locks that die with their holder, and the id of
-this start of the machine, before which nothing unsynced is believed."""
+"""Files and locks that survive or tell a process's death: small files that are written whole or not at all, lines
+appended, syncing, bounded reading of files of strangers, flocks that are free when their holder is dead, and the id of
+the machine's boot, so that what was not synced is not believed after a power cut."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from perdure.models.errors import PerdureError
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and what is missing above it, each durably: a synced file in an unsynced one is lost with it."""
+    """Make a directory and what is missing above it, each durably: a synced file in an unsynced one is lost with it.
+    Does nothing where it exists."""
     if path.is_dir():
         return
     missing = list(itertools.takewhile(lambda directory: not directory.exists(), (path, *path.parents)))
@@ -190,7 +192,7 @@ _OURS = uuid.uuid4().hex
 def boot_id() -> str:
     """Return the kernel's id of this boot; where there is none, an id of this process.
 
-    In the latter case what depends on it is made anew for each process: too often, but never too seldom.
+    With the latter, what depends on it is made anew for each process: more often than needed, never too seldom.
     """
     try:
         return _BOOT_ID.read_text().strip() or _OURS

@@ -1,4 +1,5 @@
-"""PERDURE_HOME: one directory that holds everything Perdure keeps on a host; and the name of its user."""
+"""PERDURE_HOME, one directory that holds everything Perdure keeps on a host: the paths in it, its privacy, the host's
+id, and the secret key of the home; and the name of its user."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Results that are kept for later deliveries, in directories of PERDURE_HOME, and the one way in which they age.
+"""Stores of results that are kept for later deliveries, in directories of PERDURE_HOME, with the limits of age, number
+and size by which their entries are removed.
 
 A store is a directory of entries. An entry is a directory `<key>~<made at, µs>-<bytes>-<id>` that nobody changes; one
 whose name is only its key (packages) is filled in place. Its time says when it was used last. What begins with a dot is
-no entry: `.new-…` is being made, `.gone-…` is being removed, `.lock-…` is locked by whoever makes something.
-
-Everybody who makes, uses or removes something holds a flock on it, which dies with its holder.
+no entry: `.new-…` is being made, `.gone-…` is being removed, `.lock-…` is locked by whoever makes something. Everybody
+who makes, uses or removes something holds a flock on it, which dies with its holder.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class KeyedStore:
         os.utime(entry)
 
     def move_out(self, key: str, into: Path) -> bool:
-        """Move an entry of a key out of the store to the path `into`, and return True; False where there is none. Of
-        several takers only one gets it."""
+        """Move the newest entry of a key that can be moved out of the store to the path `into`, and return True; False
+        where there is none, or somebody else took it first."""
         for entry in self.list_entries(key):
             with contextlib.suppress(OSError):
                 entry.rename(into)
@@ -157,8 +157,8 @@ class KeyedStore:
         return self.root / f".lock-{name}"
 
     def remove_entry(self, entry: Path) -> str:
-        """Move an entry that nobody holds out of the way at once, and delete it. Returns a line about what went wrong;
-        empty: nothing."""
+        """Move an entry out of the way at once and delete it; do nothing where somebody holds it or it is gone. Returns
+        a line about what went wrong; empty: nothing."""
         try:
             with _try_flock(entry, fcntl.LOCK_EX) as is_held:
                 if is_held:
@@ -172,7 +172,9 @@ class KeyedStore:
         return ""
 
     def remove_surplus(self, older_than: timedelta | None = None, needed: Container[str] = ()) -> list[str]:
-        """Remove the entries that the limits do not let stay and that nobody holds, and what a death has left.
+        """Remove the entries that nobody holds and that were unused for too long, are too old, too many of their key,
+        or beyond the store's bytes, all of them where the disk has too little room, and unfinished ones whose maker
+        died.
 
         older_than  the time after which unused entries are removed, where that is shorter than the limit's
         needed      keys whose entries stay
@@ -233,7 +235,8 @@ class KeyedStore:
         return shutil.disk_usage(existing).free < self.limits.free_bytes
 
     def _remove_leftovers(self) -> None:
-        """Remove what was being made or removed, and locks, where nobody holds it any more."""
+        """Remove unfinished or half removed entries and lock files, when they are older than _LEFTOVER_S and nobody
+        holds them; what cannot be removed stays."""
         for path in self._children():
             with contextlib.suppress(FileNotFoundError):
                 if path.name.startswith(".") and time.time() - path.stat().st_mtime >= _LEFTOVER_S:
@@ -248,7 +251,8 @@ def kept_results(home: Home, name: str) -> KeyedStore:
 
 
 def collect_kept_results(home: Home, older_than: timedelta | None = None, needed: Container[str] = ()) -> list[str]:
-    """Call `remove_surplus` on every store of this home, and return all it says."""
+    """Remove surplus entries from every store of this home, and return a line about each that could not be removed.
+    Arguments as of `remove_surplus`."""
     return [problem for name in KEPT_RESULTS for problem in kept_results(home, name).remove_surplus(older_than, needed)]
 
 

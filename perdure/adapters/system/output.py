@@ -38,8 +38,8 @@ def read_tail(path: Path, chars: int) -> str:
 
 
 def last_lines(text: str) -> str:
-    """Return the part of a failed command's output that an error quotes: FAILURE_TAIL_LINES lines in
-    FAILURE_TAIL_CHARS."""
+    """Return the part of a failed command's output that an error quotes: the last FAILURE_TAIL_LINES lines, and of
+    these the last FAILURE_TAIL_CHARS characters."""
     return "\n".join(text.rstrip().splitlines()[-FAILURE_TAIL_LINES:])[-FAILURE_TAIL_CHARS:]
 
 
@@ -56,9 +56,11 @@ def missing_command(text: str) -> str:
 
 @asynccontextmanager
 async def follow_lines(path: Path, on_line: Callable[[str], None]) -> AsyncIterator[None]:
-    """Call `on_line` with each whole line that appears in a file while the block runs; at the end with the rest.
+    """Call `on_line` with each whole line that appears in a file while the block runs, some tenths of a second later;
+    at the end with the rest.
 
-    The file may appear later. Empty lines are left out; of a flood only the newest megabyte is read.
+    The file may appear later. Empty lines are left out, control characters and the end of long lines too; of a flood
+    only the newest megabyte is read.
     """
     reader = _NewLineReader(path)
     ended = asyncio.Event()

@@ -35,7 +35,8 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 async def in_thread_to_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in a thread as `in_thread` does, but return its result even where a cancellation came meanwhile.
+    """Run `work` in a thread as `in_thread` does, but return its result even where a cancellation came meanwhile, which
+    is dropped.
 
     For effects on the outside world: a pull request that exists must not be reported as one that does not.
     """

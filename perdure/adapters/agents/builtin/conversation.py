@@ -251,8 +251,8 @@ def count_identical_calls(transcript: Iterable[Message]) -> int:
 
 
 def known_file_versions(transcript: Iterable[Message]) -> dict[str, str]:
-    """Return the version of every file that the conversation knows, by relative path, as the results of the file tools
-    tell it."""
+    """Return the newest version of every file that the conversation knows, by relative path, as the successful results
+    of the tools read, write and edit tell it."""
     versions: dict[str, str] = {}
     for text in _file_results(transcript):
         if (path_and_version := parse_version_line(text)) is not None:

@@ -1,4 +1,5 @@
-"""The model behind the Messages API: one request, one whole reply or one typed error."""
+"""The client of the Messages API, for the built-in agent: one request, one whole reply or one typed error; and the
+environment variables it is made from, with their parsing, which the proxy of other agents uses, too."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class ModelRequest:
 
     def body(self) -> dict[str, Any]:
         """Return the arguments of `messages.stream`, for a summary those of the beta's; equal requests give equal
-        bytes.
+        bytes. A summary has no schema and does not ask about the cache; empty texts are left out.
 
         Cache marks, four at most: the system prompt, the last block (the top-level mark) and the ends of the previous
         user messages. Keys inside messages are sorted, because a transcript that was stored and loaded again must give

@@ -64,8 +64,8 @@ _WORD = re.compile(r"[\w:+.-]+")
 
 
 def untested_reminder(step: Step, transcript: Sequence[Message], tests: Sequence[TestCommand]) -> str | None:
-    """Return what a step is told that is about to end with untested edits; None where there is no reason for it, or it
-    was told before.
+    """Return what a step is told that is about to end with untested edits. None for a step that changes no files or is
+    given no test commands, without edits since tests ran last, and when it was told before.
 
     transcript  the messages that the last reply answers
     tests       the repository's test commands; without any there is nothing to run
@@ -113,7 +113,7 @@ def _successful_calls(transcript: Sequence[Message]) -> Iterator[dict[str, Any]]
 
 def runs_tests(command: str, tests: Sequence[TestCommand]) -> bool:
     """Return whether a command holds a test command, the word that names its runner, or the name of a well-known
-    runner."""
+    runner; False without test commands."""
     command_words = set(_WORD.findall(command))
     return any(
         test.command in command or not command_words.isdisjoint({*_runner_words(test), *_WELL_KNOWN}) for test in tests

@@ -43,8 +43,9 @@ class ReviewPromises:
     request_texts: tuple[RequestText, ...] = ()
 
     def quote_problem(self, quote: str) -> str:
-        """Return the mistake in a quote; empty when it stands in the request. An empty quote is no mistake: it says
-        that nothing asks for the change."""
+        """Return the mistake in a quote, as the end of a sentence; empty when it stands in the request, with
+        QUOTE_WORDS words or as the whole of a text. An empty quote is no mistake: it says that nothing asks for the
+        change."""
         folded_quote = _fold_text(quote)
         if not any(c.isalnum() for c in folded_quote):
             return "has no words" if quote.strip() else ""
