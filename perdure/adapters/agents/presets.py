@@ -116,8 +116,9 @@ class ProgramCheck:
 
 
 def check_program(preset: Preset, path: str | None = None) -> ProgramCheck:
-    """Check whether a preset's program can be used: find it on PATH (or `path`) and run it for its version, with an
-    empty home and no secret. A problem is returned, not raised."""
+    """Check whether a preset's program can be used: find it on PATH (or `path`), run Node for its version where the
+    preset needs one, and run the program for its version, with an empty home and no secret. Returns the program, its
+    version, and the problem with what to do about it, empty where it can be used; nothing is raised."""
     path = path if path is not None else os.environ.get("PATH", os.defpath)
     install_hint = preset.install or "see the documentation of the agent"
     program = shutil.which(preset.command[0], path=path)

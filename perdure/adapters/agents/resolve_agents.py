@@ -25,7 +25,8 @@ _ABILITY_LABELS = {
 
 
 def needed_abilities(step: Step) -> tuple[Ability, ...]:
-    """Return the abilities that a step needs of its agent."""
+    """Return the abilities that a step needs of its agent: to resume its session in any case, structured answers where
+    the step has one, and reading only where it writes no files."""
     spec = STEPS[step]
     return (
         Ability.RESUME,

@@ -69,8 +69,8 @@ def sanitize_png(data: bytes, max_width: int, max_height: int) -> Picture:
 
 
 def _read_chunks(data: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes of a PNG's header and those of its compressed pixels. Raises ValueError for a wrong checksum, or
-    without an end."""
+    """Return the bytes of a PNG's header and those of its compressed pixels; all other chunks are dropped. Raises
+    ValueError for a wrong checksum, or without an end."""
     header, offset = b"", len(_SIGNATURE)
     pixels: list[bytes] = []
     while offset + 12 <= len(data):

@@ -159,7 +159,7 @@ class AppBrowser:
 
     async def new_page(self) -> Any:
         """Open a page in a new profile, so that one page of the application cannot influence the next; start Chromium
-        where it does not run."""
+        where it does not run. Raises what Playwright raises when that fails."""
         if self._browser is None or not self._browser.is_connected():
             self._browser = await self._playwright.chromium.launch(
                 executable_path=self._spec["chromium"],

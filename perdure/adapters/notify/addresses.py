@@ -83,7 +83,8 @@ class Listeners:
     @classmethod
     def from_environment(cls, settings: NotifySettings, environ: MutableMapping[str, str]) -> Listeners:
         """Return the listeners as `from_settings` does, and remove both variables from `environ`: no child process may
-        inherit them. Raises BadInput likewise."""
+        inherit them. Raises BadInput, with the variables still there, for an address or a secret that cannot be one,
+        and for too many addresses."""
         listeners = cls.from_settings(settings, environ)
         for name in SECRET_VARIABLES:
             environ.pop(name, None)

@@ -94,7 +94,8 @@ class PathRefusals:
 
     def _reason_for_name(self, directory: str) -> str:
         """Return the reason why a directory may not be shown under this name, as a predicate such as "is a home
-        directory or holds one"; '' when it may."""
+        directory or holds one"; '' when it may. Refused are also broad directories, the worktree, PERDURE_HOME, and
+        places of credentials without a toolchain."""
         if directory in TOO_BROAD or len(Path(directory).parts) < 2:
             return "holds more than a toolchain"
         if any(is_within(path, directory) for path in self._homes):

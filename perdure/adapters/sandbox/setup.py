@@ -1,5 +1,5 @@
-"""The surroundings of a setup command beyond those of others (name service, the owner's package settings), and what it
-leaves for later commands: package caches, and directories in the checkouts that tests run in. The commands are run
+"""The extra mounts and variables of a setup command (name service, the owner's package settings), and what later
+commands see of its work: package caches, and directories in the checkouts that tests run in. The commands are run
 elsewhere.
 
 Maven, Gradle, Deno and others write locks and notes beside the packages that they only read. What a command writes

@@ -210,8 +210,8 @@ def end_sandboxes(lock: Path, timeout_s: float) -> bool:
 
 
 def _kill_holders(fd: int, deadline: float) -> bool:
-    """Kill the sandboxes that the lock file names and wait for their end. Returns False when one still lives at the
-    deadline."""
+    """Kill the sandboxes that the lock file names and wait for their end. Returns True when all of them are dead, False
+    when one still lives at the deadline."""
     for holder in _read_holders(fd):
         pidfd = holder.open_pidfd()
         if pidfd is None:

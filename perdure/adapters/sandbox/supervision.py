@@ -197,8 +197,8 @@ async def _run_supervisor(
 async def _watch_limits(
     watcher: UsageWatcher, status: StatusFile, group: ControlGroup | None, is_output_full: Callable[[], bool]
 ) -> str:
-    """Wait until the sandbox is over a limit, and return which, in words; '' for that of its output. Runs until it is
-    cancelled when no limit is exceeded."""
+    """Wait until the sandbox is over a limit, and return which, in words; '' when it was the limit of its output. Runs
+    until it is cancelled when no limit is exceeded."""
 
     async def watch_usage(check: LimitCheck) -> str:
         """Repeat one of the watcher's checks in a thread, whenever it is due, until it finds a limit exceeded; return

@@ -1,10 +1,10 @@
-"""Measures from outside what a running sandbox uses of the host (memory, processes, processor time, the worktree's disk
-space), and which commands run in it.
+"""Measures from outside of a running sandbox's use of the host (memory, processes, processor time, the worktree's disk
+space), the text that says which limit was exceeded, and which commands run in it.
 
-The kernel holds no limit of this kind for a tree of processes without a control group (control_groups.py, where the
-host gives us one; this looks all the same), and what it holds for single processes does not fit: RLIMIT_AS ends java
-and WebAssembly, RLIMIT_DATA ends sanitizers, because both reserve far more than they use; RLIMIT_NPROC does not bind
-the host's root. So the tree is measured, and ended as a whole.
+The kernel holds no limit of this kind for a tree of processes without a control group (control_groups.py makes one
+where the host allows it; the tree is measured then, too), and what it holds for single processes does not fit:
+RLIMIT_AS ends java and WebAssembly, RLIMIT_DATA ends sanitizers, because both reserve far more than they use;
+RLIMIT_NPROC does not bind the host's root. So the tree is measured, and ended as a whole.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ _HEAD_BYTES = 4096
 
 async def list_running_commands(holder: int) -> tuple[str, ...]:
     """List the newest commands below a sandbox's first process that wait for no child of theirs, at most RUNNING_SHOWN
-    and how many more there are; empty where nobody can tell in RUNNING_READ_S.
+    and how many more there are; empty when they could not be read within RUNNING_READ_S.
 
     Their command lines are the agent's own words, or the repository's: the sandbox holds nothing secret.
     """

@@ -35,7 +35,8 @@ class TextTooLarge(ValueError):
 def parse_toml(text: str, limit: int = PROJECT_FILE_BYTES) -> dict[str, Any]:
     """Parse a TOML text of at most `limit` bytes.
 
-    Raises TOMLDecodeError for a syntax error and TextTooLarge for what would cost too much; both are ValueErrors.
+    Raises TOMLDecodeError for a syntax error, and TextTooLarge for a longer text, a line with more than LINE_DOTS dots
+    outside of strings, deeper nesting than NESTING, or a number of more than INTEGER_BITS; both are ValueErrors.
     """
     _check_size(text, limit)
     keys = _STRING.sub(lambda table: "\n" * table.group().count("\n"), text)
@@ -57,7 +58,8 @@ def parse_toml(text: str, limit: int = PROJECT_FILE_BYTES) -> dict[str, Any]:
 def parse_json(text: str, limit: int = PROJECT_FILE_BYTES) -> Any:
     """Parse a JSON text of at most `limit` bytes.
 
-    Raises ValueError for a syntax error, and TextTooLarge, which is one, for what would cost too much.
+    Raises ValueError for a syntax error, and TextTooLarge, which is one, for a longer text, deeper nesting than
+    NESTING, or a number of more than INTEGER_BITS.
     """
     _check_size(text, limit)
     try:

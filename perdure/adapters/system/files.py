@@ -44,9 +44,9 @@ def sync_directory(path: Path) -> None:
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
     """Write a file so that after a crash, power loss included, `path` holds either the old bytes or all of `data`.
+    Directories above are made. Where writing fails, the old file stays and the error is raised.
 
     `sync=False` covers the death of processes only, for what a restart of the machine makes meaningless anyway.
-    Directories above are made.
     """
     make_directory(path.parent)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -123,7 +123,8 @@ def read_json_lines(path: Path) -> Iterator[Json]:
 
 
 def sync_all(path: Path) -> None:
-    """Sync the whole file system of `path`: what was written to it so far survives a power cut once this returns."""
+    """Sync the whole file system of `path`, or all of them where only that is possible: what was written to it so far
+    survives a power cut once this returns. Raises OSError when the system cannot."""
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     except AttributeError:  # not Linux

@@ -1,5 +1,5 @@
 """PERDURE_HOME, one directory that holds everything Perdure keeps on a host: the paths in it, its privacy, the host's
-id, and the secret key of the home; and the name of its user."""
+id, and the secret key of the home; and the name of the user who runs this."""
 
 from __future__ import annotations
 
@@ -116,9 +116,11 @@ class Home:
         return name
 
     def key(self) -> bytes:
-        """Return the secret of this home, made once: it shows that a request or a contract comes from here.
+        """Return the secret of this home, made at the first call: it shows that a request or a contract comes from
+        here.
 
-        It closes the home to others first, and raises what `make_private` raises.
+        It closes the home to others first. Raises BadInput when the home is another user's, or is open to others and
+        holds other things; OSError when it cannot be closed, read or written.
         """
         self.make_private()
         path = self.root / "key"

@@ -66,6 +66,7 @@ async def follow_lines(path: Path, on_line: Callable[[str], None]) -> AsyncItera
     ended = asyncio.Event()
 
     async def report_lines() -> None:
+        """Report the new lines every _POLL_S until the block has ended, then those that are left."""
         while not ended.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), _POLL_S)

@@ -34,9 +34,11 @@ class ProgramResult:
 def run_program(
     command: Sequence[str | Path], env: Mapping[str, str], timeout_s: float, cwd: Path | None = None
 ) -> ProgramResult:
-    """Run a program without input and return how it ended. Blocks; afterwards nothing of its process group lives on.
+    """Run a program without input and return how it ended; nothing is raised when it cannot be started, fails, or does
+    not end within `timeout_s` seconds and is killed: the result's `reason` says so. Blocks; afterwards nothing of its
+    process group lives on.
 
-    Of each output at most OUTPUT_BYTES are returned.
+    Of each output at most OUTPUT_BYTES are returned, nothing after a time-out.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
@@ -66,7 +68,8 @@ def run_program(
 async def run_with_input(
     command: Sequence[str], data: bytes, env: Mapping[str, str], timeout_s: float, cwd: str | None = None
 ) -> ProgramResult:
-    """Run a program with `data` on its standard input and return how it ended, with all that it printed.
+    """Run a program with `data` on its standard input and return how it ended, with all that it printed. When it does
+    not end within `timeout_s` seconds its process group is killed, and the result has a `reason` and no output.
 
     On cancellation it is killed too. Raises OSError where it cannot be started.
     """

@@ -166,7 +166,7 @@ _LISTED = 5
 
 def ledger_fact(host: Host, delivery: str, turns: list[tuple[str, Usage]], deaths: tuple[str, ...]) -> LedgerFact:
     """Return what journal and spend log of this host say, counted again: what was survived and paid, turns without a
-    settled reply, and deaths that the journal has never heard of.
+    settled reply, and deaths that the journal does not have; of both lists at most _LISTED.
 
     turns   name and usage of the turns that happened
     deaths  attempts that were reported as died: `<activity id>/<attempt>`

@@ -107,7 +107,9 @@ class _SetupContext:
         return cache_name(checkout_name(url), vault, self.contract.base, branch, self.grade)
 
     def environment_key(self) -> str:
-        """Return the digest of everything but the repository's files that decides what setup makes."""
+        """Return the digest of everything but the repository's files that decides what setup makes: repository, base
+        branch (none for a foreign branch), commands and hosts, sandbox, system, toolchains, and settings of
+        packages."""
         return json_digest(
             {
                 "repository": self.workspace.vault.path.name,

@@ -134,8 +134,9 @@ def _page_blocks(page: ShownPage) -> list[dict[str, Any]]:
 def _facts_text(
     step: Step, contract: Contract, pages: Sequence[ShownPage], kind: str, earlier_results: Mapping[str, str]
 ) -> str:
-    """Return the engine's own text at the end of the opening, outside any frame: what to carry out, the test commands,
-    what pictures show, role and task."""
+    """Return the engine's own text at the end of the opening, outside any frame: the step to carry out, the test
+    commands with their earlier results, what pictures show, whether tests may be changed, role and task; for a plan
+    also the roles of its tasks and the prompt for its kind."""
     has_request = contract.request.strip() or contract.issue is not None
     subject = "the request above" if has_request else "the change as it is: nobody said in words what was wanted"
     lines = [f"Carry out step {step} for {subject}."]

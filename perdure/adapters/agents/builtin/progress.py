@@ -85,7 +85,8 @@ def untested_reminder(step: Step, transcript: Sequence[Message], tests: Sequence
 
 
 def _has_untested_edits(transcript: Sequence[Message], tests: Sequence[TestCommand]) -> bool:
-    """Return whether a file was changed and no command has run tests since."""
+    """Return whether a file was changed by edit or write and no command of bash has run tests since; failed calls do
+    not count."""
     is_edited = False
     for call in _successful_calls(transcript):
         if call["name"] in (EDIT.name, WRITE.name):
@@ -211,7 +212,7 @@ def find_circle(
 
     transcript  ends with the user message that follows the newest finished turn
     trees       of the files before the first turn and after each finished one, or the newest of these
-    tests       the repository's test commands; runs of them are told from other commands
+    tests       the repository's test commands, by which a command counts as a test run
     writes      the step changes files; else a growing conversation without a change is no circle
     """
     turns = _collect_turns(transcript, trees, tests)

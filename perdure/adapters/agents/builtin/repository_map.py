@@ -176,8 +176,9 @@ def _byte_size(lines: Sequence[str]) -> int:
 def _names_by_path(
     directories: Mapping[str, _Directory], open_directories: set[str], read_files: ReadFiles, remaining_bytes: int
 ) -> dict[str, str]:
-    """Return the names that files define, by path, each as one text: the product's files first, then tests', as many as
-    there is room for in bytes."""
+    """Return the names that files define, by path, each as one text, cut where there are many; the product's files
+    first, then tests', as many as there is room for in bytes. At most MAP_FILES_READ files are read, by
+    `read_files`."""
     candidates = [path for name in open_directories for path in directories[name].files if path.endswith(_NAMED)]
     candidates.sort(key=lambda path: (_is_test_file(path), path.count("/"), path))
     contents = read_files(candidates[:MAP_FILES_READ])
@@ -203,8 +204,8 @@ def _is_test_file(path: str) -> bool:
 
 
 def public_names(path: str, data: bytes) -> Iterator[str]:
-    """Yield the public names at the top of a file, by its ending: `function()`, `Class(method, method)`. Nothing is
-    yielded where the file is too large, or is Python that does not parse."""
+    """Yield the public names at the top of a file, by its ending (.py, .go, any other as JavaScript): `function()`,
+    `Class(method, method)`. Nothing is yielded where the file is too large, or is Python that does not parse."""
     if len(data) > MAP_FILE_BYTES:
         return
     if path.endswith(".go"):

@@ -278,6 +278,8 @@ class _PendingRequest:
         """
 
         async def call_upstream(on_begun: OnBegun) -> ProxiedReply:
+            """Send the request to the upstream and return its reply; `is_sent` is true meanwhile, and stays so unless
+            this raises."""
             pending.is_sent = True
             try:
                 return await upstream_client.fetch_reply(request, headers, on_begun)

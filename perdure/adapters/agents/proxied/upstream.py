@@ -1,5 +1,5 @@
-"""The model's API behind the proxy: its address and its key, which stay in this process, and its client: one request,
-and its whole reply or one typed error, caused by that of the wire."""
+"""The model's API behind the proxy: its address and its key, read from the environment and kept in this process, and
+its client: one request, and its whole reply or one typed error, whose cause is the API's own error."""
 
 from __future__ import annotations
 

@@ -72,8 +72,9 @@ def material_texts(vault: Vault, delivery: str, materials: Mapping[str, str]) ->
 
 
 def review_change(vault: Vault, work: TurnInput) -> ReviewedChange | None:
-    """Return the files and changed lines of a review's change, which its first turn names: path → line ranges, None for
-    a binary file. None in a review that an older release began."""
+    """Return the files and changed lines of a review's change, which its first turn names: path → line ranges of the
+    new side, None for a binary file, no range for a file without new lines. None in a review that an older release
+    began."""
     materials = _first_turn_materials(vault, work)
     if not ("base" in materials and "head" in materials):
         return None

@@ -1,4 +1,5 @@
-"""A reply of a model: paid for once, written down before it is acted on, for whatever agent asks."""
+"""Replies of a model, each paid for once and stored before anything is done with it, for both kinds of agents: the
+stored one, or a new one within budget, disk and the key's pace."""
 
 from __future__ import annotations
 
@@ -126,6 +127,7 @@ class PaidReplies:
         has_begun = False
 
         def mark_begun() -> None:
+            """Note that the reply has begun, which the pace records, too: from here on it may be billed."""
             nonlocal has_begun
             has_begun = True
             self.pace.record_reply()

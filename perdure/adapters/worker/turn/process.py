@@ -111,8 +111,9 @@ class AgentProcess:
     async def _start_in_sandbox(
         self, session: WorkspaceSession, start_request: AgentStartRequest, memory: bytes | None, upstream: Upstream
     ) -> None:
-        """Make the agent's home and the proxy's socket, and start its command in the sandbox as a task. All of it is
-        removed when the process is stopped."""
+        """Make the agent's home with its session files, the proxy's socket and its directory, and start the agent's
+        command in the sandbox as a task. All of it is removed when the process is stopped. Raises BadInput when the
+        agent is not installed, or the socket cannot be made."""
         self._home.mkdir(parents=True)
         self._output.parent.mkdir(parents=True, exist_ok=True)
         self._stack.callback(remove_path, self._home)

@@ -143,6 +143,8 @@ class RequestGate:
             reply_request = replace(reply_request, room=turn.work.spending_limits)
 
         async def ask_and_notice(on_begun: OnBegun) -> ProxiedReply:
+            """Send the request as `ask` does, and note that a reply to it has begun when it has."""
+
             def mark_begun() -> None:
                 nonlocal has_begun
                 has_begun = True

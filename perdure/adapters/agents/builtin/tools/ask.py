@@ -1,5 +1,5 @@
-"""The tools ask, a question to the person in charge, and assume, what is decided instead where nobody is to be
-asked."""
+"""The tool ask, which puts a question to the person in charge, and the tool assume, which records what the agent
+decided instead where no person may be asked. Both only write into the toolbox; the answer comes by another way."""
 
 from __future__ import annotations
 

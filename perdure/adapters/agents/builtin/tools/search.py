@@ -81,8 +81,8 @@ def _collect_results(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_matches(request: dict[str, Any]) -> Iterator[str | None]:
-    """Yield results in order of path, paths for glob and `path:number: line` for grep; None for a file that was too
-    large to search."""
+    """Yield results in order of path, paths for glob and `path:number: line` for grep, lines cut; None for a file that
+    was too large to search. Raises re.error for a wrong pattern."""
     files = _list_files(request["root"], request["under"], request["max_files"])
     if request["mode"] == "glob":
         path_pattern = glob_to_regex(request["pattern"])
@@ -145,7 +145,7 @@ def _cut_line(line: str, max_chars: int) -> str:
 
 
 def glob_to_regex(glob: str) -> re.Pattern[str]:
-    """Convert a glob to a regular expression over whole relative paths.
+    """Convert a glob to a regular expression over whole relative paths. Raises re.error for a wrong one.
 
     `**/` is any number of directories, `*` and `?` stay within one name, `[ab]` and `{a,b}` are alternatives; a pattern
     without a slash matches names anywhere.

@@ -189,8 +189,8 @@ def _to_role_and_blocks(content: Json) -> tuple[str, list[Json]]:
 
 
 def _to_blocks(parts: list[Any]) -> list[Json]:
-    """Convert parts to blocks in the shape of our transcripts; texts that follow each other become one, as a stream
-    sends them in pieces."""
+    """Convert parts to blocks in the shape of our transcripts: calls, results, thoughts and texts; texts that follow
+    each other become one, as a stream sends them in pieces. Any other part is left out."""
     blocks: list[Json] = []
     for part in parts:
         if not isinstance(part, dict):

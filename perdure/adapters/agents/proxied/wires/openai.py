@@ -209,7 +209,8 @@ class ProxiedChatWire(ProxiedOpenAIWire):
 
 
 def _chat_role_and_blocks(message: Json) -> tuple[str, list[Json]]:
-    """Return role and blocks of a message, in the shape of our transcripts."""
+    """Return role and blocks of a message, in the shape of our transcripts: a tool's message is a tool_result of the
+    user, the assistant's reasoning a thinking block; any other role, as `system`, is the user's."""
     content, role = message.get("content"), message.get("role")
     if role == "tool":
         result_text = (
@@ -389,7 +390,8 @@ def _agent_part(tool: Json) -> Json | None:
 
 
 def _responses_role_and_blocks(item: Json) -> Iterator[tuple[str, list[Json]]]:
-    """Yield role and blocks of one item, in the shape of our transcripts; nothing for an item of another type."""
+    """Yield role and blocks of one item, in the shape of our transcripts: messages, reasoning summaries, calls and
+    their outputs; nothing for an item of another type."""
     kind, call_id = item.get("type", "message"), str(item.get("call_id") or item.get("id") or "")
     if kind == "message":
         role = "assistant" if item.get("role") == "assistant" else "user"
