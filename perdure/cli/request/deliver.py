@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -34,11 +34,27 @@ def deliver(options: DeliverOptions) -> None:
     they are missing. Raises typer.Exit with the exit code; after Ctrl-C it says how to come back and exits with 130.
     Raises BadInput or InvalidRequest, before anything is started, when the request is not valid.
     """
-    screen = Screen(json=options.json)
+    _submit_to_end(options, Screen(json=options.json))
+
+
+def run(options: RunOptions) -> None:
+    """Carry out one phase alone, plan, build, test, review or ship, and print what it wrote.
+
+    Submits and follows as `deliver` does, and exits in the same ways. A plan alone goes to standard output. Raises
+    BadInput for options that the phase does not have.
+    """
+    phase = parse_phase(options.phase)
+    screen = Screen(json=options.json, to_stderr=phase is Phase.PLAN and not options.detach)
+    _submit_to_end(to_deliver_options(phase, options), screen, phase)
+
+
+def _submit_to_end(options: DeliverOptions, screen: Screen, phase: Phase | None = None) -> NoReturn:
+    """Submit the request, of one phase alone or of all, and follow it; raise typer.Exit with the exit code at its
+    end."""
     submitted: list[Submission] = []
     start_time = parse_start_time(options.at, options.every)
     try:
-        raise typer.Exit(run_coroutine(_submit_and_follow(options, start_time, screen, submitted)))
+        raise typer.Exit(run_coroutine(_submit_and_follow(options, screen, phase, start_time, submitted)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -50,8 +66,9 @@ def deliver(options: DeliverOptions) -> None:
 
 async def _submit_and_follow(
     options: DeliverOptions,
-    start_time: StartTime | None,
     screen: Screen,
+    phase: Phase | None,
+    start_time: StartTime | None,
     submitted: list[Submission],
 ) -> int:
     """Check and submit the request, or make its schedule; follow the delivery unless `--detach`, and return the exit
@@ -66,60 +83,17 @@ async def _submit_and_follow(
     from perdure.cli.look.watch import follow_delivery
     from perdure.cli.request.submit import submit_delivery
 
+    # Of a phase not made from the issue alone: that id belongs to the delivery which closes the issue.
+    name = f"{phase} {options.branch or checked.request.caption}" if phase is not None else ""
     if start_time is not None:
-        await schedule_delivery(checked, options, start_time, screen)
+        await schedule_delivery(checked, options, start_time, screen, name=name)
         return 0
-    submission = await submit_delivery(checked, options, screen, submitted, detach=options.detach)
-    return 0 if options.detach else await follow_delivery(submission.delivery, screen, wait=not options.no_wait)
-
-
-def run(options: RunOptions) -> None:
-    """Carry out one phase alone, plan, build, test, review or ship, and print what it wrote.
-
-    Submits and follows as `deliver` does, and exits in the same ways. A plan alone goes to standard output. Raises
-    BadInput for options that the phase does not have.
-    """
-    wanted_phase = parse_phase(options.phase)
-    screen = Screen(json=options.json, to_stderr=wanted_phase is Phase.PLAN and not options.detach)
-    submitted: list[Submission] = []
-    start_time = parse_start_time(options.at, options.every)
-    try:
-        raise typer.Exit(run_coroutine(_run_phase(wanted_phase, options, start_time, screen, submitted)))
-    except KeyboardInterrupt:
-        if not submitted:
-            raise
-        # Imported only now: loading it takes longer than finding a mistake in the request.
-        from perdure.cli.look.watch import print_detached
-
-        raise print_detached(screen, submitted[0].delivery.id) from None
-
-
-async def _run_phase(
-    phase: Phase,
-    options: RunOptions,
-    start_time: StartTime | None,
-    screen: Screen,
-    submitted: list[Submission],
-) -> int:
-    """Check and submit the request for one phase, or make its schedule; follow it unless `--detach`, return the exit
-    code.
-
-    The submission is appended to `submitted` as soon as it exists: from then on Ctrl-C only leaves.
-    """
-    deliver_options = to_deliver_options(phase, options)
-    checked = await asyncio.to_thread(check_request, deliver_options, secrets.environment())
-
-    # Imported only now: loading these takes longer than finding a mistake in the request.
-    from perdure.cli.look.schedules import schedule_delivery
-    from perdure.cli.request.submit import submit_delivery
-
-    # Not made from the issue alone: that id belongs to the delivery which closes the issue.
-    name = f"{phase} {options.branch or checked.request.caption}"
-    if start_time is not None:
-        await schedule_delivery(checked, deliver_options, start_time, screen, name=name)
+    delivery = (await submit_delivery(checked, options, screen, submitted, name=name)).delivery
+    if options.detach:
         return 0
-    submission = await submit_delivery(checked, deliver_options, screen, submitted, name=name, detach=options.detach)
-    return 0 if options.detach else await _follow_phase(phase, submission.delivery, screen, wait=not options.no_wait)
+    if phase is None:
+        return await follow_delivery(delivery, screen, wait=not options.no_wait)
+    return await _follow_phase(phase, delivery, screen, wait=not options.no_wait)
 
 
 async def _follow_phase(phase: Phase, delivery: Delivery, screen: Screen, *, wait: bool) -> int:

@@ -12,7 +12,7 @@ from perdure.adapters.git.command import redact
 from perdure.adapters.git.target import list_not_included
 from perdure.adapters.repository.config import merge_config
 from perdure.adapters.system.home import Home
-from perdure.cli.request.issue import own_worker_publishes
+from perdure.cli.request.issue import delivery_exists, own_worker_publishes
 from perdure.cli.screen import Screen
 from perdure.client import BacklogSubmission, Perdure, Submission
 from perdure.local.connect import connect_to_temporal, no_worker_reason, web_ui_url
@@ -33,21 +33,16 @@ async def submit_delivery(
     screen: Screen,
     submitted: list[Submission],
     *,
-    detach: bool,
     name: str = "",
 ) -> Submission:
     """Start the delivery, or attach to the one of that id or the same text; print the header and return the submission.
 
-    Starts server and worker where they are missing. With `detach`, waits until a worker has accepted it, for at most
+    Starts server and worker where they are missing. With `--detach`, waits until a worker has accepted it, for at most
     DECISION_ACCEPTED. Raises the refusal of an issue that cannot be delivered, unless a delivery of it exists.
 
     name       what its id is made from, where that is neither the issue nor the text
     submitted  the submission is appended to it as soon as it exists: from then on Ctrl-C only leaves
     """
-    # Imported only now: loading these takes longer than finding a mistake in the request.
-    from perdure.adapters.system.home import Home
-    from perdure.cli.request.issue import delivery_exists
-
     home = Home.find()
     if (refusal := checked.work.refusal) is not None and not await delivery_exists(
         home, options.id or checked.issue_id
@@ -55,7 +50,7 @@ async def submit_delivery(
         raise refusal
     perdure = await start_worker_and_connect(checked, screen)
     # Whoever stays sees what becomes of it; whoever leaves should know whether a worker has it.
-    patience = DECISION_ACCEPTED if detach else None
+    patience = DECISION_ACCEPTED if options.detach else None
     submission = await perdure.submit(
         checked.request, options.id, new=options.new, name=name, branch_commit=checked.tip, patience=patience
     )
@@ -70,9 +65,9 @@ async def submit_delivery(
         _budget_texts(checked),
         watch_command=watch_command,
         restart_hint=restart_hint,
-        detach=detach,
+        detach=options.detach,
     )
-    if detach and screen.json:
+    if options.detach and screen.json:
         screen.print_json({"delivery_id": id, **submission_json(submission)})
     return submission
 
