@@ -181,7 +181,7 @@ MEMORY_BYTES = 64 * 1024**2
 
 def pack_session_files(home: Path, globs: Sequence[str]) -> bytes:
     """Return the session files of a home, those that match the globs, as an archive; equal files give equal bytes.
-    Links are left out. Raises WorkspaceLost when the files are too large to be kept."""
+    Links and what cannot be read are left out. Raises WorkspaceLost when the files are too large to be kept."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for file in _session_files(home, globs):

@@ -45,9 +45,10 @@ class NoBrowser(Exception):  # callers catch it and show it as a note
 
 def find_browser(search_path: str | None = None, packages: Sequence[str] = PACKAGES) -> Browser:
     """Find Chromium on a search path (None: this process's PATH) and Playwright among this Python's packages. Blocks.
+    `packages`: names of those that must be installed.
 
-    Raises NoBrowser where either is missing. Of the environment that Perdure runs in only these packages are shown to
-    the sandbox: what else it holds stays hidden.
+    Raises NoBrowser where any of this is missing. Of the environment that Perdure runs in only these packages are shown
+    to the sandbox: what else it holds stays hidden.
     """
     package_paths = [package_path for name in packages if (package_path := _package_path(name)) is not None]
     if len(package_paths) < len(packages):

@@ -258,8 +258,8 @@ async def capture_app(
     logs     directory for the output (`app.log`) and, while this runs, the pictures
     browser  None: this host's own
 
-    What goes wrong with the application or the browser is a note in the result. What the application started is dead on
-    return. Raises Superseded when somebody else owns the workspace.
+    What goes wrong with an address, the application or the browser is a note in the result, as is that there are more
+    pages. What the application started is dead on return. Raises Superseded when another attempt owns the workspace.
     """
     try:
         ready, pages, invalid_pages = resolve_addresses(settings, command.env)

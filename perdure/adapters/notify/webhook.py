@@ -144,8 +144,9 @@ def parse_retry_after(text: str, now: datetime | None = None, *, min_pause_s: fl
 
 
 def _connection_problem(error: BaseException) -> str:
-    """Return why there was no connection, as the end of a sentence, without the library's own words; empty where the
-    causes of the error do not tell."""
+    """Return why there was no connection, as the end of a sentence, without the library's own words: a certificate or
+    TLS that is not accepted, no such host, nobody who listens; empty where the causes of the error tell nothing of
+    these."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
@@ -235,7 +236,8 @@ def make_message(notice: Notice, web_ui: str = "") -> WebhookMessage:
 
 
 def _message_text(notice: Notice, links: Links) -> str:
-    """Return the text for people in a chat, in Slack's markup: headline, question and commands, facts, links.
+    """Return the text for people in a chat, in Slack's markup: headline, question and commands, facts, links; of a test
+    the summary alone.
 
     Everything that others wrote is on a line of its own kind, mentions nobody and links nowhere.
     """

@@ -235,7 +235,7 @@ def _outward_targets(directory: str, state: str) -> tuple[str, ...]:
 
 
 def _link_chain(path: str) -> Iterator[str]:
-    """Yield every name a path has on its way through links, the resolved one last."""
+    """Yield every name a path has on its way through links, at most 40 of them, the resolved one last."""
     for _ in range(40):
         try:
             target = os.readlink(path)
@@ -327,8 +327,9 @@ def results_path_inside(grade: SandboxGrade) -> Path | None:
 def command_variables(
     command: SandboxCommand, binds: Binds, *, home: str = HOME, tmp: str = TMP, runtime_dir: str = RUN
 ) -> dict[str, str]:
-    """Return a command's environment variables: none of the worker's own, then the toolchains', the sandbox's small
-    set, and last what the command was given. `home`, `tmp` and `runtime_dir` are paths as the command sees them."""
+    """Return a command's environment variables: none of the worker's own; the toolchains', the sandbox's small set,
+    without network settings that keep tools offline, and last, so that they win, those that the command was given.
+    `home`, `tmp` and `runtime_dir` are paths as the command sees them."""
     offline = {} if command.network else OFFLINE
     return {
         **binds.env,

@@ -185,7 +185,8 @@ def diagnose_failure(facts: ProbeFacts) -> SandboxUnavailable | None:
 
 def _explain_exit(facts: ProbeFacts) -> tuple[str, str, str]:
     """Return cause, place and fix of a bubblewrap that was found but failed, from its message and the kernel's
-    settings."""
+    settings: user namespaces switched off or for root alone, AppArmor, a container's /proc or seccomp profile, no
+    answer in time; else a general cause with its last line."""
     last_line = facts.stderr.strip().splitlines()[-1] if facts.stderr.strip() else f"exit code {facts.exit_code}"
     is_denied = re.search(
         r"No permissions? to create|Creating new namespace failed|uid map|loopback|Operation not perm", last_line

@@ -27,7 +27,7 @@ if LINUX:
 
 def run_launcher() -> int:
     """Start the command that stdin describes, wait for its end, kill all that it left behind, and return the exit code
-    for this process.
+    for this process: the command's, 1 when it could not start, 0 when it was killed.
 
     Pid and start time, then the command's exit code, or why it could not start, are written to the status descriptor
     (the first argument). No exit code is written when stdin was closed or SIGTERM came first: then the command was

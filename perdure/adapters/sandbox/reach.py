@@ -181,6 +181,9 @@ async def open_setup_proxy(
     reach       the hosts that may be reached
     owner       variables that may name a proxy of the owner's own; every connection goes through that one then
     on_refused  gets a line for each host that was refused, once
+
+    A request to a host that may not be reached, and a connection beyond SETUP_CONNECTIONS, is answered 403 with the
+    reason.
     """
     refusals: set[str] = set()
     open_tasks: set[asyncio.Task[object]] = set()

@@ -215,8 +215,9 @@ def ensure_tool_caches(modules: Path) -> Iterator[Path]:
 
 
 def link_setup_directories(command: SandboxCommand) -> Iterator[Path]:
-    """Put a link to each directory that setup made into the checkout, and yield what commands may write to in them.
-    Nothing is done without a checkout.
+    """Put a link to each directory that setup made into the checkout, unless something of that name is there, and yield
+    what commands may write to in them: caches below `node_modules`, made where they are missing. Nothing is done
+    without a checkout.
 
     Tools look for what they load beside the checkout's own files; without it no suite with a dependency would start.
     """

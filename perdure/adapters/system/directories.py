@@ -49,7 +49,7 @@ def list_entries(
     excluded  paths that are left out, with everything below
     digests   False: no file is read
 
-    Raises UnsupportedFileType, and OSError where a path does not exist.
+    Raises UnsupportedFileType for anything but directories, files and links, and OSError where a path does not exist.
     """
     to_visit = sorted(names, reverse=True)
     while to_visit:
@@ -136,8 +136,8 @@ def _link_file(old: str, new: str) -> bool:
 
 
 def _copy_file(old: str, new: str, entry: DirectoryEntry) -> None:
-    """Copy a file to a new one, with mode and time of its entry; share its blocks where the file system can. Raises
-    OSError, as when `new` exists."""
+    """Copy a file to a new one, with mode and time of its entry; share its blocks where the file system can, else copy
+    its bytes. Raises OSError, as when `new` exists."""
     with open(old, "rb") as source, open(new, "xb") as target:
         try:
             fcntl.ioctl(target, _CLONE, source.fileno())

@@ -94,8 +94,8 @@ class KeyedStore:
 
     @contextmanager
     def use_newest(self, key: str) -> Iterator[Path | None]:
-        """Yield the newest entry of a key, marked as used, and keep it from being removed while the block runs; None:
-        there is none."""
+        """Yield the newest entry of a key that is not being removed, marked as used, and keep it from being removed
+        while the block runs; None: there is none."""
         for entry in self.list_entries(key):
             with self.hold_entry(entry) as is_held:
                 if is_held:
@@ -204,7 +204,8 @@ class KeyedStore:
         return [problem for problem in problems if problem]
 
     def _list_entries(self) -> list[_StoreEntry]:
-        """Return all entries, the newest first."""
+        """Return all entries, the newest first, those that are filled in place last; what begins with a dot or is gone
+        meanwhile is none."""
         entries = []
         for path in self._children():
             with contextlib.suppress(FileNotFoundError):

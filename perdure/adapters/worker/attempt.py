@@ -192,7 +192,8 @@ class _AttemptActivityInterceptor(ActivityInboundInterceptor):
     @asynccontextmanager
     async def _record_attempt(self, work: Any) -> AsyncIterator[_AttemptEnd]:
         """Note the attempt in flight, journal its start and end, and send its heartbeats while the block runs. Yields
-        the record in which the block writes how the attempt ended.
+        the record in which the block writes how the attempt ended. Where the run ends with this attempt, its note is
+        deleted afterwards.
 
         Raises ApplicationError (TurnKillsWorker, not retried) before the block for an untrusted activity whose work was
         cut off DEATHS_PER_TURN times; each time that a person lets the work be tried again allows as many more.

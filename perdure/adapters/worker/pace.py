@@ -91,8 +91,9 @@ class Pace:
         return time.monotonic() - started_at
 
     def record_refusal(self, error: ModelUnavailable) -> None:
-        """Record a refusal by the API: no request goes before the time that the API has named, or before a pause that
-        doubles where it named none. Refusals during a pause count as one."""
+        """Record a refusal by the API, with its reason: no request goes before the time that the API has named, or
+        before a pause that doubles where it named none; the gap between requests after that doubles, too. Refusals
+        during a pause count as one."""
         least, first, most = PACE_GAP_S
         with hold_lock(self._lock_path):
             now, state = time.time(), self._read_state()

@@ -275,8 +275,9 @@ def _is_temporary(status: int) -> bool:
 
 
 def _refusal(status: int, message: str, request: ModelRequest, endpoint: Endpoint) -> ModelRefusesUs:
-    """Return the ModelRefusesUs for a status: it says which setting it is about and what to do. SummaryRefused where a
-    summary was requested and it is that which is refused."""
+    """Return the ModelRefusesUs for a status: it names the setting or key it is about and what to do, with advice of
+    its own for 401, 402, 403, 404 and 413. It is a SummaryRefused where the request was for a summary and the status
+    refuses that, not the model."""
     if request.compact and status in _SUMMARY_REFUSED_STATUS:
         return SummaryRefused(
             f"the model API does not sum the conversation up ({status}): {message}", where=endpoint.host

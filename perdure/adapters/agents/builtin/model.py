@@ -152,8 +152,8 @@ class Model:
             return self._client
 
     def _make_client(self) -> AsyncAnthropic:
-        """Make the library's client. Called in a thread, because the library takes more than a second to import, its
-        certificates 45 ms to load."""
+        """Make the library's client: without retries and redirects, with bounded responses. Called in a thread, because
+        the library takes more than a second to import, its certificates 45 ms to load."""
         import anthropic
         import httpx2
 
@@ -173,8 +173,9 @@ class Model:
         )
 
     def _to_reply(self, message: Message | BetaMessage, request_id: str | None) -> Reply:
-        """Convert the library's message to a Reply, with its price. Raises ModelUnavailable for one without a stop
-        reason: its stream was cut off."""
+        """Convert the library's message to a Reply, with its price (None where it is not known) and the reason for a
+        cache miss; unpaired surrogates are replaced. Raises ModelUnavailable for a message without a stop reason: its
+        stream was cut off."""
         if message.stop_reason is None:
             raise unavailable_error("the model's reply was cut off before its end", self._endpoint)
         usage = usage_of(message.usage)

@@ -238,7 +238,7 @@ def _cached_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 def _clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a JSON schema, and all in it, as the API takes it: without keywords that it does not support, objects
-    closed, all their fields required."""
+    closed, all their fields required, an enum without its type, nothing beside a reference."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}  # nothing may stand beside a reference
     cleaned = {name: value for name, value in schema.items() if name not in _UNSUPPORTED}

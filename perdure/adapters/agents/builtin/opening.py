@@ -108,8 +108,8 @@ def role_prompt_name(role: str) -> str:
 
 
 def roles_of(contract: Contract) -> tuple[str, ...]:
-    """Return the roles that a plan's tasks may have where specialists build them; empty where one agent builds all of
-    it."""
+    """Return the roles that a plan's tasks may have where specialists build them: the known ones, `docs`, and those for
+    which the repository has a prompt; empty where one agent builds all of it."""
     if not contract.config.delivery.specialists:
         return ()
     custom_roles = sorted(name.removeprefix(_ROLE_PREFIX) for name in contract.prompts if name.startswith(_ROLE_PREFIX))

@@ -97,7 +97,8 @@ def _has_untested_edits(transcript: Sequence[Message], tests: Sequence[TestComma
 
 
 def _successful_calls(transcript: Sequence[Message]) -> Iterator[dict[str, Any]]:
-    """Yield the tool calls of a conversation in order, without those that came back as mistakes."""
+    """Yield the tool calls of a conversation in order, without those that came back as mistakes or whose input is no
+    object."""
     failed_ids = {
         block["tool_use_id"]
         for message in transcript
@@ -280,7 +281,8 @@ _ADVICE = {
 def _collect_turns(
     transcript: Sequence[Message], trees: Sequence[str], tests: Sequence[TestCommand]
 ) -> list[_TurnSummary]:
-    """Return the turns since the last message of a person, oldest first. A tree that is not among `trees` is empty."""
+    """Return the turns since the last message of a person, oldest first: each a reply and the user message behind it;
+    the opening's texts belong to the first turn. A tree that is not among `trees` is empty."""
     pairs = [
         (reply, results)
         for reply, results in pairwise(transcript)

@@ -150,7 +150,7 @@ def _choose_directories(directories: Mapping[str, _Directory], remaining_bytes: 
 
 def _directory_lines(directories: Mapping[str, _Directory], name: str, names: Mapping[str, str]) -> list[str]:
     """Return the lines of one directory: its path, files with their names one a line, the other files in one line, then
-    the directories below it."""
+    the directories below it; of the last two at most _NAMES_IN_DIRECTORY, and how many more there are."""
     directory = directories[name]
     named_lines = [f"  {_base_name(path)}: {names[path]}" for path in directory.files if path in names]
     plain = [_base_name(path) for path in directory.files if path not in names]

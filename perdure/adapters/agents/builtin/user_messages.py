@@ -46,7 +46,7 @@ def frame_issue(issue: ForgeIssue, *, is_whole_request: bool) -> tuple[str, str]
 
 def issue_text(issue: ForgeIssue) -> str:
     """Return an issue as text: number, title, author and labels, then its text and comments. Every line that somebody
-    wrote begins with `>`."""
+    wrote begins with `>`; what the issue's page does not show is left out."""
     title = one_line(issue.title, _TITLE_CHARS)
     labels = ", ".join(f'"{one_line(label, _NAME_CHARS)}"' for label in issue.labels)
     opened_by = f"Opened by {one_line(issue.author, _NAME_CHARS)}" if issue.author else ""

@@ -71,7 +71,8 @@ class Proxy:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Proxy:
-        """Start to serve on the socket, which only its owner can use. Raises BadInput when it cannot be made."""
+        """Start to serve on the socket, which only its owner can use, and return the proxy; a file that is left in its
+        place is removed. Raises BadInput when the path is too long or the socket cannot be made."""
         if len(os.fsencode(self.socket)) > SOCKET_PATH_BYTES:
             fix = "set PERDURE_HOME to a shorter path"
             raise BadInput("the path of a socket is too long for this system", where=str(self.socket), fix=fix)
@@ -219,7 +220,7 @@ class Proxy:
             raise WireError(400, "", "the request has another shape than those of this wire") from None
 
     async def _shared_reply(self, request: ProxiedRequest, http: web.Request) -> ProxiedReply:
-        """Return the ledger's reply to a request; equal requests at one time share one task.
+        """Return the ledger's reply to a request, or raise its error; equal requests at one time share one task.
 
         When nobody waits for it any more, the task is cancelled, unless the request is already with the upstream: it
         may be billed, so its reply is stored.

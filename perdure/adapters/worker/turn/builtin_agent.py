@@ -99,7 +99,8 @@ async def ask_model(books: PaidReplies, model: Model, question: ModelRequest, wo
 
 
 def _reply_request(question: ModelRequest, work: TurnInput, run_id: str) -> ReplyRequest:
-    """Return the request for the reply to a question: its keys, and the most it can cost."""
+    """Return the request for the reply to a question: the name it is kept under, the digest of its bytes, the most it
+    can cost, and the day's budget, which has to cover that."""
     sample, request_digest = sample_of(work, run_id), question.key()
     return ReplyRequest(
         name=digest(sample, work.step, str(work.attempt), str(work.turn), request_digest),

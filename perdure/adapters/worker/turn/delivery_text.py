@@ -88,8 +88,9 @@ def _turns_page(vault: Vault, work: VaultReadInput) -> TextPage:
 
 
 def _turn_entry(vault: Vault, previous_commit: str, commit: str, turn: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of one turn for its JSON line. What was said in it are the messages that the checkpoint before
-    does not have; empty `previous_commit`: all but the opening message."""
+    """Return the fields of one turn for its JSON line: checkpoint, step, attempt, turn, summary, and what was said in
+    it, which are the messages that the checkpoint before does not have, cut at TURN_SAID_CHARS; empty
+    `previous_commit`: all but the opening message."""
     known_count = 1 if turn["turn"] == 1 or not previous_commit else len(read_transcript(vault, previous_commit))
     lines, remaining_chars = [], TURN_SAID_CHARS
     for line in (line for message in read_transcript(vault, commit)[known_count:] for line in _message_lines(message)):

@@ -158,7 +158,8 @@ def _case_fields(case: TestCase, room: int) -> dict[str, Any]:
 
 
 def _findings_text(data: bytes) -> str:
-    """Write the engine's findings, the worst first, then tests that check something else now, before and after."""
+    """Return the engine's findings as text: the size of the change, each finding or that there is none, then tests that
+    check something else now, before and after."""
     findings = Findings.model_validate_json(data)
     size = f"{findings.files} files, {findings.added} lines added, {findings.deleted} deleted"
     lines = [f"The change: {size}.", *(_finding_text(finding) for finding in findings.findings)]
@@ -208,8 +209,9 @@ _RENDERERS: Mapping[str, Callable[[bytes], str]] = {
 
 
 def _experiment_text(report: TestReport) -> str:
-    """Return the line of the experiments' verdict, why it is red, then each changed promise with both versions of its
-    test; empty without an experiment."""
+    """Return the line of the experiments' verdict, why it is red, then each changed promise (a test of the base that
+    fails on the change) with the beginning of its message and both versions of the test; empty without an
+    experiment."""
     experiment = report.experiment
     if experiment is None:
         return ""

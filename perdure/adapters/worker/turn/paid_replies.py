@@ -152,9 +152,9 @@ class PaidReplies:
         return reply
 
     def _reserve_request(self, request_id: str, reply_request: ReplyRequest) -> None:
-        """Check that a request may be paid for, and append the intent to the spend log. Raises DiskFull when the reply
-        could not be written down, RepliesCut when it broke off too often, BudgetReached when what is left does not
-        cover it."""
+        """Check that a request may be paid for, and append the intent to the spend log. Raises, before that, DiskFull
+        when the reply could not be written down, RepliesCut when it broke off too often, BudgetReached when what is
+        left of `room` does not cover it."""
         self.replies.require_free_disk()
         if (
             cut_off := self.spend_log.count_cut_off(reply_request.name, reply_request.run_id)

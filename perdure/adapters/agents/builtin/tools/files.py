@@ -61,8 +61,8 @@ def _split_lines(data: bytes) -> list[str]:
 
 
 def _number_lines(lines: list[str], first: int, count: int) -> tuple[str, int]:
-    """Return up to `count` lines with their numbers, as many as a tool result may hold, and the number of the last one
-    shown."""
+    """Return up to `count` lines from line `first` on with their numbers, as many as a tool result may hold but at
+    least one, and the number of the last one shown. Long lines are cut."""
     shown: list[str] = []
     remaining_chars = _SHOWN_CHARS
     number = first - 1

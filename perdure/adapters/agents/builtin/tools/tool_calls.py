@@ -141,7 +141,8 @@ def command_in(call: dict[str, Any]) -> str:
 
 
 def _describe_call(block: dict[str, Any]) -> str:
-    """Return what one call does: its command, or its tool's name with the files or the text it is about."""
+    """Return what one call does, at most DESCRIPTION_CHARS on one line: its command, or its tool's name with the files
+    or the text it is about."""
     if command := one_line(command_in(block), DESCRIPTION_CHARS):
         return command
     call_input = block["input"] if isinstance(block["input"], dict) else {}

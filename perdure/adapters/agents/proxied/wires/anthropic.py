@@ -160,7 +160,8 @@ def _remote_source_reason(block: Json) -> str:
 
 
 def _has_one_hour_cache(value: Any) -> bool:
-    """Return whether a cache mark in this part of a request asks for an hour."""
+    """Return whether a cache mark in this part of a request asks for an hour: on an object itself, or in its `system`,
+    `tools`, `messages` or `content`, at any depth."""
     if isinstance(value, list):
         return any(map(_has_one_hour_cache, value))
     if isinstance(value, dict):

@@ -194,7 +194,7 @@ def parse_error_answer(body: bytes) -> tuple[Any, str]:
 
 def split_events(body: bytes) -> Iterator[tuple[str, str]]:
     """Yield (event, data) of each server-sent event that came whole: one without its empty line did not. `event` may be
-    empty."""
+    empty; events without data are left out."""
     text = body.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     for block in text.split("\n\n")[:-1]:
         name, data = "", []

@@ -372,7 +372,8 @@ class ProxiedResponsesWire(ProxiedOpenAIWire):
 
 def _agent_part(tool: Json) -> Json | None:
     """Return the part of a tool that the agent runs itself, without what the API's servers would run; None when nothing
-    is left."""
+    is left. A namespace keeps such tools inside; tool search and shell count where they say that they run at the
+    client."""
     tool_type = tool.get("type")
     if tool_type == "namespace":
         inner = [
