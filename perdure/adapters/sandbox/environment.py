@@ -328,8 +328,8 @@ def command_variables(
     command: SandboxCommand, binds: Binds, *, home: str = HOME, tmp: str = TMP, runtime_dir: str = RUN
 ) -> dict[str, str]:
     """Return a command's environment variables: none of the worker's own; the toolchains', the sandbox's small set,
-    without network settings that keep tools offline, and last, so that they win, those that the command was given.
-    `home`, `tmp` and `runtime_dir` are paths as the command sees them."""
+    settings that keep tools offline where the command has no network, and last, so that they win, those that the
+    command was given. `home`, `tmp` and `runtime_dir` are paths as the command sees them."""
     offline = {} if command.network else OFFLINE
     return {
         **binds.env,

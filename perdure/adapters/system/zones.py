@@ -1,4 +1,5 @@
-"""The offsets of a named time zone, as this host knows them."""
+"""The offsets of a named time zone, as this host knows them, for a backlog's window of hours: a workflow cannot look
+them up itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The agent's loop as pure functions: the next request, and what a reply means.
+"""The built-in agent's loop as pure functions: the next request, and what a reply means. Nothing is sent or run here;
+other modules of this package have the opening message, the parsing of answers and the tools.
 
 A transcript is the tuple of messages so far as JSON dicts, as checkpoints hold them: without cache marks, roles
 alternating, the user's first.

@@ -1,5 +1,6 @@
-"""Errors of a request to the model as our own: those that are tried again, and those that a person has to mend; and the
-limits of a response: no redirect, no compression, and bounds on size, lines and silence.
+"""Errors of a request to the model's API as our own, for the built-in agent's client and in part for the proxy: those
+that are tried again, and those that a person has to mend; and the limits of a response: no redirect, no compression,
+and bounds on size, lines and silence.
 
 An error's `.type` counts before its status: an overload inside a stream arrives with status 200.
 """

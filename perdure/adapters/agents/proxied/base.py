@@ -1,5 +1,5 @@
-"""The data and protocols of the proxy: an agent's request, its whole reply, the wire that parses both, and the
-ledger."""
+"""The data and protocols of the proxy: an agent's request, its whole reply, the wire (the model API that the agent
+speaks) that parses both, and the ledger, which pays for replies. What they do is in the modules beside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wires by name, as presets name them."""
+"""The wires by the names that presets give them: the model APIs that agents may speak, as the proxy parses them."""
 
 from __future__ import annotations
 

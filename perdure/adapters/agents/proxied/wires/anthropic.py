@@ -1,4 +1,5 @@
-"""Anthropic Messages: the wire of Claude Code and of many agents that can be given its address."""
+"""Anthropic Messages as a wire of the proxy, that of Claude Code and of many agents that can be given its address:
+requests and replies are parsed, errors written, nothing is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Gemini: the wire of the Gemini command line."""
+"""Gemini's API as a wire of the proxy, that of the Gemini command line: requests and replies are parsed, errors
+written, nothing is sent."""
 
 from __future__ import annotations
 

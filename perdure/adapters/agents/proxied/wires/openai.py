@@ -1,6 +1,6 @@
-"""The two wires of OpenAI: chat completions, that of Qwen Code, opencode and of most servers of other models, and
-responses, that of Codex; and what both share: errors, prices, texts, and the refusal of files that its servers would
-fetch."""
+"""The two APIs of OpenAI as wires of the proxy: chat completions, that of Qwen Code, opencode and of most servers of
+other models, and responses, that of Codex; and what both share: errors, prices, texts, and the refusal of files that
+its servers would fetch. Nothing is sent here."""
 
 from __future__ import annotations
 
