@@ -149,8 +149,8 @@ KEEP_S = 7 * 24 * 3600.0
 
 
 def prepare_private_etc(root: Path, host: Path = Path("/etc")) -> Path:
-    """Return the directory below `root` that holds a copy of the host's present /etc; make it if need be (some 10 ms, 1
-    MB), and remove old ones then.
+    """Return the directory below `root` that holds a private /etc: the allowed entries of the host's, as they are now,
+    and our own files; make it if need be (some 10 ms, 1 MB), and remove old ones then.
 
     Safe when several processes do it at once. Raises OSError when the copy cannot be made. Blocks.
     """

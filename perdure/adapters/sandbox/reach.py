@@ -259,7 +259,7 @@ async def _serve_request(
 
 async def _connect_allowed(host: str, port: int, reach: Reach, owner_proxy: str) -> Streams:
     """Connect to a host if it may be reached, and return the connection's streams. Raises ReachRefused when it may not,
-    or does not answer.
+    or does not answer; OSError or TimeoutError when the owner's proxy does not.
 
     owner_proxy  address of the owner's proxy, to connect through; '': connect directly, to the first address that
                  answers

@@ -21,7 +21,8 @@ times the processor of one after the other, and twice the time.
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in a thread; when cancelled, wait until the thread has returned and only then raise.
+    """Run `work` in a thread, and return its result or raise its error; when cancelled, wait until the thread has
+    returned, drop its result or error, and only then raise the cancellation.
 
     `asyncio.to_thread` lets go of its thread at once: a superseded attempt's `git read-tree` went on inside its
     successor's worktree. Every blocking call has its own timeout, so this wait ends.

@@ -276,8 +276,9 @@ def _store_environment(
     """Keep what setup made for other deliveries; where its files cannot be copied nothing is kept, and no error raised.
     Raises Superseded.
 
-    Nothing is kept where setup opened a copied file or the ports file. Its result is bound to the whole commit, not
-    only to the opened files, on a foreign branch or where tracked files have several links.
+    Nothing is kept where setup opened a copied file or the ports file. On a foreign branch, or where tracked files have
+    several links, `opened` is marked as incomplete, so that the result is bound to the whole commit, not only to the
+    opened files.
     """
     worktree, copied = context.workspace.path, context.copied
     if opened.files & {*copied, PORTS_FILE}:

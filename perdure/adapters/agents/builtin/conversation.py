@@ -146,8 +146,8 @@ def decide_next(
 
     The step ends with the answer, and without one when the model refused, its context is full, it stopped for an
     unknown reason, made the same call IDENTICAL_CALLS_STOP times in a row, or the circle must end. The model is asked
-    to go on after a pause or a reply in free text that was cut off, and to correct a structured answer, REASKS times
-    before the step ends as INVALID.
+    to go on after a pause or a reply in free text that was cut off, to make the calls of a reply anew that was cut off,
+    and to correct a structured answer, REASKS times before the step ends as INVALID.
     """
     calls = calls_in(reply.message)
     match reply.stop_reason:

@@ -373,7 +373,7 @@ class ProxiedResponsesWire(ProxiedOpenAIWire):
 def _agent_part(tool: Json) -> Json | None:
     """Return the part of a tool that the agent runs itself, without what the API's servers would run; None when nothing
     is left. A namespace keeps such tools inside; tool search and shell count where they say that they run at the
-    client."""
+    client. Raises WireError for a namespace whose tools are no list of objects."""
     tool_type = tool.get("type")
     if tool_type == "namespace":
         inner = [
